@@ -135,7 +135,6 @@ def _computed(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
 
     If the forward pass gives something wrong, it is searched first: what follows is wrong with it.
     """
-    found: list[Tried] = []
     forward = [n for n in left if not _needs_backward(evidence, n)]
     if 0 < len(forward) < len(left):
         found = _of_outputs(evidence, forward, first)
@@ -146,7 +145,7 @@ def _computed(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
                 ),
                 *found[1:],
             ]
-    return _of_outputs(evidence, left, first) or found
+    return _of_outputs(evidence, left, first)
 
 
 def _needs_backward(evidence: Evidence, number: int) -> bool:

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-import numpy as np
-
 from pitcheck.errors import BudgetError
 from pitcheck.explain.diagnosis import Diagnosis, Family
-from pitcheck.explain.expected_values import far
 from pitcheck.explain.families import ACCUMULATIONS
 from pitcheck.explain.repairs.repair import Chain, Phases, Repair
 from pitcheck.explain.rerun.changes import Change, Due, Held
@@ -55,22 +52,6 @@ class Made:
     def family(self) -> Family:
         """Equal for repairs of one kind of mistake."""
         return self.diagnosis.family
-
-
-def wrong_at(rerun: Rerun, due: Due, held: Held) -> int:
-    """Return at how many coordinates a value is not what it should be."""
-    rows = held.rows[due.codes]
-    if (rows < 0).any():
-        return len(due.codes)
-    actual = rerun.numbers(rerun.algebra.gather(held.value, rows))
-    if actual.shape != due.data.shape:
-        return len(due.codes)
-    if due.sums is not None:
-        _, which = np.unique(due.sums, return_inverse=True)
-        totals = np.zeros((int(which.max()) + 1, len(actual), *actual.shape[2:]))
-        np.add.at(totals, which.reshape(-1), np.moveaxis(actual, 1, 0))
-        actual = np.moveaxis(totals[which.reshape(-1)], 0, 1)
-    return int(far(actual, due.data).sum())
 
 
 @dataclass
@@ -129,7 +110,7 @@ class Walk:
         for value in values:
             held = self.rerun.held(value) if value in self.watched else None
             if held is not None:
-                now, before = wrong_at(self.rerun, self.watched[value], held), self.wrong.get(value)
+                now, before = self.rerun.wrong_at(self.watched[value], held), self.wrong.get(value)
                 self.wrong[value] = now
                 if before == 0 and now:
                     self._leave(value)
@@ -274,7 +255,7 @@ class Walk:
     def _goes_on(self, judged: Judged, value: int, held: Held) -> bool:
         """Return True if a change is worth being followed beyond a value."""
         if self.wrong.get(value):
-            if wrong_at(self.rerun, self.watched[value], held) >= self.wrong[value]:
+            if self.rerun.wrong_at(self.watched[value], held) >= self.wrong[value]:
                 return False
             judged.reach += 1
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pitcheck.explain.diagnosis import Kind
-from pitcheck.explain.families import PASSES_ON
+from pitcheck.explain.families import MOVES, PASSES_ON
 from pitcheck.explain.rerun.changes import Override, Read, held_at
 from pitcheck.explain.rerun.site import Candidate, Site, reads_itself
 from pitcheck.graph.graph import Source
@@ -29,7 +29,7 @@ def moved_parts(site: Site) -> Iterator[Candidate]:
     if site.kind not in VIEWED or not isinstance(source, Source) or not reads_itself(site, 0):
         return
     shape = site.rerun.shape(source.value)
-    if shape is None:
+    if shape is None or _mixed_before(site, source.value):
         return
     for over, count in _counts(site):
         for split, place in _splits(shape, count):
@@ -45,6 +45,18 @@ def moved_parts(site: Site) -> Iterator[Candidate]:
                         "place": to,
                     }
                     yield site.diagnosis(MIXED, **facts), overrides
+
+
+def _mixed_before(site: Site, value: int) -> bool:
+    """Return True if a value, or what it only moves, is known to be wrong."""
+    rerun, evidence = site.rerun, site.evidence
+    while value not in rerun.due:
+        step = next(iter(evidence.writers.get(value, [])), None)
+        if step is None or step.kind not in MOVES or len(evidence.inputs(step)) != 1:
+            return False
+        (value,) = evidence.inputs(step)
+    held = rerun.held(value)
+    return held is not None and rerun.wrong_at(rerun.due[value], held) > 0
 
 
 def _counts(site: Site) -> list[tuple[str, int]]:

@@ -15,9 +15,11 @@ import numpy as np
 from pitcheck.algebra.value import Value
 from pitcheck.claims.conjecture import real_differences
 from pitcheck.explain.evidence import SAME
+from pitcheck.explain.expected_values import far
 from pitcheck.explain.rerun.changes import (
     Change,
     Draft,
+    Due,
     Held,
     Mask,
     Override,
@@ -154,6 +156,21 @@ class Rerun(PlanValues):
         return self._is_right(
             number, {self.wanted(number).target.cut.value: held_at(data, codes, self.graph.codes)}
         )
+
+    def wrong_at(self, due: Due, held: Held) -> int:
+        """Return at how many coordinates a value is not what it should be."""
+        rows = held.rows[due.codes]
+        if (rows < 0).any():
+            return len(due.codes)
+        actual = self.numbers(self.algebra.gather(held.value, rows))
+        if actual.shape != due.data.shape:
+            return len(due.codes)
+        if due.sums is not None:
+            _, which = np.unique(due.sums, return_inverse=True)
+            totals = np.zeros((int(which.max()) + 1, len(actual), *actual.shape[2:]))
+            np.add.at(totals, which.reshape(-1), np.moveaxis(actual, 1, 0))
+            actual = np.moveaxis(totals[which.reshape(-1)], 0, 1)
+        return int(far(actual, due.data).sum())
 
     def after(
         self,
