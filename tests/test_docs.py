@@ -21,7 +21,7 @@ def missing_files(text: str) -> list[str]:
     return [
         name
         for name in FILE.findall(text)
-        if name not in EXAMPLES
+        if not name.startswith(OF_OTHERS)
         and not any((ROOT / top / name).exists() for top in ("", "pitcheck"))
     ]
 
