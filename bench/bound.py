@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "check")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "prove")]
 
 from bound_cases import CASES, Measured, measure  # noqa: E402
 
@@ -23,7 +23,7 @@ wrong, over {seeds} seeds. A rate may be above its bound by chance: by three sta
 (next column) at most. *Accepted*: nothing was called proven, so nothing was claimed but what a
 proof might have been. `h`: a bound that is called heuristic.
 
-`python bench/bound.py --seeds {seeds}` writes this page. `tests/check/test_bound.py` holds the same
+`python bench/bound.py --seeds {seeds}` writes this page. `tests/prove/test_bound.py` holds the same
 cases to their bounds.
 
 | case | primes | bound | rate | deviation | rate / bound |  |

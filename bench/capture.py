@@ -55,7 +55,10 @@ ROWS = (
         "megatron-core GPTModel of 2 layers, TP2 with sequence parallelism",
         "megatron_core.py:spec",
         15,
-        needs=("megatron", ROOT / "tests" / "frontends" / "torch" / "megatron_gpt.py"),
+        needs=(
+            "megatron",
+            ROOT / "tests/frontends/torch/frameworks/megatron_gpt.py",
+        ),
     ),
     Row(
         "Llama-3 8B sizes, 32 layers, FSDP2 DP2, DTensor TP4 with sequence parallelism",

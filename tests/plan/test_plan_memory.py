@@ -5,21 +5,17 @@ and what is legal passes.
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from interleavings import HangError, Interleaving, anyhow, eager, lazy, single_assignment
 from memory_plans import mistakes, right_plan
 
 from pitcheck.execution.executor import Array, Instance
 from pitcheck.execution.places import ExecutionError, rank_coordinates
 from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
-
-sys.path.append(str(Path(__file__).parents[1] / "execution"))
-from interleavings import HangError, Interleaving, anyhow, eager, lazy, single_assignment
 
 POLICIES = (lazy, eager, *(anyhow,) * 6)
 

@@ -2,7 +2,7 @@
 them.
 
 A new reduction is a class in a file beside this one and a line in the list:
-``tests/stages/test_reductions.py`` then compares what it leaves of every stage of the test zoo with
+``tests/stage/test_reductions.py`` then compares what it leaves of every stage of the test zoo with
 the stage itself, right ones and wrong ones.
 """
 
