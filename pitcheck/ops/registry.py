@@ -23,9 +23,11 @@ from pitcheck.ops.meanings import (
     losses,
     matrix,
     normalization,
+    parts,
+    placement,
     random,
     reductions,
-    structure,
+    views,
 )
 from pitcheck.ops.term import Term
 from pitcheck.ops.traits import ALSO_OF_DERIVATIVES, Communication, Condition, Trait
@@ -42,7 +44,9 @@ _THEMES = (
     normalization,
     attention,
     reductions,
-    structure,
+    views,
+    parts,
+    placement,
     indexing,
     comparison,
     losses,

@@ -10,7 +10,7 @@ from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.meanings.indexing import causal
 from pitcheck.ops.meanings.normalization import nothing_left, softmax_gradient, softmax_of
-from pitcheck.ops.meanings.structure import repeated, unrepeated
+from pitcheck.ops.meanings.views import repeated, unrepeated
 from pitcheck.ops.term import Term, concatenate, needed, number, sum_to
 from pitcheck.ops.traits import Trait
 
