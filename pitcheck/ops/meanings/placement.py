@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from pitcheck.errors import ShapeError
 from pitcheck.ops.declaration import Attributes
-from pitcheck.ops.declare import Backward, Formula, declare
+from pitcheck.ops.declare import Backward, Formula, Lazy, Local, declare
 from pitcheck.ops.term import Term, concatenate, needed
 from pitcheck.ops.traits import Trait
 
@@ -49,6 +52,60 @@ def _triangular_backward(upper: bool) -> Backward:
 _PLACED = (Trait.ROUNDS_NOTHING,)
 
 
+# --- diagonals
+
+
+@dataclass(frozen=True)
+class _Diagonal:
+    """A diagonal of the matrices that two dimensions of a tensor form.
+
+    ``order``: the permutation that makes these dimensions the last two.
+    """
+
+    order: tuple[int, ...]
+    row: int
+    column: int
+    length: int
+
+    def rows(self, matrices: Term) -> Term:
+        """Return the rows that the diagonal crosses, shape (..., length, columns)."""
+        return matrices.slice(-2, self.row, self.row + self.length)
+
+    def columns(self, rows: Term) -> Term:
+        """Return the column at which the diagonal crosses each row, int, (..., length, 1)."""
+        places = rows.positions(-2) + self.column
+        return places.expand((*rows.shape[:-1], 1))
+
+
+def _diagonal_of(x: Term, attributes: Attributes) -> _Diagonal:
+    first, second = x.axes((needed(attributes, "axis"), needed(attributes, "other")))
+    offset = int(attributes.get("offset", 0))
+    row, column = max(0, -offset), max(0, offset)
+    length = max(0, min(x.shape[first] - row, x.shape[second] - column))
+    rest = (i for i in range(x.ndim) if i not in (first, second))
+    return _Diagonal((*rest, first, second), row if length else 0, column, length)
+
+
+def _diagonal(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    diagonal = _diagonal_of(inputs[0], attributes)
+    rows = diagonal.rows(inputs[0].permute(diagonal.order))
+    return [rows.take_along(-1, diagonal.columns(rows)).squeeze(-1)]
+
+
+def _diagonal_backward(local: Local) -> Sequence[Lazy | None]:
+    def gradient() -> Term:
+        diagonal = _diagonal_of(local.x, local.attributes)
+        zeros = local.x.like(0).permute(diagonal.order)
+        rows = diagonal.rows(zeros)
+        filled = rows.add_along(-1, diagonal.columns(rows), local.dy.unsqueeze(-1))
+        below = zeros.slice(-2, diagonal.row + diagonal.length, zeros.shape[-2])
+        parts = (zeros.slice(-2, 0, diagonal.row), filled, below)
+        whole = concatenate([p for p in parts if p.shape[-2]] or [filled], zeros.ndim - 2)
+        return whole.permute(tuple(diagonal.order.index(i) for i in range(zeros.ndim)))
+
+    return [gradient]
+
+
 OPERATORS = (
     declare(
         "flip",
@@ -81,5 +138,15 @@ OPERATORS = (
             f"dimensions.",
         )
         for name, upper, sign in (("tril", False, ">"), ("triu", True, "<"))
+    ),
+    declare(
+        "diagonal",
+        _diagonal,
+        _diagonal_backward,
+        attributes={"axis": "axis", "other": "axis", "offset": "literal"},
+        required=("axis", "other"),
+        traits=(Trait.ROUNDS_NOTHING, Trait.TOTAL, Trait.KEEPS_POSITIVE),
+        doc="The elements at place i of `axis` and i + `offset` (default 0) of `other`, along a "
+        "new last dimension in place of both.",
     ),
 )
