@@ -1,4 +1,13 @@
-"""Degrees of elements that move: structure, indexing and instances."""
+"""Degrees of elements that move: structure, indexing and instances.
+
+A slice keeps degrees, but an element of it no longer has a divisor in common with the whole.
+
+>>> from pitcheck.algebra.bound.degrees import DegreeAlgebra
+>>> algebra = DegreeAlgebra()
+>>> x = algebra.divide(algebra.fresh("a", (4,)), algebra.fresh("b", (4,)))
+>>> algebra.slice(x, 0, 0, 2).degree.denominator
+1
+"""
 
 from __future__ import annotations
 
@@ -27,8 +36,9 @@ class DegreeMoves(DegreeRing):
     def _moved(
         self, a: DegreeValue, shape: tuple[int, ...], axes: Mapping[int, Axes], disturbed: Axes
     ) -> DegreeValue:
-        """``axes`` says where every axis goes; marks that vary along ``disturbed`` ones are no
-        longer known to be the same.
+        """Return ``a`` with its axes moved as ``axes`` says, old axis to new axes.
+
+        Marks that vary along ``disturbed`` axes are no longer known to be the same.
         """
 
         def move(mark: Mark) -> Mark:
@@ -40,7 +50,11 @@ class DegreeMoves(DegreeRing):
         return a.moved(self._key(), shape, move)
 
     def reshape(self, a: DegreeValue, shape: Sequence[int]) -> DegreeValue:
-        """Marks go along with the runs of dimensions that are regrouped."""
+        """Return the same bounds; marks go along with the runs of dimensions that are regrouped.
+
+        Raises:
+            ShapeError: if the number of elements differs.
+        """
         target = tuple(int(n) for n in shape)
         if prod(target) != prod(a.shape):
             raise ShapeError(
@@ -51,7 +65,7 @@ class DegreeMoves(DegreeRing):
         return self._moved(a, target, axes, frozenset(axes) - kept)
 
     def transpose(self, a: DegreeValue, permutation: Sequence[int]) -> DegreeValue:
-        """Marks stay the same where the axes along which they vary keep their order."""
+        """Return the same bounds; a mark stays if the axes along which it varies keep their order."""
         number = len(a.shape)
         to = {axis - number: list(permutation).index(axis) - number for axis in range(number)}
 
@@ -62,11 +76,11 @@ class DegreeMoves(DegreeRing):
         return a.moved(self._key(), tuple(a.shape[i] for i in permutation), move)
 
     def expand(self, a: DegreeValue, shape: Sequence[int]) -> DegreeValue:
-        """Repeats: nothing varies along new axes."""
+        """Return the same bounds: nothing varies along new axes."""
         return replace(a, identity=self._key(), shape=tuple(int(n) for n in shape))
 
     def slice(self, a: DegreeValue, axis: int, start: int, stop: int, step: int = 1) -> DegreeValue:
-        """Marks that vary along the axis are others."""
+        """Return the same bounds; marks that vary along the axis become new ones."""
         size = len(range(start, stop, step))
         if (start, stop, step) == (0, a.shape[axis], 1):
             return a
@@ -78,11 +92,11 @@ class DegreeMoves(DegreeRing):
         )
 
     def flip(self, a: DegreeValue, axis: int) -> DegreeValue:
-        """Marks that vary along the axis are others."""
+        """Return the same bounds; marks that vary along the axis become new ones."""
         return self._moved(a, a.shape, _same_axes(a), frozenset({axis - len(a.shape)}))
 
     def concatenate(self, values: Sequence[DegreeValue], axis: int) -> DegreeValue:
-        """One of the parts, which one changes along the axis."""
+        """Return bounds for one of the parts, chosen by the place along the axis."""
         first = values[0]
         shape = (*first.shape[:axis], sum(v.shape[axis] for v in values), *first.shape[axis + 1 :])
         return self._one_of(first.kind, shape, values, frozenset({axis - len(shape)}))
@@ -95,8 +109,9 @@ class DegreeMoves(DegreeRing):
         along: Axes,
         *deciding: DegreeValue,
     ) -> DegreeValue:
-        """Every element is one of ``values``, which one changes ``along`` axes; what decides is
-        counted with its degree where fresh residues enter it.
+        """Return bounds for elements each of which is one of ``values``, chosen ``along`` axes.
+
+        Values of ``deciding`` count with their degree if fresh residues enter them.
         """
         divisors, roots = as_one(values, along & wide_axes(shape), self._key)
         chosen = [*values, *(d for d in deciding if not d.is_constant)]
@@ -119,8 +134,9 @@ class DegreeMoves(DegreeRing):
 
     # --- indexing
     def take(self, a: DegreeValue, axis: int, indices: DegreeValue) -> DegreeValue:
-        """Elements of ``a``; marks that vary along the axis are others, and vary along the axes of
-        the indices.
+        """Return bounds for chosen elements of ``a``.
+
+        Marks that vary along the axis become new ones, and vary along the axes of the indices.
         """
         before, after = a.shape[:axis], a.shape[axis + 1 :]
         shape = (*before, *indices.shape, *after)
@@ -132,7 +148,10 @@ class DegreeMoves(DegreeRing):
         return self._one_of(a.kind, shape, [taken], new, indices)
 
     def take_along(self, a: DegreeValue, axis: int, indices: DegreeValue) -> DegreeValue:
-        """Elements of ``a``; marks that vary along the axis are others, and vary along all axes."""
+        """Return bounds for chosen elements of ``a``.
+
+        Marks that vary along the axis become new ones, and vary along all axes.
+        """
         place = axis - len(a.shape)
         everywhere = wide_axes(indices.shape)
         axes = {i: everywhere if i == place else frozenset({i}) for i in range(-len(a.shape), 0)}
@@ -142,8 +161,9 @@ class DegreeMoves(DegreeRing):
     def add_at(
         self, base: DegreeValue, axis: int, indices: DegreeValue, source: DegreeValue
     ) -> DegreeValue:
-        """At most all elements of the source along the axes of the indices are added to one
-        element.
+        """Return bounds for the base plus all elements of the source along the indices' axes.
+
+        At most these are added to one element.
         """
         added = self.sum(source, range(axis, axis + len(indices.shape)))
         spread = self.reshape(added, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
@@ -154,7 +174,10 @@ class DegreeMoves(DegreeRing):
     def add_along(
         self, base: DegreeValue, axis: int, indices: DegreeValue, source: DegreeValue
     ) -> DegreeValue:
-        """At most all elements of the source along the axis are added to one element."""
+        """Return bounds for a sum of the base and all elements of the source along the axis.
+
+        At most these are added to one element.
+        """
         added = self.sum(source, (axis,))
         spread = self.reshape(added, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
         return self.add(
@@ -163,14 +186,14 @@ class DegreeMoves(DegreeRing):
 
     # --- batches
     def gather(self, a: DegreeValue, index: Index) -> DegreeValue:
-        """Chosen instances; marks are others where the choice is not all in order."""
+        """Return bounds for chosen instances; marks become new ones unless all are chosen in order."""
         if a.instances == len(index) and np.array_equal(index, np.arange(a.instances)):
             return a
         chosen = a.moved(self._key(), a.shape, lambda m: Mark(self._key(), m.varies))
         return replace(chosen, instances=len(index))
 
     def boxes(self, a: DegreeValue, places: Sequence[Index], count: int) -> DegreeValue:
-        """Boxes as instances: every element is one of the value's."""
+        """Return bounds for boxes as instances: every element is one of the value's."""
         axes = frozenset(range(-len(a.shape), 0)) & wide_axes(a.shape)
         chosen = a.moved(
             self._key(),
@@ -180,8 +203,9 @@ class DegreeMoves(DegreeRing):
         return replace(chosen, instances=count)
 
     def stack(self, a: DegreeValue, index: Index) -> DegreeValue:
-        """Instances stacked by an index (instances, members) along a new leading axis, along which
-        marks vary.
+        """Return bounds for stacked instances; marks vary along the new leading axis.
+
+        ``index`` has shape (instances, members).
         """
         shape = (int(index.shape[1]), *a.shape)
         front: Axes = frozenset({-len(shape)}) & wide_axes(shape)
@@ -191,7 +215,7 @@ class DegreeMoves(DegreeRing):
     def join(
         self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None
     ) -> DegreeValue:
-        """Instances beside each other; ``counts`` says for how many rows each part stands."""
+        """Return bounds for instances beside each other; a part stands for ``counts`` rows."""
         joined = self._one_of(parts[0].kind, parts[0].shape, parts, frozenset())
         renamed = joined.moved(self._key(), joined.shape, lambda m: Mark(self._key(), m.varies))
         return replace(renamed, instances=sum(counts or [p.instances for p in parts]))
@@ -202,8 +226,10 @@ def _same_axes(a: DegreeValue) -> dict[int, Axes]:
 
 
 def _runs(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[dict[int, Axes], Axes]:
-    """Where a reshape takes every axis: (old axis -> new axes, the old axes that stay as
-    they are).
+    """Return the axes to which a reshape takes every axis.
+
+    Returns:
+        A pair: old axis -> new axes, and the old axes that stay as they are.
     """
     everywhere: Axes = frozenset(range(-len(new), 0))
     if 0 in old:

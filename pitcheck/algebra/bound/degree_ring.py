@@ -2,6 +2,11 @@
 
 Sums are brought over a common denominator: the product of all divisors. A divisor that does not
 vary along a summed axis, or is known to be the same one in both terms, counts once.
+
+>>> algebra = DegreeRing()
+>>> x, y = algebra.fresh("x", (3,)), algebra.fresh("y", (3,))
+>>> algebra.multiply(x, algebra.add(x, y)).degree.numerator
+2
 """
 
 from __future__ import annotations
@@ -40,33 +45,32 @@ from pitcheck.algebra.interface import Kind
 from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 _LARGEST_POWER = 60
-"""Bits of an exponent beyond which a degree says nothing."""
+"""The bits of an exponent beyond which a degree says nothing."""
 _DOMAINS = {"any": 1, "nonzero": 1, "square": 2}
 
 
 class DegreeRing:
-    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on degree bounds.
-    ``divisions`` lists what must not vanish; integers drawn have degree 0.
+    """Arithmetic on degree bounds.
 
-    ``weighted``: the sizes of axes with a weight for every place, of degree 1, in sums.
+    ``divisions`` lists the values that must not vanish; integers that are drawn have degree 0.
+    ``weighted`` has the sizes of axes along which sums have a weight of degree 1 for every place.
     """
 
     def __init__(self, weighted: Collection[int] = ()) -> None:
         self.divisions: list[Division] = []
         self.guards: set[tuple[str, str]] = set()
-        """(site, "div", "log" or "sqrt") of all that is computed there and may not be defined for
-        all numbers.
+        """The (site, "div", "log" or "sqrt") of all results that may not be defined for all
+        numbers.
         """
         self.exponential = False
-        """Whether there is an exponential or a logarithm anywhere, for which primes must
-        be linked.
+        """True if there is an exponential or a logarithm anywhere, for which primes must be linked.
         """
         self.roots_of: set[int] = set()
-        """The positive integers, free of squares as far as they are known, of which roots are
-        taken; 0 stands for one that is not known.
+        """The positive integers whose roots are taken, free of squares as far as they are known; 0
+        stands for an unknown one.
         """
         self.irrational = 0
-        """How often a root of a number is taken that is not rational."""
+        """The number of times that a root of a number is taken that is not rational."""
         self._denominators: dict[int, int] = {}
         self._weighted = weighted
         self.site = ""
@@ -88,7 +92,7 @@ class DegreeRing:
             self.guards.add((self.site, what))
 
     def _known(self, value: DegreeValue, number: Fraction | None) -> DegreeValue:
-        """``value``, every element of which is a rational, if that is known."""
+        """Return ``value`` with every element known to be ``number``, unless that is None."""
         if number is None:
             return value
         key = self._denominators.setdefault(number.denominator, self._key())
@@ -96,11 +100,11 @@ class DegreeRing:
 
     # --- what a value looks like
     def shape(self, a: DegreeValue) -> tuple[int, ...]:
-        """Sizes."""
+        """Return the sizes."""
         return a.shape
 
     def kind(self, a: DegreeValue) -> Kind:
-        """Field, int or bool."""
+        """Return "field", "int" or "bool"."""
         return a.kind
 
     # --- making values
@@ -112,10 +116,13 @@ class DegreeRing:
         domain: str = "any",
         kind: Kind = "field",
     ) -> DegreeValue:
-        """Inputs drawn anew: uniform field elements (degree 1), ones other than 0, or nonzero
-        squares (degree 2 in what is drawn); integers have degree 0.
+        """Return bounds for inputs that are drawn anew, shape (instances, *shape).
 
-        Raises UnsupportedError for an unknown domain.
+        They are uniform field elements (degree 1), nonzero ones, or nonzero squares (degree 2 in
+        what is drawn). Integers have degree 0.
+
+        Raises:
+            UnsupportedError: if the domain is unknown.
         """
         if domain not in _DOMAINS:
             raise UnsupportedError(
@@ -128,7 +135,7 @@ class DegreeRing:
         return self._value(kind, tuple(int(n) for n in shape), instances, Polynomial(degree))
 
     def integers(self, array: Any) -> DegreeValue:
-        """Integers or booleans of shape (trials, instances, *shape), of degree 0."""
+        """Return bounds for integers or booleans of shape (trials, instances, *shape): degree 0."""
         bools = array.dtype.kind == "b"
         largest = 1 if bools or not array.size else int(np.abs(array).max())
         return self._value(
@@ -139,12 +146,12 @@ class DegreeRing:
         )
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:
-        """A 0-d constant, of degree 0 and the height of its numerator and denominator."""
+        """Return bounds for a 0-d constant: degree 0, and the height of numerator and denominator."""
         exact = kind != "bool" and (isinstance(number, Fraction) or math.isfinite(number))
         return self._known(self._value(kind, ()), Fraction(number) if exact else None)
 
     def extent(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
-        """A 0-d constant, of degree 0, or of degree 1 for every axis with weights."""
+        """Return bounds for a 0-d constant of degree 1 for every axis with weights, else 0."""
         size = prod(a.shape[axis] for axis in axes)
         weighted = sum(a.shape[axis] in self._weighted for axis in axes)
         return (
@@ -154,22 +161,22 @@ class DegreeRing:
         )
 
     def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
-        """Positions, of degree 0."""
+        """Return bounds for positions: degree 0."""
         return self._value(
             "int", (like.shape[axis],), 1, Polynomial(height_log2=log2_of(like.shape[axis]))
         )
 
     def boundary(self, like: DegreeValue, axis: int, offset: int) -> DegreeValue:  # noqa: ARG002
-        """A 0-d constant, of degree 0."""
+        """Return bounds for a 0-d constant: degree 0."""
         return self.constant(Fraction(offset), "int")
 
     def draw(self, stream: str, index: DegreeValue) -> DegreeValue:  # noqa: ARG002
-        """Draws of a random stream do not depend on fresh residues: degree 0."""
+        """Return bounds for random draws: degree 0, for they do not depend on fresh residues."""
         return replace(self._value("field", index.shape, index.instances), sign=Sign(0))
 
     # --- ring and field
     def add(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Over the least common multiple of the divisors."""
+        """Return bounds for a sum over the least common multiple of the divisors."""
         merged = dict(a.divisors)
         for mark, divisor in b.divisors.items():
             if mark not in merged or divisor.count > merged[mark].count:
@@ -208,14 +215,14 @@ class DegreeRing:
         )
 
     def subtract(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """As ``add``."""
+        """Return bounds for a difference, as for ``add``."""
         return self._known(
             replace(self.add(a, b), number=None, sign=a.sign & b.sign & Sign.KNOWN),
             _of_both(sub, a, b),
         )
 
     def negate(self, a: DegreeValue) -> DegreeValue:
-        """Degrees stay."""
+        """Return the same bounds."""
         return replace(
             a,
             identity=self._key(),
@@ -224,7 +231,7 @@ class DegreeRing:
         )
 
     def multiply(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Degrees add."""
+        """Return bounds for a product: degrees add."""
         divisors = dict(a.divisors)
         for mark, divisor in b.divisors.items():
             divisors[mark] = replace(
@@ -237,8 +244,9 @@ class DegreeRing:
         return self._known(replace(product, sign=a.sign & b.sign | squared), _of_both(mul, a, b))
 
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Times the divisor's denominator over its numerator; the divisor is noted in
-        ``divisions``, as it may vanish by chance.
+        """Return bounds for ``a`` times the denominator of ``b`` over its numerator.
+
+        The divisor is noted in ``divisions``, as it may vanish by chance.
         """
         if b.number:
             return self.multiply(a, self._known(replace(b, identity=self._key()), 1 / b.number))
@@ -271,7 +279,11 @@ class DegreeRing:
         return replace(quotient, sign=a.sign & b.sign)
 
     def power(self, a: DegreeValue, exponent: int) -> DegreeValue:
-        """Degrees times the exponent; a negative one divides."""
+        """Return bounds for a power: degrees times the exponent; a negative one divides.
+
+        Raises:
+            BudgetError: if the exponent has more than 60 bits.
+        """
         if exponent < 0:
             return self.divide(self._value("field", ()), self.power(a, -exponent))
         if exponent == 0:
@@ -296,8 +308,9 @@ class DegreeRing:
         )
 
     def sum(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
-        """Divisors that vary along a summed axis of n elements are multiplied n times;
-        others stay.
+        """Return bounds for a sum over ``axes``.
+
+        A divisor that varies along a summed axis of n elements is multiplied n times; others stay.
         """
         result = a
         for axis in sorted(axes, reverse=True):
@@ -347,7 +360,7 @@ class DegreeRing:
 
 
 def _varying(a: DegreeValue) -> set[Mark]:
-    """The divisors that are no mere numbers."""
+    """Return the divisors that are not mere numbers."""
     return {
         mark
         for mark, divisor in a.divisors.items()
@@ -358,12 +371,12 @@ def _varying(a: DegreeValue) -> set[Mark]:
 def _of_both(
     operation: Callable[[Fraction, Fraction], Fraction], a: DegreeValue, b: DegreeValue
 ) -> Fraction | None:
-    """The number that an operation makes of two values, where both are known."""
+    """Return the number that an operation makes of two values; None unless both are known."""
     return None if a.number is None or b.number is None else operation(a.number, b.number)
 
 
 def _missing(a: DegreeValue, merged: Mapping[Mark, Divisor]) -> Polynomial:
-    """What the numerator of ``a`` is multiplied by to stand over the common denominator."""
+    """Return the factor that brings the numerator of ``a`` over the common denominator."""
     result = ONE
     for mark, divisor in merged.items():
         held = a.divisors[mark].count if mark in a.divisors else 0
@@ -372,7 +385,7 @@ def _missing(a: DegreeValue, merged: Mapping[Mark, Divisor]) -> Polynomial:
 
 
 def repeated_exponents(exponents: Degree | None, times: int) -> Degree | None:
-    """Bounds for a sum of ``times`` exponents."""
+    """Return bounds for a sum of ``times`` exponents."""
     if exponents is None or times < 2 or exponents.denominator == 0:
         return exponents
     return replace(
@@ -383,6 +396,11 @@ def repeated_exponents(exponents: Degree | None, times: int) -> Degree | None:
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that ``shapes`` broadcast to.
+
+    Raises:
+        ShapeError: if they do not broadcast.
+    """
     try:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
@@ -390,9 +408,10 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def without_axis(axes: Axes, axis: int) -> Axes:
-    """Axes after ``axis`` has disappeared."""
+    """Return ``axes`` (counted from the end) after ``axis`` has disappeared."""
     return frozenset(i + 1 if i < axis else i for i in axes if i != axis)
 
 
 def without(mark: Mark, axis: int) -> Mark:
+    """Return ``mark`` after ``axis`` has disappeared."""
     return Mark(mark.key, without_axis(mark.varies, axis))

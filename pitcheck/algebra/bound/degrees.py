@@ -3,6 +3,11 @@
 A value is a shape and, for every element, bounds on the quotient of exponential polynomials that it
 is (:mod:`pitcheck.algebra.bound.degree_bounds`). Shapes are those of the evaluation whose error is
 bounded.
+
+>>> algebra = DegreeAlgebra()
+>>> x = algebra.fresh("x", (2, 5))
+>>> algebra.matmul(x, algebra.exp(algebra.transpose(x, (1, 0)))).degree.exponent
+1
 """
 
 from __future__ import annotations
@@ -51,7 +56,11 @@ class DegreeAlgebra(DegreeMoves):
 
     # --- products of matrices
     def matmul(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """A product of (..., m, 1, k) and (..., n, k), summed over k."""
+        """Return bounds for a product of (..., m, 1, k) and (..., n, k), summed over k.
+
+        Raises:
+            ShapeError: if the operands are not (..., m, k) and (..., k, n).
+        """
         if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
             raise ShapeError(
                 f"matmul takes (..., m, k) and (..., k, n), not {a.shape} and {b.shape}"
@@ -71,8 +80,9 @@ class DegreeAlgebra(DegreeMoves):
 
     # --- beyond the ring
     def exp(self, a: DegreeValue) -> DegreeValue:
-        """One exponential term without a coefficient, whose exponent has the degree of the
-        argument.
+        """Return bounds for one exponential term without a coefficient.
+
+        Its exponent has the degree of the argument.
         """
         self.exponential = True
         # Of minus infinity, which masks are, it is 0: where integers say so.
@@ -92,13 +102,13 @@ class DegreeAlgebra(DegreeMoves):
         )
 
     def log(self, a: DegreeValue) -> DegreeValue:
-        """Heuristic: the degree of the argument."""
+        """Return the degree of the argument, a heuristic bound."""
         self.exponential = True
         self._guard("log", Sign.POSITIVE in a.sign)
         return self._opaque("log", a.shape, a)
 
     def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:  # noqa: ARG002
-        """Heuristic: the degree of the arguments."""
+        """Return the degree of the arguments, a heuristic bound."""
         return self._opaque("keyed", broadcast(*(a.shape for a in arguments)), *arguments)
 
     def _opaque(self, use: str, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
@@ -135,8 +145,10 @@ class DegreeAlgebra(DegreeMoves):
         )
 
     def sqrt(self, a: DegreeValue) -> DegreeValue:
-        """sqrt(N/D) = y/D with y^2 = N D adjoined: y has half the degree of N D, and the norm of an
-        element with r roots has 2^r times its degree.
+        """Return bounds for sqrt(N/D) = y/D with y^2 = N D adjoined.
+
+        y has half the degree of N D, and the norm of an element with r roots has 2^r times its
+        degree.
         """
         bottom = a.bottom
         under = a.top.times(bottom)
@@ -171,8 +183,9 @@ class DegreeAlgebra(DegreeMoves):
 
     # --- order, decisions
     def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
-        """A discrete value that depends on the order of its arguments: heuristic where fresh
-        residues enter.
+        """Return bounds for a discrete value that depends on the order of its arguments.
+
+        They are heuristic if fresh residues enter.
         """
         if all(a.is_constant for a in arguments):
             height = (
@@ -188,24 +201,24 @@ class DegreeAlgebra(DegreeMoves):
         return replace(self._one_of(kind, shape, arguments, wide_axes(shape)), kind=kind)
 
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:  # noqa: ARG002
-        """Heuristic where fresh residues are compared: the degree of the operands."""
+        """Return the degree of the operands, a heuristic bound if fresh residues are compared."""
         return self._decided("bool", broadcast(a.shape, b.shape), a, b)
 
     def where(self, condition: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """One of two."""
+        """Return bounds for one of two values."""
         shape = broadcast(condition.shape, a.shape, b.shape)
         return self._one_of(a.kind, shape, (a, b), wide_axes(shape), condition)
 
     def logical_and(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """As the operands."""
+        """Return bounds as of the operands."""
         return self._decided("bool", broadcast(a.shape, b.shape), a, b)
 
     def logical_or(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """As the operands."""
+        """Return bounds as of the operands."""
         return self._decided("bool", broadcast(a.shape, b.shape), a, b)
 
     def logical_not(self, a: DegreeValue) -> DegreeValue:
-        """As the operand."""
+        """Return the bounds of the operand."""
         return replace(a, identity=self._key())
 
     def _extreme(self, shape: tuple[int, ...], *values: DegreeValue) -> DegreeValue:
@@ -215,15 +228,15 @@ class DegreeAlgebra(DegreeMoves):
         return replace(result, uses=result.uses | {"order"})
 
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """One of two, by order."""
+        """Return bounds for one of two values, chosen by order."""
         return self._extreme(broadcast(a.shape, b.shape), a, b)
 
     def minimum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """One of two, by order."""
+        """Return bounds for one of two values, chosen by order."""
         return self._extreme(broadcast(a.shape, b.shape), a, b)
 
     def reduce_max(self, a: DegreeValue, axis: int) -> DegreeValue:
-        """One of the elements along the axis, by order."""
+        """Return bounds for one of the elements along the axis, chosen by order."""
         place = axis - len(a.shape)
         shape = a.shape[:axis] + a.shape[axis + 1 :]
 
@@ -237,28 +250,31 @@ class DegreeAlgebra(DegreeMoves):
         return self._extreme(shape, a.moved(self._key(), shape, move))
 
     def reduce_min(self, a: DegreeValue, axis: int) -> DegreeValue:
-        """As ``reduce_max``."""
+        """Return bounds as ``reduce_max`` does."""
         return self.reduce_max(a, axis)
 
     def shift(self, a: DegreeValue, axis: int) -> DegreeValue:
-        """Zero."""
+        """Return bounds for 0."""
         return self._value("field", a.shape[:axis] + a.shape[axis + 1 :], 1, Polynomial(0))
 
     def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:  # noqa: ARG002
-        """Heuristic where fresh residues are sorted: the degree of the argument."""
+        """Return the degree of the argument, a heuristic bound if fresh residues are sorted."""
         return self._decided("int", a.shape, a)
 
     # --- integers
     def floor_divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """As the operands."""
+        """Return bounds as of the operands."""
         return self._decided("int", broadcast(a.shape, b.shape), a, b)
 
     def remainder(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """As the operands."""
+        """Return bounds as of the operands."""
         return self._decided("int", broadcast(a.shape, b.shape), a, b)
 
     def cast(self, a: DegreeValue, kind: Kind) -> DegreeValue:
-        """Integers and bools embed; a field value that becomes discrete is decided by order."""
+        """Return bounds in another kind: integers and bools embed.
+
+        A field value that becomes discrete is decided by order.
+        """
         if a.kind == "field" and kind != "field":
             return self._decided(kind, a.shape, a)
         return (
@@ -274,7 +290,7 @@ class DegreeAlgebra(DegreeMoves):
 
 
 def _rational_root(number: Fraction | None) -> Fraction | None:
-    """The root of a rational, where it is one."""
+    """Return the root of a rational if it is one, else None."""
     if number is None or number < 0:
         return None
     root = Fraction(math.isqrt(number.numerator), math.isqrt(number.denominator))

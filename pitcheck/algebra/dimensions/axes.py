@@ -1,7 +1,14 @@
 """The algebra of dimensions: an operator's meaning run on shapes at full size.
 
-It gives the shape rule of every operator (ShapeError where operands do not fit) and, as it ties
-dimensions on the way, what shape reduction needs to know.
+It gives the shape rule of every operator (ShapeError for operands that do not fit). As it ties
+dimensions on the way, it also gives what shape reduction needs to know.
+
+>>> algebra = AxisAlgebra(AxisSystem())
+>>> x, y = algebra.tensor((6, 8)), algebra.tensor((8, 10))
+>>> algebra.matmul(x, y).shape
+(6, 10)
+>>> algebra.system.number_of(x.dims[1]) == algebra.system.number_of(y.dims[0])
+True
 """
 
 from __future__ import annotations
@@ -39,8 +46,12 @@ class AxisAlgebra(AxisArithmetic):
 
     # --- structure
     def reshape(self, a: AxisValue, shape: Sequence[int]) -> AxisValue:
-        """The common refinement of both factorisations; a size bound to a dimension is tied to it,
-        a literal size stays.
+        """Return the value in another shape, by the common refinement of both factorisations.
+
+        A size bound to a dimension is tied to it; a literal size stays.
+
+        Raises:
+            ShapeError: if the number of elements differs.
         """
         if prod(shape) != prod(d.size for d in a.dims) or any(n < 0 for n in shape):
             raise ShapeError(
@@ -53,7 +64,7 @@ class AxisAlgebra(AxisArithmetic):
         return replace(a, dims=dims)
 
     def _bound(self, node: Dimension, size: int) -> None:
-        """Tie a dimension to where its size comes from."""
+        """Tie a dimension to the one that its size comes from; a literal size fixes it."""
         if not isinstance(size, Size):
             if size != 1:
                 self.system.fix(node, f"its size {size} is a literal")
@@ -61,7 +72,11 @@ class AxisAlgebra(AxisArithmetic):
             self.system.tie(node, size.dimension)
 
     def transpose(self, a: AxisValue, permutation: Sequence[int]) -> AxisValue:
-        """Dimensions in another order."""
+        """Return the value with its dimensions in another order.
+
+        Raises:
+            ShapeError: if ``permutation`` does not name each dimension once.
+        """
         if sorted(permutation) != list(range(len(a.dims))):
             raise ShapeError(
                 f"the permutation {tuple(permutation)} does not name each of the {len(a.dims)} "
@@ -70,7 +85,11 @@ class AxisAlgebra(AxisArithmetic):
         return replace(a, dims=tuple(a.dims[i] for i in permutation))
 
     def expand(self, a: AxisValue, shape: Sequence[int]) -> AxisValue:
-        """New dimensions where a size 1 is repeated, or in front."""
+        """Return the value with new dimensions in front, or where a size 1 is repeated.
+
+        Raises:
+            ShapeError: if the shape cannot be expanded so.
+        """
         extra = len(shape) - len(a.dims)
         if extra < 0 or any(
             d.size not in (1, n) for d, n in zip(a.dims, shape[extra:], strict=True)
@@ -94,8 +113,12 @@ class AxisAlgebra(AxisArithmetic):
         return self.system.dimension(size, fixed=fixed)
 
     def slice(self, a: AxisValue, axis: int, start: int, stop: int, step: int = 1) -> AxisValue:
-        """A part of the dimension's class, with both ends as positions; a literal offset or a step
-        makes the class rigid.
+        """Return a part of the value; the part is in the class of its dimension, with both ends.
+
+        A literal offset or a step makes the class rigid.
+
+        Raises:
+            ShapeError: if the slice does not lie within the dimension.
         """
         (place,) = checked(a, (axis,))
         node = a.dims[place]
@@ -129,8 +152,12 @@ class AxisAlgebra(AxisArithmetic):
         return part
 
     def concatenate(self, values: Sequence[AxisValue], axis: int) -> AxisValue:
-        """The joined dimension is in one class with all its parts; a join of single elements is a
-        stack, whose size stays. Places remain places.
+        """Return the joined value; the joined dimension is in one class with all its parts.
+
+        A join of single elements is a stack, whose size stays. Places remain places.
+
+        Raises:
+            ShapeError: if there is no value, or the values differ beside ``axis``.
         """
         if not values:
             raise ShapeError("concatenate takes at least one value")
@@ -176,7 +203,7 @@ class AxisAlgebra(AxisArithmetic):
         return joined
 
     def flip(self, a: AxisValue, axis: int) -> AxisValue:
-        """The dimension is marked permuted."""
+        """Return the value with its dimension marked permuted."""
         (place,) = checked(a, (axis,))
         self._used(a)
         self.system.mark_permuted(a.dims[place])
@@ -196,7 +223,10 @@ class AxisAlgebra(AxisArithmetic):
         return place
 
     def take(self, a: AxisValue, axis: int, indices: AxisValue) -> AxisValue:
-        """The indexed dimension becomes rigid and is replaced by the dimensions of the indices."""
+        """Return the value with the indexed dimension replaced by those of the indices.
+
+        The indexed dimension becomes rigid, unless the indices are places along it.
+        """
         place = self._indexed(a, axis, indices)
         return AxisValue(
             a.kind, (*a.dims[:place], *indices.dims, *a.dims[place + 1 :]), derived=a.derived
@@ -205,7 +235,7 @@ class AxisAlgebra(AxisArithmetic):
     def add_at(
         self, base: AxisValue, axis: int, indices: AxisValue, source: AxisValue
     ) -> AxisValue:
-        """The indexed dimension becomes rigid; the source is tied to what ``take`` would give."""
+        """Return the base; the source is tied to the result that ``take`` would give."""
         taken = self.take(base, axis, indices)
         self._equal("add_at", taken, source)
         self._mix(indices.dims)
@@ -215,7 +245,14 @@ class AxisAlgebra(AxisArithmetic):
         )
 
     def take_along(self, a: AxisValue, axis: int, indices: AxisValue) -> AxisValue:
-        """The indexed dimension becomes rigid; all others are tied to those of the indices."""
+        """Return the value with the indexed dimension replaced by that of the indices.
+
+        The indexed dimension becomes rigid, unless the indices are places along it. All others are
+        tied to those of the indices.
+
+        Raises:
+            ShapeError: if the shapes differ beside ``axis``.
+        """
         place = self._indexed(a, axis, indices)
         if len(a.dims) != len(indices.dims) or any(
             d.size != e.size
@@ -233,7 +270,10 @@ class AxisAlgebra(AxisArithmetic):
     def add_along(
         self, base: AxisValue, axis: int, indices: AxisValue, source: AxisValue
     ) -> AxisValue:
-        """As ``take_along``; the source has the shape of the indices."""
+        """Return the base; ties are those of ``take_along``.
+
+        The source has the shape of the indices.
+        """
         self._equal(
             "add_along", AxisValue(base.kind, self.take_along(base, axis, indices).dims), source
         )
@@ -258,7 +298,7 @@ class AxisAlgebra(AxisArithmetic):
             self.system.tie(node, other)
 
     def order(self, a: AxisValue, axis: int, descending: bool) -> AxisValue:  # noqa: ARG002
-        """The ordered dimension becomes rigid: the result's elements are positions along it."""
+        """Return positions along the ordered dimension, which becomes rigid."""
         (place,) = checked(a, (axis,))
         one_of("order", a, ("field", "int"))
         self._used(a)
@@ -268,12 +308,13 @@ class AxisAlgebra(AxisArithmetic):
 
     # --- batches: all instances have one shape
     def gather(self, a: AxisValue, index: Index) -> AxisValue:  # noqa: ARG002
-        """Chosen instances look as all do."""
+        """Return the value: chosen instances look as all do."""
         return a
 
     def stack(self, a: AxisValue, index: Index) -> AxisValue:
-        """Instances stacked by an index of shape (instances, members): a leading dimension of the
-        members, which stays.
+        """Return stacked instances: a leading dimension of the members, which keeps its size.
+
+        ``index`` has shape (instances, members).
         """
         members = self.system.dimension(
             int(index.shape[1]), fixed="it numbers the members of a group", copies=True
@@ -285,7 +326,7 @@ class AxisAlgebra(AxisArithmetic):
         )
 
     def join(self, parts: Sequence[AxisValue], counts: Sequence[int] | None = None) -> AxisValue:  # noqa: ARG002  rows do not matter to axes
-        """Instances beside each other: all have one shape, and equal dimensions are tied."""
+        """Return instances beside each other: all have one shape, and equal dimensions are tied."""
         first = parts[0]
         node = self._places(*parts)
         for part in parts[1:]:

@@ -3,6 +3,11 @@
 Sizes that the meaning computes from shapes are
 :class:`~pitcheck.algebra.dimensions.axis_values.Size` and follow the dimensions. Plain ints are
 literals: a dimension of such a size, or cut at such an offset, is rigid.
+
+>>> algebra = AxisArithmetic(AxisSystem())
+>>> rows, bias = algebra.tensor((6, 8)), algebra.tensor((8,))
+>>> algebra.add(rows, bias).dims == rows.dims
+True
 """
 
 from __future__ import annotations
@@ -19,13 +24,11 @@ from pitcheck.errors import ShapeError
 _AS_VALUES = "its positions are used as values"
 _AS_NUMBERS = "places along it are used as numbers"
 _DECIDING = frozenset({"floor_divide", "remainder", "maximum", "minimum", "compare"})
-"""Operations whose result is not the same formula for every number that was counted."""
+"""Operations whose result may be another formula if a number was counted at another size."""
 
 
 class AxisArithmetic:
-    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on dimensions, tied in
-    ``system``.
-    """
+    """Arithmetic on dimensions, which are tied in ``system``."""
 
     def __init__(self, system: AxisSystem) -> None:
         self.system = system
@@ -33,43 +36,50 @@ class AxisArithmetic:
 
     # --- what a value looks like
     def shape(self, a: AxisValue) -> tuple[int, ...]:
-        """Full sizes, each bound to its dimension."""
+        """Return the full sizes, each bound to its dimension."""
         return a.shape
 
     def kind(self, a: AxisValue) -> Kind:
-        """Field, int or bool."""
+        """Return "field", "int" or "bool"."""
         return a.kind
 
     # --- making values
     def tensor(self, shape: Sequence[int], kind: Kind = "field") -> AxisValue:
-        """A value of new dimensions. Raises ShapeError for a negative size."""
+        """Return a value of new dimensions.
+
+        Raises:
+            ShapeError: if a size is negative.
+        """
         if any(n < 0 for n in shape):
             raise ShapeError(f"a size is at least 0, not {min(shape)} as in {tuple(shape)}")
         return AxisValue(kind, tuple(self.system.dimension(n) for n in shape))
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> AxisValue:
-        """A 0-d constant; a dimension that it may mean stays whole."""
+        """Return a 0-d constant; a dimension that it may mean stays whole."""
         self.system.add_literal(number)
         return AxisValue(kind, (), literal=number, derived=())
 
     def extent(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
-        """The number of elements along ``axes``: no literal, it follows the dimensions."""
+        """Return the number of elements along ``axes``: not a literal, it follows the dimensions."""
         counted = [a.dims[i] for i in checked(a, axes)]
         self.system.add_extent(counted)
         self._mix(counted)
         return AxisValue("field", (), derived=tuple(counted))
 
     def arange(self, like: AxisValue, axis: int) -> AxisValue:
-        """Positions along an axis. They may be compared with positions along an equal dimension;
-        any other use makes the dimension rigid.
+        """Return the positions along an axis.
+
+        They may be compared with positions along an equal dimension; any other use makes the
+        dimension rigid.
         """
         (node,) = (like.dims[i] for i in checked(like, (axis,)))
         self._mix([node])
         return AxisValue("int", (node,), counts=node)
 
     def boundary(self, like: AxisValue, axis: int, offset: int) -> AxisValue:
-        """A place along a dimension, which its segments begin or end at; a literal one makes the
-        dimension rigid.
+        """Return a place along a dimension at which segments begin or end.
+
+        A literal ``offset`` makes the dimension rigid.
         """
         (node,) = (like.dims[i] for i in checked(like, (axis,)))
         self._offset(node, offset)
@@ -82,7 +92,7 @@ class AxisArithmetic:
             self.system.mix(node)
 
     def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
-        """The dimensions of a reshape; how they are refined depends on what is already tied."""
+        """Return the dimensions of a reshape; their refinement depends on the ties made so far."""
         return view(self.system, dims, shape)
 
     # --- elementwise
@@ -94,16 +104,18 @@ class AxisArithmetic:
                 self.system.fix(value.places, _AS_NUMBERS)
 
     def _decide(self, *values: AxisValue) -> None:
-        """Something is decided by ``values``: what was counted to make them is counted at full
-        size, as fewer elements never count so far.
+        """Note that ``values`` decide something: elements counted in them are counted at full size.
+
+        Fewer elements might not count as far.
         """
         for value in values:
             for node in value.counted:
                 self.system.decide(node)
 
     def _places(self, *values: AxisValue) -> Dimension | None:
-        """The dimension along which all these integers are places, 0 among them; None where there
-        is none known.
+        """Return the dimension along which all these integers are places, 0 among them.
+
+        Return None if no such dimension is known.
         """
         known = [
             node
@@ -121,7 +133,7 @@ class AxisArithmetic:
         return known[0]
 
     def _broadcast(self, *values: AxisValue) -> tuple[Dimension, ...]:
-        """The dimensions of a broadcast result; equal sizes are tied, a size 1 ties nothing."""
+        """Return the dimensions of a broadcast result; equal sizes are tied, a size 1 ties nothing."""
         result: list[Dimension] = []
         for place in range(1, max(len(v.dims) for v in values) + 1):
             nodes = [v.dims[-place] for v in values if len(v.dims) >= place]
@@ -161,7 +173,7 @@ class AxisArithmetic:
         return AxisValue(a.kind, a.dims, derived=a.derived)
 
     def add(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise; positions with 0 added remain positions."""
+        """Return an elementwise sum; positions with 0 added remain positions."""
         for counted, other in ((a, b), (b, a)):
             if (
                 counted.counts is not None
@@ -173,8 +185,9 @@ class AxisArithmetic:
         return self._moved("add", a, b, movable=a.boundary or b.boundary)
 
     def _moved(self, name: str, a: AxisValue, b: AxisValue, movable: bool) -> AxisValue:
-        """Places moved by whole segments are places along the same dimension; anything else makes
-        them numbers.
+        """Return places moved by whole segments, which are places along the same dimension.
+
+        Any other sum makes them numbers.
         """
         node = self._places(a, b) if movable else None
         if node is None:
@@ -184,74 +197,75 @@ class AxisArithmetic:
         )
 
     def subtract(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise; a boundary may be subtracted from places."""
+        """Return an elementwise difference; a boundary may be subtracted from places."""
         return self._moved("subtract", a, b, movable=b.boundary)
 
     def multiply(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise."""
+        """Return an elementwise product."""
         return self._binary("multiply", a, b, ("field", "int"))
 
     def divide(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise."""
+        """Return an elementwise quotient."""
         return self._binary("divide", a, b, ("field",))
 
     def floor_divide(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise, of integers."""
+        """Return an elementwise quotient of integers."""
         return self._binary("floor_divide", a, b, ("int",))
 
     def remainder(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise, of integers."""
+        """Return an elementwise remainder of integers."""
         return self._binary("remainder", a, b, ("int",))
 
     def maximum(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise."""
+        """Return an elementwise maximum."""
         return self._binary("maximum", a, b, ("field", "int"))
 
     def minimum(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise."""
+        """Return an elementwise minimum."""
         return self._binary("minimum", a, b, ("field", "int"))
 
     def logical_and(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise, of bools."""
+        """Return an elementwise conjunction of bools."""
         return self._binary("logical_and", a, b, ("bool",))
 
     def logical_or(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise, of bools."""
+        """Return an elementwise disjunction of bools."""
         return self._binary("logical_or", a, b, ("bool",))
 
     def logical_not(self, a: AxisValue) -> AxisValue:
-        """Elementwise, of a bool."""
+        """Return an elementwise negation of a bool."""
         return self._unary("logical_not", a, ("bool",))
 
     def negate(self, a: AxisValue) -> AxisValue:
-        """Elementwise."""
+        """Return the elementwise opposite."""
         return self._unary("negate", a, ("field", "int"))
 
     def power(self, a: AxisValue, exponent: int) -> AxisValue:  # noqa: ARG002
-        """Elementwise."""
+        """Return an elementwise power."""
         return self._unary("power", a)
 
     def exp(self, a: AxisValue) -> AxisValue:
-        """Elementwise."""
+        """Return an elementwise exponential."""
         return self._unary("exp", a)
 
     def log(self, a: AxisValue) -> AxisValue:
-        """Elementwise."""
+        """Return an elementwise logarithm."""
         return self._unary("log", a)
 
     def sqrt(self, a: AxisValue) -> AxisValue:
-        """Elementwise."""
+        """Return an elementwise square root."""
         return self._unary("sqrt", a)
 
     def function(self, name: str, *arguments: AxisValue) -> AxisValue:
-        """Elementwise; arguments broadcast."""
+        """Return an elementwise function; arguments broadcast."""
         for argument in arguments:
             one_of(name, argument, ("field",))
         return AxisValue("field", self._broadcast(*arguments), derived=counted_along(*arguments))
 
     def draw(self, stream: str, index: AxisValue) -> AxisValue:  # noqa: ARG002
-        """Field values in the shape of the index, whose dimensions are rigid: their numbers say
-        what is drawn.
+        """Return draws in the shape of the index.
+
+        Its dimensions become rigid: the numbers of their elements say what is drawn.
         """
         one_of("draw", index, ("int",))
         self._used(index)
@@ -261,8 +275,11 @@ class AxisArithmetic:
         return AxisValue("field", index.dims)
 
     def compare(self, comparison: Comparison, a: AxisValue, b: AxisValue) -> AxisValue:  # noqa: ARG002
-        """A bool value. Positions may be compared with positions along a dimension of the same
-        size, and places with places along the same: their order does not depend on the size."""
+        """Return a bool value.
+
+        Positions may be compared with positions along a dimension of the same size, and places with
+        places along the same dimension: their order does not depend on the size.
+        """
         same_kind("compare", a, b)
         if a.counts is not None and b.counts is not None and a.counts.size == b.counts.size:
             self.system.tie(a.counts, b.counts)
@@ -272,7 +289,7 @@ class AxisArithmetic:
         return self._binary("compare", a, b, (a.kind,), "bool")
 
     def where(self, condition: AxisValue, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise; all three broadcast."""
+        """Return an elementwise choice; all three operands broadcast."""
         one_of("where", condition, ("bool",))
         same_kind("where", a, b)
         node = self._places(a, b)
@@ -285,7 +302,7 @@ class AxisArithmetic:
         return AxisValue(a.kind, dims, places=node, boundary=boundary, derived=counted_along(a, b))
 
     def cast(self, a: AxisValue, kind: Kind) -> AxisValue:
-        """The same dimensions in another kind."""
+        """Return the same dimensions in another kind."""
         if kind == a.kind:
             return a
         self._used(a)
@@ -298,7 +315,7 @@ class AxisArithmetic:
 
     # --- sums and products
     def sum(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
-        """The summed dimensions disappear."""
+        """Return a sum over ``axes``, which disappear."""
         one_of("sum", a, ("field", "int"))
         self._used(a)
         over = checked(a, axes)
@@ -313,7 +330,11 @@ class AxisArithmetic:
         )
 
     def matmul(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Ties the contracted and the batch dimensions."""
+        """Return a product of matrices; the contracted and the batch dimensions are tied.
+
+        Raises:
+            ShapeError: if the operands are not (..., m, k) and (..., k, n).
+        """
         same_kind("matmul", a, b)
         one_of("matmul", a, ("field", "int"))
         self._used(a, b)
@@ -333,15 +354,15 @@ class AxisArithmetic:
         )
 
     def reduce_max(self, a: AxisValue, axis: int) -> AxisValue:
-        """The dimension disappears."""
+        """Return a maximum along ``axis``, which disappears."""
         return self._reduced("reduce_max", a, axis)
 
     def reduce_min(self, a: AxisValue, axis: int) -> AxisValue:
-        """The dimension disappears."""
+        """Return a minimum along ``axis``, which disappears."""
         return self._reduced("reduce_min", a, axis)
 
     def shift(self, a: AxisValue, axis: int) -> AxisValue:
-        """The dimension disappears."""
+        """Return a shift along ``axis``, which disappears."""
         return self._reduced("shift", a, axis)
 
     def _reduced(self, name: str, a: AxisValue, axis: int) -> AxisValue:
@@ -362,15 +383,17 @@ class AxisArithmetic:
 
 
 def _whether_any(a: AxisValue, b: AxisValue) -> bool:
-    """Return True if a number of occurrences is compared with 0: that asks for one place, and not
-    how many there are.
+    """Return True if a number of occurrences is compared with 0.
+
+    That asks for one place, not for the number of places.
     """
     return (a.occurs and b.literal == 0) or (b.occurs and a.literal == 0)
 
 
 def counted_along(*values: AxisValue) -> tuple[Dimension, ...] | None:
-    """The dimensions along which numbers made of ``values`` were counted; None where one of them is
-    not made of discrete data alone.
+    """Return the dimensions along which numbers made of ``values`` were counted.
+
+    Return None unless all are made of discrete data alone.
     """
     if not all(value.is_discrete for value in values):
         return None
@@ -378,14 +401,21 @@ def counted_along(*values: AxisValue) -> tuple[Dimension, ...] | None:
 
 
 def at_boundary(value: AxisValue) -> bool:
+    """Return True if ``value`` is a place between segments, or 0."""
     return value.boundary or value.literal == 0
 
 
 def plain(value: AxisValue) -> tuple[int, ...]:
+    """Return the full sizes as plain integers, for messages."""
     return tuple(d.size for d in value.dims)
 
 
 def checked(value: AxisValue, axes: Sequence[int]) -> tuple[int, ...]:
+    """Return ``axes``.
+
+    Raises:
+        ShapeError: if one is outside the dimensions of ``value``, or stands twice.
+    """
     for axis in axes:
         if not 0 <= axis < len(value.dims):
             raise ShapeError(f"axis {axis} is outside a tensor of {len(value.dims)} dimensions")
@@ -395,6 +425,7 @@ def checked(value: AxisValue, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def same_kind(name: str, a: AxisValue, b: AxisValue) -> None:
+    """Raise ShapeError unless both operands are of one kind."""
     if a.kind != b.kind:
         raise ShapeError(
             f"{name} takes operands of one kind, not {a.kind} and {b.kind}; cast one first"
@@ -402,5 +433,6 @@ def same_kind(name: str, a: AxisValue, b: AxisValue) -> None:
 
 
 def one_of(name: str, value: AxisValue, kinds: tuple[Kind, ...]) -> None:
+    """Raise ShapeError unless ``value`` is of one of ``kinds``."""
     if value.kind not in kinds:
         raise ShapeError(f"{name} takes {' or '.join(kinds)} values, not {value.kind}")
