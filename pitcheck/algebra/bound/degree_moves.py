@@ -65,7 +65,10 @@ class DegreeMoves(DegreeRing):
         return self._moved(a, target, axes, frozenset(axes) - kept)
 
     def transpose(self, a: DegreeValue, permutation: Sequence[int]) -> DegreeValue:
-        """Return the same bounds; a mark stays if the axes along which it varies keep their order."""
+        """Return the same bounds.
+
+        A mark stays if the axes along which it varies keep their order.
+        """
         number = len(a.shape)
         to = {axis - number: list(permutation).index(axis) - number for axis in range(number)}
 
@@ -186,7 +189,10 @@ class DegreeMoves(DegreeRing):
 
     # --- batches
     def gather(self, a: DegreeValue, index: Index) -> DegreeValue:
-        """Return bounds for chosen instances; marks become new ones unless all are chosen in order."""
+        """Return bounds for chosen instances.
+
+        Marks become new ones unless all are chosen in order.
+        """
         if a.instances == len(index) and np.array_equal(index, np.arange(a.instances)):
             return a
         chosen = a.moved(self._key(), a.shape, lambda m: Mark(self._key(), m.varies))

@@ -146,7 +146,7 @@ class DegreeRing:
         )
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:
-        """Return bounds for a 0-d constant: degree 0, and the height of numerator and denominator."""
+        """Return bounds for a 0-d constant: degree 0, the height of numerator and denominator."""
         exact = kind != "bool" and (isinstance(number, Fraction) or math.isfinite(number))
         return self._known(self._value(kind, ()), Fraction(number) if exact else None)
 

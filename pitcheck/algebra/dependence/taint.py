@@ -1,10 +1,15 @@
-"""The algebra of dependence: an operator's meaning run on what its elements may depend on.
+"""The algebra of dependence: an operator's meaning run on labels of its elements.
 
-A value has labels: an element without one is the same whatever lies in memory that nobody has
-written to. What moves elements moves their labels; anything else gives a label where an operand has
-one, whatever is done there (a product with 0 is none: 0 times NaN is NaN). Integers and booleans
-that depend on no input are computed, so that choices and indices that the program fixes choose
-between labels; others are taken to be any.
+A label says that an element may depend on memory that nobody has written to; an element without one
+is the same whatever lies there. Operations that move elements move their labels. Any other
+operation gives a label where an operand has one. A product with 0 is no exception: 0 times NaN is
+NaN. Integers and booleans that depend on no input are computed, so that choices and indices that
+the program fixes choose between labels. Others are taken to be any number.
+
+>>> algebra = TaintAlgebra()
+>>> x = algebra.concatenate([algebra.clean("field", (3,)), algebra.labelled(1, "field", (2,))], 0)
+>>> algebra.slice(x, 0, 0, 3).labels is None, algebra.sum(x, (0,)).labels is None
+(True, False)
 """
 
 from __future__ import annotations
@@ -55,7 +60,11 @@ class TaintAlgebra(TaintArithmetic):
         return Tainted(a.kind, tuple(shape), labels, self._computed(shape, (a,), compute), a.below)
 
     def reshape(self, a: Tainted, shape: Sequence[int]) -> Tainted:
-        """The same elements."""
+        """Return the same elements in another shape.
+
+        Raises:
+            ShapeError: if the number of elements differs.
+        """
         if prod(shape) != prod(a.shape):
             raise ShapeError(f"a tensor of shape {a.shape} cannot be viewed as {tuple(shape)}")
         return self._moved(
@@ -63,7 +72,11 @@ class TaintAlgebra(TaintArithmetic):
         )
 
     def transpose(self, a: Tainted, permutation: Sequence[int]) -> Tainted:
-        """Dimensions in another order."""
+        """Return the value with its dimensions in another order.
+
+        Raises:
+            ShapeError: if ``permutation`` does not name each dimension once.
+        """
         if sorted(permutation) != list(range(len(a.shape))):
             raise ShapeError(
                 f"{tuple(permutation)} is no permutation of the {len(a.shape)} dimensions of "
@@ -78,7 +91,11 @@ class TaintAlgebra(TaintArithmetic):
         )
 
     def expand(self, a: Tainted, shape: Sequence[int]) -> Tainted:
-        """Broadcast."""
+        """Return the value broadcast to ``shape``.
+
+        Raises:
+            ShapeError: if it cannot be.
+        """
         new = tuple(shape)
         if len(new) < len(a.shape) or any(
             m not in (1, n) for m, n in zip(a.shape, new[len(new) - len(a.shape) :], strict=True)
@@ -89,7 +106,11 @@ class TaintAlgebra(TaintArithmetic):
         )
 
     def slice(self, a: Tainted, axis: int, start: int, stop: int, step: int = 1) -> Tainted:
-        """Some elements."""
+        """Return some elements along ``axis``.
+
+        Raises:
+            ShapeError: if the slice does not lie within the dimension.
+        """
         if not (0 <= axis < len(a.shape) and 0 <= start <= stop <= a.shape[axis] and step >= 1):
             raise ShapeError(
                 f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape "
@@ -109,13 +130,17 @@ class TaintAlgebra(TaintArithmetic):
         )
 
     def flip(self, a: Tainted, axis: int) -> Tainted:
-        """The other way round."""
+        """Return the value with the order along ``axis`` reversed."""
         return self._moved(
             a, a.shape, lambda x: x.flipped(axis), lambda x: self._numbers.flip(x, axis)
         )
 
     def concatenate(self, values: Sequence[Tainted], axis: int) -> Tainted:
-        """Elements side by side."""
+        """Return the values side by side along ``axis``.
+
+        Raises:
+            ShapeError: if kinds or other dimensions differ.
+        """
         first = values[0]
         if len({(a.kind, a.shape[:axis], a.shape[axis + 1 :]) for a in values}) != 1:
             raise ShapeError(
@@ -136,7 +161,13 @@ class TaintAlgebra(TaintArithmetic):
         )
 
     def where(self, condition: Tainted, a: Tainted, b: Tainted) -> Tainted:
-        """Of what is chosen, where the condition is known; else of both, and of the condition."""
+        """Return the labels of the chosen elements if the condition is known.
+
+        Otherwise labels of both sides and of the condition count.
+
+        Raises:
+            ShapeError: if the condition is not bool, or the sides differ in kind.
+        """
         kind, operands = a.kind, (condition, a, b)
         if a.kind != b.kind or condition.kind != "bool":
             raise ShapeError(
@@ -163,7 +194,10 @@ class TaintAlgebra(TaintArithmetic):
             self._note(indices, "an index")
 
     def take(self, a: Tainted, axis: int, indices: Tainted) -> Tainted:
-        """Of what is chosen where the indices are known, else of all along the axis."""
+        """Return the labels of the chosen elements if the indices are known.
+
+        Otherwise all labels along the axis count.
+        """
         self._note_index(indices, a.shape[axis])
         shape = (*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :])
         known = self._computed(shape, (a, indices), lambda x, i: self._numbers.take(x, axis, i))
@@ -187,8 +221,9 @@ class TaintAlgebra(TaintArithmetic):
             raise ShapeError(f"an index lies outside 0 .. {size - 1}")
 
     def add_at(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
-        """Of the base, and of what is added: there where the indices are known, else anywhere along
-        the axis.
+        """Return the labels of the base and of the added elements.
+
+        Added elements count at their places if the indices are known, else anywhere along the axis.
         """
         self._note_index(indices, base.shape[axis])
         known = self._computed(
@@ -234,7 +269,7 @@ class TaintAlgebra(TaintArithmetic):
         )
 
     def _landed(self, labels: Labels, axis: int, places: Index, size: int) -> Labels:
-        """Labels of rows along ``axis`` brought to their places."""
+        """Return the labels of rows along ``axis`` brought to their places."""
         self._check_range(places, size)
         fine = labels.refined(
             (*labels.cuts[:axis], tuple(range(len(places) + 1)), *labels.cuts[axis + 1 :])
@@ -250,7 +285,10 @@ class TaintAlgebra(TaintArithmetic):
         )
 
     def take_along(self, a: Tainted, axis: int, indices: Tainted) -> Tainted:
-        """Of what is chosen where the indices are known, else of all along the axis."""
+        """Return the labels of the chosen elements if the indices are known.
+
+        Otherwise all labels along the axis count.
+        """
         self._note_index(indices, a.shape[axis])
         known = self._computed(
             indices.shape, (a, indices), lambda x, i: self._numbers.take_along(x, axis, i)
@@ -270,8 +308,9 @@ class TaintAlgebra(TaintArithmetic):
         return self._each(a.kind, (whole, Tainted(a.kind, indices.shape, indices.labels)))
 
     def add_along(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
-        """Of the base, and of what is added: there where the indices are known, else anywhere along
-        the axis.
+        """Return the labels of the base and of the added elements.
+
+        Added elements count at their places if the indices are known, else anywhere along the axis.
         """
         self._note_index(indices, base.shape[axis])
         known = self._computed(
@@ -307,7 +346,7 @@ class TaintAlgebra(TaintArithmetic):
 
     # --- instances
     def gather(self, a: Tainted, index: Index) -> Tainted:
-        """Chosen instances."""
+        """Return chosen instances, of shape (instances,) ``index``."""
         labels = (
             a.labels
             if a.labels is None or a.labels.rows == 1
@@ -321,7 +360,10 @@ class TaintAlgebra(TaintArithmetic):
         return Tainted(a.kind, a.shape, labels, known, a.below)
 
     def stack(self, a: Tainted, index: Index) -> Tainted:
-        """Instances side by side, as a dimension in front."""
+        """Return instances side by side as a dimension in front.
+
+        ``index`` is (instances, members).
+        """
         members = index.shape[1]
         shape = (members, *a.shape)
         known = None
@@ -346,7 +388,10 @@ class TaintAlgebra(TaintArithmetic):
         )
 
     def join(self, parts: Sequence[Tainted], counts: Sequence[int] | None = None) -> Tainted:
-        """Instances one behind the other."""
+        """Return instances one behind the other.
+
+        A part stands for ``counts`` of them, by default 1.
+        """
         first = parts[0]
         if len({(a.kind, a.shape) for a in parts}) != 1:
             raise ShapeError(
@@ -376,11 +421,15 @@ class TaintAlgebra(TaintArithmetic):
 
 
 def labels_of(a: Tainted) -> Labels:
+    """Return the labels of a value, 0 for every element if it has none."""
     return everywhere(0, a.shape) if a.labels is None else a.labels
 
 
 def _places(indices: Tainted) -> Index | None:
-    """Known indices that are the same in all instances, of shape ``indices.shape``."""
+    """Return known indices that are the same in all instances, of shape ``indices.shape``.
+
+    Return None if they are not known.
+    """
     if indices.known is None or indices.known.data.shape[2] != 1:
         return None
     places: Index = indices.known.data[0, 0, 0]

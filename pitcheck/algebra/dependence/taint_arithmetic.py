@@ -1,4 +1,10 @@
-"""Labels through arithmetic: a result has a label where an operand has one."""
+"""Labels through arithmetic: a result has a label where an operand has one.
+
+>>> algebra = TaintArithmetic()
+>>> zero, unwritten = algebra.constant(Fraction(0)), algebra.labelled(1, "field", (2,))
+>>> algebra.multiply(unwritten, zero).labels is None
+False
+"""
 
 from __future__ import annotations
 
@@ -17,26 +23,24 @@ from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
 
 MOST_KNOWN = 1 << 20
-"""Integers of more elements are not computed."""
+"""The number of elements above which integers are not computed."""
 
 
 @dataclass(frozen=True)
 class Tainted:
-    """A value: what it may depend on (None: on nothing), and its numbers where they are known."""
+    """A value known by its labels (None: it has none), and by its numbers if they are known."""
 
     kind: Kind
     shape: tuple[int, ...]
     labels: Labels | None = None
     known: Value | None = None
     below: int | None = None
-    """Of integers whatever they depend on: a number that they are below, none of them negative."""
+    """For integers whose numbers need not be known: a bound above them all, if none is negative."""
 
 
 @dataclass(frozen=True)
 class Misuse:
-    """Where an element that has a label decides more than a result: ``what`` it is used as, at
-    ``site``.
-    """
+    """A label that decides more than a result: at ``site`` it is used as ``what``."""
 
     site: str
     label: int
@@ -44,8 +48,9 @@ class Misuse:
 
 
 class TaintArithmetic:
-    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on labels. ``misused`` lists
-    indices and integer divisors that have one.
+    """Arithmetic on labels.
+
+    ``misused`` lists the indices and integer divisors that have a label.
     """
 
     def __init__(self) -> None:
@@ -57,16 +62,17 @@ class TaintArithmetic:
 
     # --- making values
     def clean(self, kind: Kind, shape: Sequence[int]) -> Tainted:
-        """A value that depends on nothing that has a label."""
+        """Return a value without labels."""
         return Tainted(kind, tuple(shape))
 
     def labelled(self, label: int, kind: Kind, shape: Sequence[int]) -> Tainted:
-        """A value of which every element has this label."""
+        """Return a value whose every element has this label."""
         return Tainted(kind, tuple(shape), everywhere(label, shape))
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Tainted:
-        """A 0-d constant; one that is no integer is not remembered, for float64 could decide
-        otherwise than the number itself.
+        """Return a 0-d constant.
+
+        A number that is not an integer is not remembered: float64 could decide differently.
         """
         whole = isinstance(number, int) or (
             isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 2**53
@@ -74,11 +80,11 @@ class TaintArithmetic:
         return Tainted(kind, (), None, self._numbers.constant(number, kind) if whole else None)
 
     def extent(self, a: Tainted, axes: Sequence[int]) -> Tainted:
-        """A 0-d constant."""
+        """Return a 0-d constant."""
         return self.constant(Fraction(prod(a.shape[axis] for axis in axes)))
 
     def arange(self, like: Tainted, axis: int) -> Tainted:
-        """Positions, which are known."""
+        """Return positions, which are known."""
         shape = (like.shape[axis],)
         return Tainted(
             "int",
@@ -90,22 +96,26 @@ class TaintArithmetic:
         )
 
     def boundary(self, like: Tainted, axis: int, offset: int) -> Tainted:  # noqa: ARG002  the operands of one algebra
-        """A 0-d constant."""
+        """Return a 0-d constant."""
         return self.constant(Fraction(int(offset)), "int")
 
     def shape(self, a: Tainted) -> tuple[int, ...]:
-        """Sizes."""
+        """Return the sizes."""
         return a.shape
 
     def kind(self, a: Tainted) -> Kind:
-        """Field, int or bool."""
+        """Return "field", "int" or "bool"."""
         return a.kind
 
     # --- what gives a label where an operand has one
     def _each(
         self, kind: Kind, operands: Sequence[Tainted], compute: Callable[..., Value] | None = None
     ) -> Tainted:
-        """Element by element, broadcast."""
+        """Return the labels of an elementwise, broadcast operation; ``compute`` gives its numbers.
+
+        Raises:
+            ShapeError: if the operands do not broadcast.
+        """
         try:
             shape = np.broadcast_shapes(*(a.shape for a in operands))
         except ValueError:
@@ -126,7 +136,7 @@ class TaintArithmetic:
         operands: Sequence[Tainted],
         compute: Callable[..., Value] | None,
     ) -> Value | None:
-        """The numbers of a result, where those of all operands are known, and they are few."""
+        """Return the numbers of a result; None unless those of all operands are known and few."""
         if compute is None or any(a.known is None for a in operands) or prod(shape) > MOST_KNOWN:
             return None
         return compute(*(a.known for a in operands))
@@ -137,76 +147,79 @@ class TaintArithmetic:
         return self._each(a.kind, (a, b), None if a.kind == "field" else compute)
 
     def add(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
+        """Return the labels of both operands."""
         return self._arithmetic(a, b, self._numbers.add)
 
     def subtract(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
+        """Return the labels of both operands."""
         return self._arithmetic(a, b, self._numbers.subtract)
 
     def multiply(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both, also where one is 0."""
+        """Return the labels of both operands, even if one is 0."""
         return self._arithmetic(a, b, self._numbers.multiply)
 
     def divide(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
+        """Return the labels of both operands."""
         return self._each("field", (a, b))
 
     def negate(self, a: Tainted) -> Tainted:
-        """As the operand."""
+        """Return the labels of the operand."""
         return self._each(a.kind, (a,), None if a.kind == "field" else self._numbers.negate)
 
     def power(self, a: Tainted, exponent: int) -> Tainted:  # noqa: ARG002
-        """As the operand, also to the power of 0."""
+        """Return the labels of the operand, even to the power of 0."""
         return self._each(a.kind, (a,))
 
     def exp(self, a: Tainted) -> Tainted:
-        """As the operand."""
+        """Return the labels of the operand."""
         return self._each("field", (a,))
 
     log = exp
     sqrt = exp
 
     def function(self, name: str, *arguments: Tainted) -> Tainted:  # noqa: ARG002
-        """Of all arguments."""
+        """Return the labels of all arguments."""
         return self._each("field", arguments)
 
     def draw(self, stream: str, index: Tainted) -> Tainted:  # noqa: ARG002
-        """As the index."""
+        """Return the labels of the index."""
         return self._each("field", (index,))
 
     def compare(self, comparison: Comparison, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
+        """Return the labels of both operands."""
         return self._each("bool", (a, b), lambda x, y: self._numbers.compare(comparison, x, y))
 
     def logical_and(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
+        """Return the labels of both operands."""
         return self._each("bool", (a, b), self._numbers.logical_and)
 
     def logical_or(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
+        """Return the labels of both operands."""
         return self._each("bool", (a, b), self._numbers.logical_or)
 
     def logical_not(self, a: Tainted) -> Tainted:
-        """As the operand."""
+        """Return the labels of the operand."""
         return self._each("bool", (a,), self._numbers.logical_not)
 
     def maximum(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
+        """Return the labels of both operands."""
         return self._arithmetic(a, b, self._numbers.maximum)
 
     def minimum(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
+        """Return the labels of both operands."""
         return self._arithmetic(a, b, self._numbers.minimum)
 
     def floor_divide(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both; an integer that has a label may be 0, by which a program stops."""
+        """Return the labels of both operands.
+
+        An integer divisor with a label is a misuse: it may be 0, which stops a program.
+        """
         if b.kind == "int":
             self._note(b, "a divisor")
         return self._arithmetic(a, b, self._quotient(b, self._numbers.floor_divide))
 
     def remainder(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both, as for ``floor_divide``."""
+        """Return the labels of both operands, as for ``floor_divide``."""
         if b.kind == "int":
             self._note(b, "a divisor")
         return self._arithmetic(a, b, self._quotient(b, self._numbers.remainder))
@@ -215,7 +228,7 @@ class TaintArithmetic:
         return None if b.known is None or not bool(b.known.data.all()) else compute
 
     def cast(self, a: Tainted, kind: Kind) -> Tainted:
-        """As the operand."""
+        """Return the labels of the operand."""
         return self._each(kind, (a,), lambda x: self._numbers.cast(x, kind))
 
     # --- what gives a label to all along an axis
@@ -237,25 +250,25 @@ class TaintArithmetic:
         )
 
     def sum(self, a: Tainted, axes: Sequence[int]) -> Tainted:
-        """Of all terms."""
+        """Return the labels of all terms."""
         return self._over(
             a.kind, a, axes, None if a.kind == "field" else lambda x: self._numbers.sum(x, axes)
         )
 
     def reduce_max(self, a: Tainted, axis: int) -> Tainted:
-        """Of all along the axis."""
+        """Return all labels along the axis."""
         return self._over(a.kind, a, (axis,))
 
     def reduce_min(self, a: Tainted, axis: int) -> Tainted:
-        """Of all along the axis."""
+        """Return all labels along the axis."""
         return self._over(a.kind, a, (axis,))
 
     def shift(self, a: Tainted, axis: int) -> Tainted:
-        """Of all along the axis."""
+        """Return all labels along the axis."""
         return self._over("field", a, (axis,))
 
     def order(self, a: Tainted, axis: int, descending: bool) -> Tainted:  # noqa: ARG002
-        """Of all along the axis."""
+        """Return all labels along the axis, in each of its places."""
         return Tainted(
             "int",
             a.shape,
@@ -264,7 +277,11 @@ class TaintArithmetic:
         )
 
     def matmul(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of a row and a column."""
+        """Return the labels of a row and a column.
+
+        Raises:
+            ShapeError: if the operands are not (..., m, k) and (..., k, n).
+        """
         if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
             raise ShapeError(
                 f"matmul: tensors of shapes {a.shape} and {b.shape} are not (..., m, k) and (..., "
@@ -287,7 +304,7 @@ class TaintArithmetic:
 
 
 def labels_or_none(labels: Labels) -> Labels | None:
-    """None where no element has a label."""
+    """Return ``labels``; None if no element has one."""
     return labels if labels.cells.any() else None
 
 

@@ -1,1 +1,1 @@
-"""Shapes without numbers: operators on dimensions, their ties, and the least sizes they may have."""
+"""Shapes without numbers: operators on dimensions, their ties, and the least sizes possible."""

@@ -60,7 +60,10 @@ class AxisArithmetic:
         return AxisValue(kind, (), literal=number, derived=())
 
     def extent(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
-        """Return the number of elements along ``axes``: not a literal, it follows the dimensions."""
+        """Return the number of elements along ``axes``.
+
+        It is no literal, but follows the dimensions.
+        """
         counted = [a.dims[i] for i in checked(a, axes)]
         self.system.add_extent(counted)
         self._mix(counted)
@@ -133,7 +136,10 @@ class AxisArithmetic:
         return known[0]
 
     def _broadcast(self, *values: AxisValue) -> tuple[Dimension, ...]:
-        """Return the dimensions of a broadcast result; equal sizes are tied, a size 1 ties nothing."""
+        """Return the dimensions of a broadcast result.
+
+        Equal sizes are tied, a size 1 ties nothing.
+        """
         result: list[Dimension] = []
         for place in range(1, max(len(v.dims) for v in values) + 1):
             nodes = [v.dims[-place] for v in values if len(v.dims) >= place]

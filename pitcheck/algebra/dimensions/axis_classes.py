@@ -176,8 +176,9 @@ class AxisSystem:
             own.rigid, own.inner, own.outer = reason, None, {}
 
     def decide(self, node: Dimension) -> None:
-        """Say that a number that was counted along ``node`` decides something: of fewer elements it
-        would be another.
+        """Say that a number counted along ``node`` decides something.
+
+        Fewer elements could change it.
         """
         self.decides = True
         self.fix(node, "a number counted along it decides something")
@@ -206,7 +207,10 @@ class AxisSystem:
 
     @contextmanager
     def described(self) -> Iterator[None]:
-        """Tie dimensions in this context without mixing them: values are described, not computed."""
+        """Tie dimensions in this context without mixing them.
+
+        Values are described, not computed.
+        """
         before, self._mixing = self._mixing, False
         try:
             yield

@@ -141,7 +141,10 @@ class Sizes:
         )
 
     def describe(self) -> list[str]:
-        """Return a line per class of more than one element: its reduced size, or why it is whole."""
+        """Return a line per class of more than one element.
+
+        It says the reduced size, or why it is whole.
+        """
         lines = []
         for number, own in self._system.classes():
             if own.inner is None and own.total > 1:

@@ -1,5 +1,11 @@
-"""The algebra of float64: what a plan computes on ordinary numbers. NaN and infinity are IEEE's
-own.
+"""The algebra of float64: the results of a plan on ordinary numbers.
+
+NaN and infinity are those of IEEE 754.
+
+>>> algebra = RealAlgebra(np, seed=0, trials=(0,))
+>>> one, zero = algebra.constant(Fraction(1)), algebra.constant(Fraction(0))
+>>> algebra.divide(one, zero).data.item()
+inf
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ def _normal_quantile(x: float) -> float:
 _quantile = np.vectorize(_normal_quantile, otypes=[np.float64])
 
 _LARGEST_POWER = 1000
-"""Bits of an exponent up to which it has a float64."""
+"""The bits of an exponent up to which it has a float64."""
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "erf": _erf,
@@ -50,17 +56,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "ceil": np.ceil,
     "round": np.rint,
 }
-"""Functions known by name, on NumPy arrays."""
+"""The functions known by name, on NumPy arrays."""
 
 
 class RealAlgebra(Discrete):
-    """float64 for trial numbers ``trials``.
+    """float64 numbers for trial numbers ``trials``.
 
-    Fresh values are normal with standard deviation ``scale``, by default 1 / sqrt(last dimension)
-    for tensors of two and more dimensions, so that products of matrices keep their size, and 1 for
-    others; squares are squares of such values (not scaled twice), nonzero ones keep a distance from
-    0. ``tolerance`` is relative to the largest finite element of both tensors, per trial and
-    instance.
+    Fresh values are normal with standard deviation ``scale``. By default that is 1 / sqrt(last
+    dimension) for tensors of two and more dimensions, so that products of matrices keep their size,
+    and 1 for others. Squares are squares of such values (not scaled twice); nonzero ones keep a
+    distance from 0. ``tolerance`` is relative to the largest finite element of both tensors, per
+    trial and instance.
     """
 
     def __init__(
@@ -80,7 +86,7 @@ class RealAlgebra(Discrete):
 
     @property
     def void(self) -> NDArray[np.bool_]:
-        """No trial of real numbers is ever void: shape (trials,), all False."""
+        """False for every trial, shape (trials,): no trial of real numbers is ever void."""
         return np.zeros(len(self.trials), dtype=np.bool_)
 
     # --- making values
@@ -244,9 +250,7 @@ class RealAlgebra(Discrete):
         return bool(self.xp.isnan(x).any())
 
     def _key(self, x: Any, nan_first: bool) -> Any:
-        """Keys of the same order in which a NaN stands above (or below) everything,
-        infinities too.
-        """
+        """Return keys of the same order, with a NaN above (or below) everything, infinities too."""
         largest = np.finfo(np.float64).max
         finite_order = self.xp.where(
             self.xp.isinf(x),
@@ -277,8 +281,9 @@ class RealAlgebra(Discrete):
         return result
 
     def _largest(self, x: Any) -> Any:
-        """The largest finite size per trial and instance, with the logical axes kept at size 1; 0
-        for nothing.
+        """Return the largest finite size per trial and instance, 0 for no element.
+
+        Logical axes are kept at size 1.
         """
         finite = self.xp.where(self._finite(x), abs(x), 0.0)
         return finite.max(axis=tuple(range(LEADING, x.ndim)), keepdims=True, initial=0.0)
