@@ -105,7 +105,7 @@ def _taken(system: AxisSystem, left: list[Dimension], size: int) -> Dimension | 
 def _mark_permuted(
     system: AxisSystem, old: Sequence[Dimension], made: Sequence[Dimension | None]
 ) -> None:
-    """Mark all dimensions of a view that joins factors in another order, which permutes elements."""
+    """Mark all dimensions of a view that joins factors in another order: elements change places."""
     if len(made) == 1 and not old[0].copies and not system.joins_in_order(old):
         for node in old:
             system.mark_permuted(node)

@@ -58,7 +58,7 @@ class MatrixProduct:
         return self._in_int64(a, b, low) if k <= INT64_TERMS else self._in_float64(a, b, low)
 
     def _in_pieces(self, a: Any, b: Any, low: int, lead: tuple[int, ...], size: int) -> Any:
-        """The batch cut into pieces that fit the cache, along its first axis that can be cut."""
+        """Return the product of a batch, cut along its first long axis; pieces fit the cache."""
         axis = next(i for i, extent in enumerate(lead) if extent > 1)
         piece = max(1, lead[axis] * _CACHED // size) if axis else 1
         parts = []

@@ -1,4 +1,13 @@
-"""Parts of a tensor, and tensors joined or padded along an axis."""
+"""Parts of a tensor, and tensors joined or padded along an axis.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> x = reals.integers(np.array([[[1, 2, 3, 4]]]))
+>>> evaluate(reals, "chunk", [x], {"axis": 0, "count": 2, "position": 1})[0].data.tolist()
+[[[[3, 4]]]]
+"""
 
 from __future__ import annotations
 
@@ -15,7 +24,7 @@ from pitcheck.ops.traits import Trait
 
 
 def _embedded(part: Term, like: Term, axis: int, start: int, step: int = 1) -> Term:
-    """``part`` at offset ``start`` along ``axis``, zeros elsewhere, in the shape of ``like``."""
+    """Return ``part`` at offset ``start`` along ``axis``, zeros elsewhere, shaped as ``like``."""
     zeros = like.like(0)
     if step != 1:
         return zeros.add_at(axis, part.arange(axis) * step + start, part)

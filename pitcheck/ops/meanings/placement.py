@@ -1,4 +1,13 @@
-"""Elements at other places, or some of them replaced by zeros: orders and triangles."""
+"""Elements at other places, or some of them replaced by zeros: orders, triangles, diagonals.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> x = reals.integers(np.array([[[1, 2, 3, 4]]]))
+>>> evaluate(reals, "roll", [x], {"axis": 0, "shift": 1})[0].data.tolist()
+[[[[4, 1, 2, 3]]]]
+"""
 
 from __future__ import annotations
 
@@ -59,7 +68,8 @@ _PLACED = (Trait.ROUNDS_NOTHING,)
 class _Diagonal:
     """A diagonal of the matrices that two dimensions of a tensor form.
 
-    ``order``: the permutation that makes these dimensions the last two.
+    It begins at ``row`` and ``column`` and has ``length`` elements. ``order`` is the permutation
+    that makes the two dimensions the last ones.
     """
 
     order: tuple[int, ...]

@@ -1,4 +1,11 @@
-"""Views, copies and repetitions: all elements of a tensor in another shape."""
+"""Views, copies and repetitions: all elements of a tensor in another shape.
+
+>>> from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
+>>> from pitcheck.ops.registry import evaluate
+>>> axes = AxisAlgebra(AxisSystem())
+>>> evaluate(axes, "reshape", [axes.tensor((4, 6))], {"sizes": (2, -1)})[0].shape
+(2, 12)
+"""
 
 from __future__ import annotations
 
@@ -110,7 +117,7 @@ def _repeat_interleave(inputs: list[Term], attributes: Attributes) -> list[Term]
 
 
 def repeated(x: Term, axis: int, count: int) -> Term:
-    """Every element along ``axis`` ``count`` times, one after the other."""
+    """Return every element along ``axis`` ``count`` times, one after the other."""
     before, after = x.shape[: axis + 1], x.shape[axis + 1 :]
     return (
         x.unsqueeze(axis + 1)
@@ -120,7 +127,7 @@ def repeated(x: Term, axis: int, count: int) -> Term:
 
 
 def unrepeated(gradient: Term, axis: int, count: int) -> Term:
-    """The sum over the repetitions that :func:`repeated` made."""
+    """Return the sum over the repetitions that :func:`repeated` made."""
     before, after = gradient.shape[:axis], gradient.shape[axis + 1 :]
     return gradient.reshape((*before, gradient.shape[axis] // count, count, *after)).sum(axis + 1)
 
@@ -134,7 +141,7 @@ def _repeat_interleave_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 _SHOWN = (Trait.SHOWS_ALL, Trait.TOTAL, Trait.KEEPS_POSITIVE, Trait.ROUNDS_NOTHING)
-"""Of every operator that shows all of its operand and nothing else, in whatever places."""
+"""The traits of every operator that shows all of its operand and nothing else, in any places."""
 _ARRANGED = (*_SHOWN, Trait.REARRANGES)
 _ORDERED = (*_ARRANGED, Trait.KEEPS_ORDER)
 _HANDED_ON = (Trait.KEEPS_ORDER, Trait.TOTAL, Trait.KEEPS_POSITIVE, Trait.ROUNDS_NOTHING)
