@@ -29,15 +29,16 @@ WIDTHS = {
     "float16": 2,
     "int16": 2,
 }
-"""Bytes of an element, where they are more than one."""
+"""The bytes of an element, for dtypes with more than one."""
 
 Version = tuple[str, int]
-"""(tensor, micro-batch), 0 for a tensor that exists once."""
+"""A tensor and a micro-batch, 0 for a tensor that exists once."""
 
 
 class Place(NamedTuple):
-    """Where a version lies: bytes ``start`` to ``stop`` of a buffer, shared if it is a storage that
-    the plan names.
+    """The place of a version: bytes ``start`` to ``stop`` of a buffer.
+
+    ``shared`` says that the buffer is a storage that the plan names.
     """
 
     buffer: Hashable
@@ -47,8 +48,10 @@ class Place(NamedTuple):
 
 
 class StorageLayout:
-    """PIT010. A version is a tensor, per micro-batch if it is microbatched: every (tensor,
-    micro-batch) of one storage lies in one buffer of a rank.
+    """The place of every version, and the versions that an operator reads and writes.
+
+    A version is a tensor, per micro-batch if it is microbatched. Every version of one storage lies
+    in one buffer of a rank.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -62,7 +65,7 @@ class StorageLayout:
         """Codes of collectives whose operand nobody reads on the rank that is looked at."""
 
     def of_rank(self, rank: int) -> StorageLayout:
-        """Return the rules as they are on a rank, which may be the root of a collective or not."""
+        """Return the layout as it is on a rank, which may be the root of a collective or not."""
         layout = copy(self)
         layout._not_read = frozenset(self.schedule.not_read(rank))
         return layout
@@ -71,8 +74,10 @@ class StorageLayout:
 
     @cached_property
     def _lying(self) -> dict[str, Tensor]:
-        """The tensor that says where another lies: of the output of a wait, what was waited for,
-        unless it says so itself.
+        """Tensors that say where others lie, by name.
+
+        The output of a wait lies with the tensor that was waited for, unless it names a storage
+        itself.
         """
         found = {
             name: tensor for name, tensor in self.tensors.items() if tensor.storage is not None
@@ -90,7 +95,7 @@ class StorageLayout:
 
     @cached_property
     def _waited(self) -> dict[str, list[str]]:
-        """What is waited for, by the output of the waits."""
+        """The tensors that are waited for, by the output of the waits."""
         found: dict[str, list[str]] = {}
         for operator in self.plan.operators:
             if (
@@ -144,9 +149,7 @@ class StorageLayout:
         return [(name, microbatch)]
 
     def _outputs(self, code: int) -> list[Version]:
-        """The outputs of an operator at a micro-batch, with the name "" for those that are not
-        wanted.
-        """
+        """Return the outputs of an operator at a micro-batch, "" for one that is not wanted."""
         position, microbatch = divmod(code, self.microbatches)
         return [
             (name, microbatch if self.schedule.microbatched.get(name, False) else 0)
@@ -155,9 +158,7 @@ class StorageLayout:
 
     @cached_property
     def _touching(self) -> dict[str, list[int]]:
-        """The positions of the operators that read or write every tensor that some rule
-        is about.
-        """
+        """The positions of the operators that read or write each tensor that some rule is about."""
         several = {name for names in self.new_values.values() if len(names) > 1 for name in names}
         about = (
             several
@@ -175,7 +176,7 @@ class StorageLayout:
 
     @cached_property
     def _relevant(self) -> NDArray[np.bool_]:
-        """Positions of the operators that some rule is about, as a mask."""
+        """A mask of the operators that some rule is about."""
         relevant = np.zeros(len(self.plan.operators), dtype=np.bool_)
         relevant[[position for positions in self._touching.values() for position in positions]] = (
             True
@@ -191,24 +192,24 @@ class StorageLayout:
         return relevant
 
     def relevant(self, codes: Ints) -> Ints:
-        """Return the places of an order at which an operator stands that some rule is about."""
+        """Return the places of an order with an operator that some rule is about."""
         return np.flatnonzero(self._relevant[codes // self.microbatches])
 
     def reads(self, code: int) -> list[Version]:
-        """Return the versions that an operator reads at a micro-batch; those of unknown tensors are
-        left out.
-        """
+        """Return the versions that an operator reads at a micro-batch, unknown tensors left out."""
         return [version for version in self._reads(code) if version[0] in self.tensors]
 
     def writes(self, code: int) -> list[Version]:
-        """Return the versions that an operator writes at a micro-batch; those of unknown tensors
-        are left out.
+        """Return the versions that an operator writes at a micro-batch.
+
+        Unknown tensors are left out.
         """
         return [version for version in self._outputs(code) if version[0] in self.tensors]
 
     def accesses(self, code: int) -> list[Access]:
-        """Return all accesses of an operator at a micro-batch, reads before writes. A view neither
-        reads nor writes.
+        """Return all accesses of an operator at a micro-batch, reads before writes.
+
+        A view neither reads nor writes.
         """
         if self.is_view(code):
             return []
@@ -218,7 +219,7 @@ class StorageLayout:
         ]
 
     def is_view(self, code: int) -> bool:
-        """Return True if all that an operator writes lies in its places of a storage already."""
+        """Return True if every output of an operator already lies in its places of a storage."""
         reads, outputs = self.reads(code), self._outputs(code)
         pairs = [
             (source, result)
@@ -229,9 +230,7 @@ class StorageLayout:
         return bool(pairs) and all(self._lies_there(code, *pair) for pair in pairs)
 
     def _lies_there(self, code: int, source: int, result: int) -> bool:
-        """Whether the elements that an output has of an input, or an input gives to it, are in the
-        same places.
-        """
+        """Return True if elements that an output shares with an input are in the same places."""
         reads, outputs = self.reads(code), self._outputs(code)
         given, taken = self.place(reads[source]), self.place(outputs[result])
         tensors = self.tensors[reads[source][0]], self.tensors[outputs[result][0]]
@@ -249,8 +248,9 @@ class StorageLayout:
         )
 
     def over_itself(self, code: int) -> tuple[Version, Version] | None:
-        """Return two operands or results of an operator that overlap, if the second does not just
-        take the place of the first.
+        """Return two operands or results of an operator that overlap, None if there are none.
+
+        A result that just takes the place of an operand is no overlap.
         """
         operator, reads, outputs = (
             self.plan.operators[code // self.microbatches],
@@ -280,7 +280,7 @@ class StorageLayout:
         return None
 
     def _in_place(self, operator: Operator, read: Version, made: Version) -> bool:
-        """Whether a result may take the place of an operand, and does."""
+        """Return True if a result may take the place of an operand, and does."""
         given, taken = self.tensors[read[0]], self.tensors[made[0]]
         return (
             self.place(read) == self.place(made)
@@ -289,12 +289,12 @@ class StorageLayout:
         )
 
     def place(self, version: Version) -> Place:
-        """Return where a version lies."""
+        """Return the place of a version."""
         return self._place(*version)
 
     @cached_property
     def beginning(self) -> list[Tensor]:
-        """Tensors that come from outside and lie in a storage."""
+        """The tensors that come from outside and lie in a storage."""
         return [
             tensor
             for tensor in self.plan.tensors
@@ -303,8 +303,9 @@ class StorageLayout:
 
     @cached_property
     def results(self) -> list[Tensor]:
-        """Tensors that are read when the step is over: outputs, and new values of parameters and
-        state.
+        """The tensors that are read when the step is over.
+
+        They are outputs, and new values of parameters and state.
         """
         names = {output.tensor for output in self.plan.outputs}
         return [
@@ -315,7 +316,7 @@ class StorageLayout:
 
     @cached_property
     def new_values(self) -> dict[str, list[str]]:
-        """The tensors that are new values, by what they are new values of."""
+        """The new values of each tensor, by its name."""
         found: dict[str, list[str]] = {}
         for tensor in self.plan.tensors:
             if tensor.updated is not None:

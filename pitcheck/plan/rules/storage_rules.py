@@ -1,5 +1,7 @@
-"""Rules on buffers: nothing is read that another version has replaced, nothing touches what is in
-flight, and what the step leaves is there at its end.
+"""Rules on buffers over the time of a step.
+
+No operator reads a version that another has replaced. Nothing touches memory that is in flight.
+What the step leaves is there at its end.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from pitcheck.plan.schedule.run_order import EXTERNAL_ROLES, tensor_of
 
 
 class StorageRules(StorageLayout):
-    """PIT010."""
+    """Checks PIT010, and PIT011 for two new values of one tensor."""
 
     # --- rules on the plan as a whole
 
     def check_plan(self) -> Iterator[Violation]:
-        """Findings that do not depend on the order: what says where it lies, and what lies there at
-        the beginning.
+        """Yield the findings that do not depend on the order.
+
+        They are about offsets, waits, and tensors that lie in a storage at the beginning.
         """
         first: dict[str, list[Tensor]] = {}
         for tensor in self.plan.tensors:
@@ -120,7 +123,7 @@ class StorageRules(StorageLayout):
             yield self._of_plan(position, f"moves nothing: {there}")
 
     def _lies_elsewhere(self, waited: Tensor, given: Tensor) -> bool:
-        """Whether the output of a wait has another place in a storage than what was waited for."""
+        """Return True if a wait's output and operand have different places in a storage."""
         mine, theirs = self._place(waited.name, 0), self._place(given.name, 0)
         return (mine.shared or theirs.shared) and mine != theirs
 
@@ -133,7 +136,7 @@ class StorageRules(StorageLayout):
     # --- rules on the order of a rank
 
     def check(self, local: LocalOrder) -> Iterator[Violation]:
-        """Findings for the ranks of one class."""
+        """Yield the findings for the ranks of one class."""
         if not self._relevant.any() and all(len(names) < 2 for names in self.new_values.values()):
             return
         layout = self.of_rank(int(local.ranks[0])) if self.schedule.root_reads else self

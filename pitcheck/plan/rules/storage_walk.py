@@ -1,4 +1,4 @@
-"""One rank's order, gone through from the beginning to the end of the step."""
+"""A walk through the order of one rank, from the beginning to the end of the step."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from pitcheck.plan.schedule.memory import Conflict, InFlight
 from pitcheck.plan.schedule.run_order import EXTERNAL_ROLES, Ints
 
 LASTING = frozenset({"parameter", "optimizer_state", "constant"})
-"""Roles of what the next step begins with."""
+"""The roles of tensors that the next step begins with."""
 
 _MOST = 64
-"""How many findings of one class of ranks are told."""
+"""The most findings that are told for one class of ranks."""
 
 
 class StorageWalk:
-    """One rank's order, gone through from the beginning to the end."""
+    """A walk through the order of one rank.
+
+    It keeps the contents of buffers and the operations in flight.
+    """
 
     def __init__(
         self, layout: StorageLayout, ranks: Ints, codes: Ints, launches: list[Launch]
@@ -48,7 +51,7 @@ class StorageWalk:
         self.read: set[str] = set()
 
     def run(self) -> Iterator[Violation]:
-        """All findings, in the order in which they happen."""
+        """Yield all findings, in the order in which they happen."""
         for tensor in self.layout.beginning:
             place = self.layout.place((tensor.name, 0))
             self._contents(place.buffer).write(place.start, place.stop, (tensor.name, 0), -1)
@@ -135,8 +138,9 @@ class StorageWalk:
                 yield self._violation(code, message, version[0])
 
     def _replaced(self, version: Version, *allowed: Version) -> Stretch | None:
-        """Return what lies in the place of a version instead of it, None if nothing does or it was
-        not written yet.
+        """Return the contents that have replaced a version.
+
+        None if it is there or was not written.
         """
         place = self.layout.place(version)
         return (
@@ -159,7 +163,7 @@ class StorageWalk:
         return f"{self._operator(stretch.writer).id!r} has written {name!r}{at}"
 
     def _overlap(self, code: int) -> Iterator[Violation]:
-        """An operator whose result lies over its operand, but not in its place."""
+        """Yield a finding if an operator's result lies over its operand, but not in its place."""
         found = self.layout.over_itself(code)
         if found is not None:
             (read, _), (written, _) = found
@@ -215,7 +219,7 @@ class StorageWalk:
                     )
 
     def _succeeded(self, version: Version) -> bool:
-        """Whether a new value is there in the places of an old one, or has places of its own."""
+        """Return True if a new value lies in the places of an old one, or has separate places."""
         old = self.layout.place(version)
         new = [
             v
@@ -229,9 +233,7 @@ class StorageWalk:
         return False
 
     def _two_new_values(self) -> Iterator[Violation]:
-        """One tensor is named as the new value of a parameter or state on a rank: of two, which
-        lasts is open.
-        """
+        """Yield a finding for two new values of one tensor on a rank: which one lasts is open."""
         for owner, names in self.layout.new_values.items():
             here = [name for name in names if self._present(self.layout.tensors[name])]
             if len(here) > 1:
@@ -246,7 +248,7 @@ class StorageWalk:
                 )
 
     def _present(self, tensor: Tensor) -> list[Version]:
-        """Versions of a tensor that exist on this rank when the step is over."""
+        """Return the versions of a tensor that exist on this rank when the step is over."""
         microbatches = range(self.layout.microbatches) if tensor.microbatched else (0,)
         versions = [(tensor.name, microbatch) for microbatch in microbatches]
         return (

@@ -1,4 +1,4 @@
-"""Which send every receive meets.
+"""The matching of sends and receives.
 
 Point-to-point channels (source, destination, tag) are first in, first out: the k-th send meets the
 k-th receive (MPI 4.1, section 3.5).
@@ -19,7 +19,7 @@ from pitcheck.plan.schedule.run_order import Ints, tensor_of
 
 
 class ChannelMatching:
-    """Sends and receives."""
+    """The matching of all sends and receives of a plan."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -44,7 +44,11 @@ class ChannelMatching:
         return self.violations
 
     def _sorted(self, way: Communication) -> tuple[Instances, Ints]:
-        """All sends or receives by channel and order, with the number of their channel."""
+        """Return all sends or receives by channel and order.
+
+        Returns:
+            The events, and the number of each event's channel.
+        """
         numbers = [
             n
             for n, position in enumerate(self.events.positions)
@@ -86,7 +90,10 @@ class ChannelMatching:
     def _aligned(
         self, sends: Instances, send_keys: Ints, receives: Instances, receive_keys: Ints
     ) -> tuple[Ints, Ints]:
-        """Positions of the pairs that meet; what meets nothing becomes a violation."""
+        """Return the positions of the pairs that meet.
+
+        An event that meets none becomes a violation.
+        """
         channels = np.unique(np.concatenate([send_keys, receive_keys]))
         most = (
             max(int(counted(send_keys).max(initial=0)), int(counted(receive_keys).max(initial=0)))
@@ -154,7 +161,7 @@ class ChannelMatching:
     def _check_pairs(
         self, sends: Instances, sender: Ints, receives: Instances, receiver: Ints
     ) -> None:
-        """Shape and dtype of what is sent must be those of what is received."""
+        """Add a violation for each pair whose shapes or dtypes differ."""
         pairs = np.stack([sends.event[sender], receives.event[receiver]], axis=1)
         distinct, first = (
             np.unique(pairs, axis=0, return_index=True)

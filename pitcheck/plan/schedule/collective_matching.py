@@ -1,4 +1,4 @@
-"""Who meets in every collective.
+"""The matching of collectives.
 
 In every group (a rank list) the k-th collective of each member meets the k-th of all others (MPI
 4.1, section 6.14; NCCL has the same rule).
@@ -20,6 +20,8 @@ from pitcheck.plan.schedule.run_order import MATCHING_ONLY, Ints, tensor_of
 
 
 class CollectiveMatching:
+    """The matching of all collectives of a plan."""
+
     def __init__(self, events: Events) -> None:
         self.events = events
         self.plan = events.plan
@@ -73,8 +75,9 @@ class CollectiveMatching:
                 self._add("PIT004", number, message, outside, part="where")
 
     def _mixed(self) -> NDArray[np.bool_]:
-        """Which communicators have members that run different sequences of events. Others agree by
-        construction.
+        """Return True for each communicator whose members run different sequences of events.
+
+        The others agree by construction.
         """
         classes = self.events.classes
         return np.array(
@@ -120,8 +123,10 @@ class CollectiveMatching:
             self._fill(rows, meeting)
 
     def _signatures(self, rows: Instances) -> Ints:
-        """Equal numbers for events that may meet: same kind, shape, dtype, and attributes but for
-        those of order alone, resolved at every coordinate.
+        """Return equal numbers for events that may meet.
+
+        They have the same kind, shape, dtype and attributes at every coordinate, attributes of
+        order alone left aside.
         """
         known: dict[Any, int] = {}
         result = np.zeros(len(rows.rank), dtype=np.int64)
@@ -132,7 +137,7 @@ class CollectiveMatching:
         return result
 
     def _said(self, number: int, ranks: Ints, microbatches: Ints) -> list[tuple[Any, ...]]:
-        """The signature of one event at some coordinates."""
+        """Return the signature of one event at some coordinates."""
         operator, position = self._operator(number), self.events.positions[number]
         tensor = self._operand(operator)
         dimensions = len(tensor.shape) if tensor else 0
@@ -150,7 +155,7 @@ class CollectiveMatching:
         return self.tensors.get((tensor_of(operator.inputs[0]) or "") if operator.inputs else "")
 
     def _explain(self, communicator: int, rows: Instances, turn: Ints, signature: Ints) -> None:
-        """The first meeting of a group that goes wrong, in words."""
+        """Add a violation for the first meeting of a group that goes wrong."""
         members = self.events.members_of[communicator]
         sequences = {
             rank: [
@@ -296,7 +301,7 @@ class CollectiveMatching:
 
 
 def _plain(name: str, value: Any, dimensions: int) -> str:
-    """An attribute's value as text; of an axis, counted from the front."""
+    """Return an attribute's value as text; an axis is counted from the front."""
     counted_back = name.endswith("axis") and isinstance(value, int) and -dimensions <= value < 0
     return repr(value + dimensions if counted_back else value)
 

@@ -12,7 +12,7 @@ from pitcheck.plan.schedule.run_order import Ints
 
 
 class Instances(NamedTuple):
-    """Single events as columns of equal length."""
+    """Single events as columns of equal length, each int64 of shape (events,)."""
 
     rank: Ints
     microbatch: Ints
@@ -21,7 +21,7 @@ class Instances(NamedTuple):
 
 
 def instances_of(events: Events, number: int, where: NDArray[np.bool_] | None = None) -> Instances:
-    """All coordinates at which an event runs (and ``where``, over ranks, holds)."""
+    """Return all coordinates at which an event runs and ``where``, of shape (ranks,), holds."""
     places = events.places(number)
     if where is not None:
         places[~where] = -1
@@ -32,7 +32,7 @@ def instances_of(events: Events, number: int, where: NDArray[np.bool_] | None = 
 
 
 def joined(parts: list[Instances]) -> Instances:
-    """Concatenation."""
+    """Return the parts one behind the other."""
     empty = np.zeros(0, dtype=np.int64)
     return Instances(
         *(np.concatenate([part[i] for part in parts]) if parts else empty for i in range(4))
@@ -40,7 +40,7 @@ def joined(parts: list[Instances]) -> Instances:
 
 
 def counted(*keys: Ints) -> Ints:
-    """For rows sorted by ``keys``: how many equal rows stand before each."""
+    """Return how many equal rows stand before each, for rows sorted by ``keys``; shape (rows,)."""
     if not len(keys[0]):
         return np.zeros(0, dtype=np.int64)
     starts = np.zeros(len(keys[0]), dtype=np.bool_)

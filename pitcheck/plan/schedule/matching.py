@@ -1,4 +1,4 @@
-"""Which send every receive meets, and who meets in every collective."""
+"""The matching of all events of a plan: the meetings of sends, receives and collectives."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pitcheck.plan.schedule.run_order import Ints
 
 @dataclass
 class Matching:
-    """Who meets whom.
+    """The meetings of a plan's events.
 
     ``received``: id of a receive -> int64 (ranks, microbatches, 3): position of the send in
-    ``plan.operators``, source rank, source micro-batch; -1 where it does not run. ``members``: id
-    of a collective -> None where at every coordinate all members run this operator at the same
-    micro-batch, else int64 (ranks, microbatches, members, 3): the same three numbers of every
-    member, in gathering order (-1: not there). ``few`` is what was matched, where representatives
-    were, and of which ranks; else the whole of it is made only where it is asked for.
+    ``plan.operators``, source rank, source micro-batch; -1 at coordinates at which it does not run.
+    ``members``: id of a collective -> None if at every coordinate all members run this operator at
+    the same micro-batch, else int64 (ranks, microbatches, members, 3): the same three numbers of
+    every member, in gathering order (-1: not there). ``few`` has the matching of representatives
+    and their ranks, if there are any; the whole is then made on demand.
     """
 
     received: Mapping[str, Ints] = field(default_factory=dict)
@@ -35,8 +35,11 @@ class Matching:
 
 
 def match(plan: Plan) -> tuple[Matching | None, list[Violation]]:
-    """Match all events of a plan. With a violation (PIT004, PIT005, PIT006; PIT001 for a plan that
-    is malformed) there is no matching.
+    """Match all events of a plan.
+
+    Returns:
+        The matching, and the violations (PIT004, PIT005, PIT006; PIT001 for a malformed plan). With
+            a violation there is no matching.
     """
     few = representatives(plan)
     try:
@@ -51,8 +54,9 @@ def match(plan: Plan) -> tuple[Matching | None, list[Violation]]:
 
 
 def lifted(plan: Plan, matching: Matching, few: Representatives) -> Matching:
-    """The matching of a plan, from that of its representatives; its tables are made when they are
-    asked for.
+    """Return the matching of a plan from that of its representatives.
+
+    Its tables are made when they are asked for.
     """
     coordinates = Coordinates.of(plan)
     groups = {
@@ -68,7 +72,11 @@ def lifted(plan: Plan, matching: Matching, few: Representatives) -> Matching:
 
 
 def match_events(events: Events) -> tuple[Matching | None, list[Violation]]:
-    """As :func:`match`. Raises PlanError for groups, tables and boxes that do not fit the mesh."""
+    """Match events as :func:`match` does.
+
+    Raises:
+        PlanError: if groups, tables or boxes do not fit the mesh.
+    """
     collectives, channels = CollectiveMatching(events), ChannelMatching(events)
     violations = collectives.run() + channels.run()
     return (None if violations else Matching(channels.received, collectives.members)), violations
