@@ -213,7 +213,7 @@ class Discrete(Structure):
             raise self._wrong_kind("logical_not", a, "bool")
         return Value("bool", ~a.data)
 
-    # --- order: what an algebra adds are the keys by which values compare
+    # --- order: an algebra adds the keys by which values compare
     def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:  # noqa: ARG002 (integers have no NaN)
         """Return arrays of shape (1, trials, instances, *shape) that compare as the values do."""
         if any(v.kind == "bool" for v in values):
@@ -232,8 +232,8 @@ class Discrete(Structure):
                 f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together"
             ) from error
         if a.kind == "field":
-            # Where an instance has nothing but infinity to compare with, as a rank that may look at
-            # no key of a hop, the outcome cannot be another.
+            # If an instance has only infinity to compare with, as a rank that may look at no key of a
+            # hop, there is only one outcome.
             forced = _last(x, largest) | _last(y, largest)
             forced = forced.all(axis=tuple(range(LEADING, LEADING + rank)), keepdims=True)
             self._record(first, (x == y) | forced)

@@ -40,7 +40,7 @@ class Algebra(Protocol[V]):
         UnsupportedError: if an operation has no meaning for its operands.
     """
 
-    # --- what a value looks like
+    # --- properties
     def shape(self, a: V) -> tuple[int, ...]: ...
     def kind(self, a: V) -> Kind: ...
 

@@ -38,7 +38,7 @@ class Structure:
 
     xp: Any
 
-    # --- what an algebra adds
+    # --- hooks for algebras
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         raise NotImplementedError
 
@@ -65,7 +65,7 @@ class Structure:
     def _codes(self, stand_ins: Any) -> Any:
         raise NotImplementedError
 
-    # --- what a value looks like
+    # --- properties
     def shape(self, a: Value) -> tuple[int, ...]:
         shape: tuple[int, ...] = a.data.shape[LEADING:]
         return shape

@@ -41,7 +41,7 @@ class Term:
     algebra: Algebra[Any]
     value: Any
 
-    # --- what it looks like
+    # --- properties
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the logical dimensions."""

@@ -45,7 +45,7 @@ class Trait(StrEnum):
     docstring ends with the rooms that rest on the trait, if there are few.
     """
 
-    # --- where elements go
+    # --- places of elements
     KEEPS_ORDER = auto()
     """Every output has all elements of the only operand in row-major order. For memory rules: the
     result may lie where the operand lies.
@@ -135,7 +135,7 @@ class Trait(StrEnum):
     DIVIDES = auto()
     """The result is the quotient of the first operand by the second, place by place."""
 
-    # --- where there is a value
+    # --- domains
     TOTAL = auto()
     """There is a value for all real operands. On the way nothing is compared, and no quotient,
     logarithm, root or named function is taken of them.
@@ -149,8 +149,8 @@ class Trait(StrEnum):
     numbers.
     """
 
-    # --- decisions: what has these is tried more often, so that every operator of which the law
-    # holds has them, or a reason
+    # --- decisions: such operators are tried more often, so that every operator that obeys the
+    # law has the trait, or a reason
     PICKS_PLACES = auto()
     """The last output has the places along ``axis`` of the chosen elements of the operand: it
     routes tokens.

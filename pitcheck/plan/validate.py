@@ -98,7 +98,7 @@ def _of_ranks(plan: Plan) -> _OfRanks:
     if few is None:
         return found
     if found.assignment or found.order:
-        # What is wrong names ranks: it is looked for again among all of them.
+        # A finding names ranks, so the rules run again on all of them.
         return _of_these(plan)
     return replace(
         found, matching=None if found.matching is None else lifted(plan, found.matching, few)

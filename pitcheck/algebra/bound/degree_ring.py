@@ -98,7 +98,7 @@ class DegreeRing:
         key = self._denominators.setdefault(number.denominator, self._key())
         return value.as_number(number, Mark(key, frozenset()))
 
-    # --- what a value looks like
+    # --- properties
     def shape(self, a: DegreeValue) -> tuple[int, ...]:
         """Return the sizes."""
         return a.shape

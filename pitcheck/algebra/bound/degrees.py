@@ -85,7 +85,7 @@ class DegreeAlgebra(DegreeMoves):
         Its exponent has the degree of the argument.
         """
         self.exponential = True
-        # Of minus infinity, which masks are, it is 0: where integers say so.
+        # exp is 0 only at minus infinity, which masks put where integers say so.
         sign = Sign.NONNEGATIVE | Sign.POSITIVE | a.sign & Sign.KNOWN
         return DegreeValue(
             "field",
@@ -157,8 +157,8 @@ class DegreeAlgebra(DegreeMoves):
         )
         if a.is_constant:
             root = _rational_root(a.number)
-            # A rational root counts, too: residues take the root of 4 that is a square, which is 2
-            # only if 2 is a square.
+            # A rational root counts, too: residues take the root of 4 that is a square, and that is
+            # 2 only if 2 is a square.
             self.roots_of.add(
                 abs(a.number.numerator) * a.number.denominator
                 if a.number

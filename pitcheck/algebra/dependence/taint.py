@@ -48,7 +48,7 @@ Index = NDArray[np.int64]
 class TaintAlgebra(TaintArithmetic):
     """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on labels."""
 
-    # --- what moves elements
+    # --- moves
     def _moved(
         self,
         a: Tainted,

@@ -107,7 +107,7 @@ class TaintArithmetic:
         """Return "field", "int" or "bool"."""
         return a.kind
 
-    # --- what gives a label where an operand has one
+    # --- elementwise
     def _each(
         self, kind: Kind, operands: Sequence[Tainted], compute: Callable[..., Value] | None = None
     ) -> Tainted:
@@ -231,7 +231,7 @@ class TaintArithmetic:
         """Return the labels of the operand."""
         return self._each(kind, (a,), lambda x: self._numbers.cast(x, kind))
 
-    # --- what gives a label to all along an axis
+    # --- along axes
     def _over(
         self,
         kind: Kind,

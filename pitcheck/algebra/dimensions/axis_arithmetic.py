@@ -34,7 +34,7 @@ class AxisArithmetic:
         self.system = system
         self.site = ""
 
-    # --- what a value looks like
+    # --- properties
     def shape(self, a: AxisValue) -> tuple[int, ...]:
         """Return the full sizes, each bound to its dimension."""
         return a.shape

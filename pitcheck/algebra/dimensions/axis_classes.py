@@ -399,7 +399,7 @@ class AxisSystem:
         return True
 
     def _agree(self, a: Dimension, b: Dimension, queue: list[tuple[Dimension, Dimension]]) -> None:
-        """Bring two classes to one form: both rigid, both without factors, or both split alike.
+        """Bring two classes to one form: both rigid, both without factors, or both split.
 
         Split classes then have inner factors of one size.
         """
@@ -505,8 +505,8 @@ class AxisSystem:
         """Fix dimensions that a literal may mean, and mark the factors of permuted classes."""
         for _, own in self.classes():
             hit = next((m.size for m in own.members if m.size in self._literals), None)
-            # How many elements there are matters only where something is done along them: a batch
-            # dimension is no number that a formula could name.
+            # A formula cannot name the size of a batch dimension: nothing is done along it that would
+            # depend on the number of elements.
             if hit is not None and not self.is_batch(own.members[0]):
                 self.fix(own.members[0], f"the literal {hit} may be this dimension")
         for nodes in self._extents:

@@ -111,7 +111,7 @@ class PreciseAlgebra(RealAlgebra):
             broadcast[0].shape
         )
 
-    # --- where mpmath raises or rounds otherwise than IEEE
+    # --- cases in which mpmath raises or rounds differently from IEEE 754
     def _divided(self, x: Any, y: Any) -> Any:
         c = self.context
         if y != 0:

@@ -219,7 +219,6 @@ def squares_for(numbers: Iterable[int]) -> int:
             while left % small == 0:
                 left //= small
                 times += 1
-            # The root of m^2 that is taken is the one that is a square, which is m, and not -m,
-            # where m is one.
+            # Residues take the root of m^2 that is a square: m rather than -m if m is a square.
             needed = max(needed, place if times else 1)
     return needed

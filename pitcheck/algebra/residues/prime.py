@@ -374,7 +374,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             return self.arithmetic.add_at(base, index, source, like.lowest)
         return super()._added_at(base, index, source, like)
 
-    # --- what is chosen by what inputs decide
+    # --- choices that inputs decide
     def take(self, a: Value, axis: int, indices: Value) -> Value:
         self.chooses(indices.data, a)
         return super().take(a, axis, indices)

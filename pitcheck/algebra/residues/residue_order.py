@@ -1,10 +1,10 @@
 """The order of residues: by the balanced representative of a fixed multiple of the top residue.
 
-Any order of a finite field is arbitrary, but this one keeps what programs rely on. It is total, so
-maximum is associative, commutative and idempotent, and max + min = a + b. It is odd, so max(-a, -b)
-= -min(a, b) and relu(x) - relu(-x) = x. Because x is first multiplied by a number with many
-divisors, integers up to p / 1,260,000 (hundreds) and rationals between them with small denominators
-(1/2, 1/10, 3/4) stand in their true order.
+Any order of a finite field is arbitrary, but programs can rely on this one. It is total, so maximum
+is associative, commutative and idempotent, and max + min = a + b. It is odd, so max(-a, -b) =
+-min(a, b) and relu(x) - relu(-x) = x. x is first multiplied by a number with many divisors. So
+integers up to p / 1,260,000 (hundreds) and rationals between them with small denominators (1/2,
+1/10, 3/4) stand in their true order.
 
 >>> import numpy as np
 >>> prime = 2147483647

@@ -1,4 +1,4 @@
-"""Sums over reduced axes in which every place has a weight of its own.
+"""Sums over reduced axes with a weight for every place.
 
 A claim that holds for all weights holds for more places than there are. An axis of n places is
 reduced to m. Every sum along it is weighted, and its number of places, if used as a number, is the

@@ -94,7 +94,7 @@ def _reduce_scatter(inputs: list[Term], attributes: Attributes) -> list[Term]:
     stack = inputs[0]
     axis = _member_axis(stack, needed(attributes, "axis"))
     position = _position(stack, attributes, "position")
-    # The part first: a rank of many does not add up what it leaves to others.
+    # The part comes first, so that no rank adds up the parts of others.
     return [_reduced(stack.part(axis + 1, stack.shape[0], position), attributes)]
 
 

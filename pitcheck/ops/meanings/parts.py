@@ -166,7 +166,7 @@ def _pad_backward(local: Local) -> Sequence[Lazy | None]:
     return [lambda: local.dy.slice(axis, before, before + local.x.shape[axis])]
 
 
-# --- where parts begin
+# --- offsets of parts
 
 
 def _part_begins(pair: Pair) -> object:

@@ -95,7 +95,7 @@ class LineageRules:
             try:
                 self._tables[id(table)] = msgspec.msgpack.encode(table)
             except (OverflowError, TypeError, ValueError):
-                # What cannot be written is like nothing else.
+                # A table that cannot be written equals no other.
                 self._tables[id(table)] = f"{id(table)}".encode()
         return self._tables[id(table)]
 

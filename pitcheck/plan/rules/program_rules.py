@@ -59,7 +59,7 @@ class LocalOrders:
         for mask in self.masks:
             if not mask.all():
                 classes = refined(classes, row_numbers(mask))
-        # Of the members of a broadcast the root alone reads its operand.
+        # Only the root of a broadcast reads its operand, so it may run before that is written.
         for mask in {id(mask): mask for mask in self.schedule.root_reads.values()}.values():
             classes = refined(classes, row_numbers(mask))
         return classes

@@ -22,8 +22,8 @@ from pitcheck.plan.rules.ssa import ACCUMULATE
 from pitcheck.plan.rules.violations import Violation
 from pitcheck.plan.schedule.run_order import COMMUNICATION, MATCHING_ONLY, Mask, tensor_of
 
-# What an operator's meaning may raise on attribute values that it was not written for (a text as an
-# axis, a tuple of the wrong length).
+# A meaning may raise these on attribute values that it was not written for: a text as an axis, a
+# tuple of the wrong length.
 _BAD_ATTRIBUTES = (
     TypeError,
     ValueError,
@@ -211,7 +211,7 @@ class ShapeRules:
         self, tables: Mapping[str, Table], mask: Mask, per_microbatch: bool
     ) -> list[tuple[dict[str, Any], Mask]]:
         grids = [self.coordinates.row_major_grid(table.over) for table in tables.values()]
-        # What runs once does so at micro-batch 0.
+        # An operator that runs once does so at micro-batch 0.
         grids = grids if per_microbatch else [grid[..., :1] for grid in grids]
         *places, here = np.broadcast_arrays(*grids, mask)
         found: dict[str, tuple[dict[str, Any], Mask]] = {}

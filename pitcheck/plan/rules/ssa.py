@@ -54,7 +54,7 @@ class SingleAssignment:
             )
             for number, operand in enumerate(operator.inputs):
                 if type(operand) is str and not accumulates:
-                    # What most operands are: written exactly where, and as often as, it is read.
+                    # Most operands are written exactly where, and as often as, they are read.
                     tensor = self.tensors.get(operand)
                     if (
                         tensor is not None

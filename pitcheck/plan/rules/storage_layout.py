@@ -1,4 +1,4 @@
-"""The layout of memory: where versions lie, and what an operator reads and writes."""
+"""The layout of memory: places of versions, and the reads and writes of operators."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class StorageLayout:
         layout._not_read = frozenset(self.schedule.not_read(rank))
         return layout
 
-    # --- where things lie
+    # --- places
 
     @cached_property
     def _lying(self) -> dict[str, Tensor]:
@@ -119,7 +119,7 @@ class StorageLayout:
         place = self._place(*version)
         return Access(place.buffer, place.start, place.stop, writes, version[0])
 
-    # --- what reads and writes what
+    # --- reads and writes
 
     def _reads(self, code: int) -> list[Version]:
         if code in self._not_read:

@@ -188,7 +188,7 @@ class CollectiveMatching:
                 and not (odd and len({len(s) for s in sequences.values()}) > 1)
             ):
                 continue
-            # Of one record the members may differ, too, in an attribute that is a table.
+            # Members that run one record may still differ in an attribute that is a table.
             unlike = [
                 rank
                 for rank, event in now.items()

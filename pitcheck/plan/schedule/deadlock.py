@@ -147,7 +147,7 @@ class _Search:
                 np.unique(self.class_of[members], return_index=True)[1]
             ].tolist()
         found = self._class_members[number]
-        # All members are of one class, the rank's own.
+        # With one class among the members, it is the class of the rank.
         return (
             [(rank, event, microbatch)]
             if len(found) == 1

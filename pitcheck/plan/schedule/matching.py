@@ -44,7 +44,7 @@ def match(plan: Plan) -> tuple[Matching | None, list[Violation]]:
     few = representatives(plan)
     try:
         if few is not None:
-            # What is wrong names ranks: it is looked for again among all of them.
+            # A finding names ranks, so the rules run again on all of them.
             matching = match_events(Events(few.plan))[0]
             if matching is not None:
                 return lifted(plan, matching, few), []

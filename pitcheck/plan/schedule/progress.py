@@ -28,7 +28,7 @@ def run_to_fixpoint(needs: Sequence[Sequence[Sequence[Need]]]) -> list[int]:
         start = reached[process]
         at = start
         while at < len(steps):
-            # Its own place counts as reached: a process may need itself.
+            # The place of a process counts as reached: it may need itself.
             reached[process] = at
             missing = next((other for other, step in steps[at] if reached[other] < step), None)
             if missing is not None:

@@ -84,8 +84,8 @@ class Representatives:
         """
         of = self.of[axis]
         found = met[of]
-        # What stands for others meets itself or is alone: no meeting leads from one of a class to
-        # another.
+        # A coordinate that stands for others meets itself: no meeting leads from one coordinate
+        # of a class to another.
         return np.where(
             found < 0,
             -1,
@@ -286,7 +286,7 @@ class _Classes:
             else numbers.reshape((1,) * len(self.sizes))
         )
         shape = (*self.sizes[:-1], max(grid.shape[-1], mask.shape[-1]))
-        # Only where something is sent or received: elsewhere a table may say anything.
+        # A table may say anything at coordinates at which nothing is sent or received.
         here = np.broadcast_to(mask, shape)
         met = places_of(np.broadcast_to(grid, shape), self.sizes[:-1])
         for axis, places in enumerate(met):
@@ -298,7 +298,7 @@ class _Classes:
                 axis, np.union1d(np.flatnonzero(_rows(leaves, axis).any(axis=1)), places[leaves])
             )
         for axis in range(len(met)):
-            # What is met along the other axes must not depend on the coordinate along this one.
+            # The place met along other axes must not depend on the coordinate along this one.
             others = np.ravel_multi_index(
                 [places * 0 if a == axis else places for a, places in enumerate(met)],
                 self.sizes[:-1],
