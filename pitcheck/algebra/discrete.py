@@ -232,8 +232,8 @@ class Discrete(Structure):
                 f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together"
             ) from error
         if a.kind == "field":
-            # If an instance has only infinity to compare with, as a rank that may look at no key of a
-            # hop, there is only one outcome.
+            # An instance with only infinity to compare with has only one outcome: a rank that may
+            # look at no key of a hop, for example.
             forced = _last(x, largest) | _last(y, largest)
             forced = forced.all(axis=tuple(range(LEADING, LEADING + rank)), keepdims=True)
             self._record(first, (x == y) | forced)

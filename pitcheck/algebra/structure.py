@@ -21,6 +21,12 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import scatter_add
 from pitcheck.algebra.interface import Kind
+from pitcheck.algebra.shape_checks import (
+    check_expansion,
+    check_permutation,
+    check_slice,
+    check_view,
+)
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import BudgetError, ShapeError
 
@@ -112,27 +118,17 @@ class Structure:
         )
 
     def reshape(self, a: Value, shape: Sequence[int]) -> Value:
-        if prod(shape) != prod(self.shape(a)):
-            raise ShapeError(
-                f"a tensor of shape {self.shape(a)} cannot be viewed as {tuple(shape)}"
-            )
+        check_view(self.shape(a), shape)
         return self._map(a, lambda d: d.reshape(d.shape[:LEADING] + tuple(shape)))
 
     def transpose(self, a: Value, permutation: Sequence[int]) -> Value:
-        if sorted(permutation) != list(range(a.rank)):
-            raise ShapeError(
-                f"{tuple(permutation)} is no permutation of the {a.rank} dimensions of shape "
-                f"{self.shape(a)}"
-            )
+        check_permutation(self.shape(a), permutation)
         axes = (0, 1, 2, *(LEADING + axis for axis in permutation))
         return self._map(a, lambda d: d.transpose(axes))
 
     def expand(self, a: Value, shape: Sequence[int]) -> Value:
         old, new = self.shape(a), tuple(shape)
-        if len(new) < len(old) or any(
-            m not in (1, n) for m, n in zip(old, new[len(new) - len(old) :], strict=True)
-        ):
-            raise ShapeError(f"a tensor of shape {old} cannot be expanded to {new}")
+        check_expansion(old, new)
         if old == new:
             return a
         return self._map(
@@ -144,11 +140,7 @@ class Structure:
         return self._map(a, lambda d: d[index])
 
     def slice(self, a: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-        if not (0 <= axis < a.rank and 0 <= start <= stop <= self.shape(a)[axis] and step >= 1):
-            raise ShapeError(
-                f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape "
-                f"{self.shape(a)}"
-            )
+        check_slice(self.shape(a), axis, start, stop, step)
         return self._at(a, axis, slice(start, stop, step))
 
     def flip(self, a: Value, axis: int) -> Value:

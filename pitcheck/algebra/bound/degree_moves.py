@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from math import prod
 from operator import and_
 
 import numpy as np
@@ -24,7 +23,7 @@ from pitcheck.algebra.bound.degree_bounds import ONE, either
 from pitcheck.algebra.bound.degree_ring import DegreeRing
 from pitcheck.algebra.bound.degree_values import Axes, DegreeValue, Mark, as_one, wide_axes
 from pitcheck.algebra.interface import Kind
-from pitcheck.errors import ShapeError
+from pitcheck.algebra.shape_checks import check_view
 
 Index = NDArray[np.int64]
 
@@ -56,11 +55,7 @@ class DegreeMoves(DegreeRing):
             ShapeError: if the number of elements differs.
         """
         target = tuple(int(n) for n in shape)
-        if prod(target) != prod(a.shape):
-            raise ShapeError(
-                f"a tensor of shape {a.shape} cannot be viewed as {target}: the number of "
-                f"elements differs"
-            )
+        check_view(a.shape, target)
         axes, kept = _runs(a.shape, target)
         return self._moved(a, target, axes, frozenset(axes) - kept)
 

@@ -42,7 +42,8 @@ from pitcheck.algebra.bound.degree_values import (
     wide_axes,
 )
 from pitcheck.algebra.interface import Kind
-from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
+from pitcheck.algebra.shape_checks import broadcast
+from pitcheck.errors import BudgetError, UnsupportedError
 
 _LARGEST_POWER = 60
 """The bits of an exponent beyond which a degree says nothing."""
@@ -393,18 +394,6 @@ def repeated_exponents(exponents: Degree | None, times: int) -> Degree | None:
         top=exponents.top.times(exponents.bottom.to_the(times - 1)),
         bottom=exponents.bottom.to_the(times),
     )
-
-
-def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that ``shapes`` broadcast to.
-
-    Raises:
-        ShapeError: if they do not broadcast.
-    """
-    try:
-        return tuple(np.broadcast_shapes(*shapes))
-    except ValueError:
-        raise ShapeError(f"shapes {' and '.join(map(str, shapes))} do not broadcast") from None
 
 
 def without_axis(axes: Axes, axis: int) -> Axes:

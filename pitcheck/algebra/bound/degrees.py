@@ -32,10 +32,10 @@ from pitcheck.algebra.bound.degree_bounds import (
     trial_error_log2,
 )
 from pitcheck.algebra.bound.degree_moves import DegreeMoves
-from pitcheck.algebra.bound.degree_ring import broadcast, repeated_exponents, without
+from pitcheck.algebra.bound.degree_ring import repeated_exponents, without
 from pitcheck.algebra.bound.degree_values import DegreeValue, Mark, Sign, as_one, log2_of, wide_axes
 from pitcheck.algebra.interface import Comparison, Kind
-from pitcheck.errors import ShapeError
+from pitcheck.algebra.shape_checks import broadcast, check_matmul
 
 __all__ = [
     "Bound",
@@ -61,10 +61,7 @@ class DegreeAlgebra(DegreeMoves):
         Raises:
             ShapeError: if the operands are not (..., m, k) and (..., k, n).
         """
-        if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
-            raise ShapeError(
-                f"matmul takes (..., m, k) and (..., k, n), not {a.shape} and {b.shape}"
-            )
+        check_matmul(a.shape, b.shape)
         rows = a.moved(
             self._key(),
             (*a.shape[:-1], 1, a.shape[-1]),

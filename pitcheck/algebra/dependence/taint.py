@@ -37,6 +37,13 @@ from pitcheck.algebra.dependence.taint_mask import (
     merged,
     too_fine,
 )
+from pitcheck.algebra.shape_checks import (
+    broadcast,
+    check_expansion,
+    check_permutation,
+    check_slice,
+    check_view,
+)
 from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
 
@@ -65,8 +72,7 @@ class TaintAlgebra(TaintArithmetic):
         Raises:
             ShapeError: if the number of elements differs.
         """
-        if prod(shape) != prod(a.shape):
-            raise ShapeError(f"a tensor of shape {a.shape} cannot be viewed as {tuple(shape)}")
+        check_view(a.shape, shape)
         return self._moved(
             a, shape, lambda x: x.reshaped(tuple(shape)), lambda x: self._numbers.reshape(x, shape)
         )
@@ -77,11 +83,7 @@ class TaintAlgebra(TaintArithmetic):
         Raises:
             ShapeError: if ``permutation`` does not name each dimension once.
         """
-        if sorted(permutation) != list(range(len(a.shape))):
-            raise ShapeError(
-                f"{tuple(permutation)} is no permutation of the {len(a.shape)} dimensions of "
-                f"shape {a.shape}"
-            )
+        check_permutation(a.shape, permutation)
         shape = [a.shape[dim] for dim in permutation]
         return self._moved(
             a,
@@ -97,10 +99,7 @@ class TaintAlgebra(TaintArithmetic):
             ShapeError: if it cannot be.
         """
         new = tuple(shape)
-        if len(new) < len(a.shape) or any(
-            m not in (1, n) for m, n in zip(a.shape, new[len(new) - len(a.shape) :], strict=True)
-        ):
-            raise ShapeError(f"a tensor of shape {a.shape} cannot be expanded to {new}")
+        check_expansion(a.shape, new)
         return self._moved(
             a, new, lambda x: x.expanded(new), lambda x: self._numbers.expand(x, new)
         )
@@ -111,11 +110,7 @@ class TaintAlgebra(TaintArithmetic):
         Raises:
             ShapeError: if the slice does not lie within the dimension.
         """
-        if not (0 <= axis < len(a.shape) and 0 <= start <= stop <= a.shape[axis] and step >= 1):
-            raise ShapeError(
-                f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape "
-                f"{a.shape}"
-            )
+        check_slice(a.shape, axis, start, stop, step)
         shape = (*a.shape[:axis], len(range(start, stop, step)), *a.shape[axis + 1 :])
 
         def take(labels: Labels) -> Labels:
@@ -175,7 +170,7 @@ class TaintAlgebra(TaintArithmetic):
             )
         if condition.known is None or (a.labels is None and b.labels is None):
             return self._each(kind, operands, None if kind == "field" else self._numbers.where)
-        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        shape = broadcast(*(x.shape for x in operands))
         chooser = blocks_of(condition.known.data[0, 0]).expanded(shape)
         sides = [labels_of(x).expanded(shape) for x in (a, b)]
         cuts = common_cuts([chooser, *sides])

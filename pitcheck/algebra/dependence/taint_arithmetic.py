@@ -19,6 +19,7 @@ import numpy as np
 from pitcheck.algebra.dependence.taint_mask import Labels, everywhere, merged, union
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.reals.real import RealAlgebra
+from pitcheck.algebra.shape_checks import broadcast, check_matmul
 from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
 
@@ -116,12 +117,7 @@ class TaintArithmetic:
         Raises:
             ShapeError: if the operands do not broadcast.
         """
-        try:
-            shape = np.broadcast_shapes(*(a.shape for a in operands))
-        except ValueError:
-            raise ShapeError(
-                f"operands of shapes {[a.shape for a in operands]} do not broadcast"
-            ) from None
+        shape = broadcast(*(a.shape for a in operands))
         labels = _union([a.labels for a in operands], shape)
         return Tainted(
             kind,
@@ -282,11 +278,7 @@ class TaintArithmetic:
         Raises:
             ShapeError: if the operands are not (..., m, k) and (..., k, n).
         """
-        if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
-            raise ShapeError(
-                f"matmul: tensors of shapes {a.shape} and {b.shape} are not (..., m, k) and (..., "
-                f"k, n)"
-            )
+        check_matmul(a.shape, b.shape)
         row, column = len(a.shape) - 1, len(b.shape) - 2
         first = Tainted(
             "field", (*a.shape[:-1], 1), None if a.labels is None else a.labels.largest((row,))

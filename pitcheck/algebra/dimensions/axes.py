@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,12 @@ from pitcheck.algebra.dimensions.axis_arithmetic import (
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
 from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
 from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.algebra.shape_checks import (
+    check_expansion,
+    check_permutation,
+    check_slice,
+    check_view,
+)
 from pitcheck.errors import ShapeError
 
 __all__ = ["AxisAlgebra", "AxisSystem", "AxisValue", "Dimension", "Size", "Sizes"]
@@ -53,11 +58,7 @@ class AxisAlgebra(AxisArithmetic):
         Raises:
             ShapeError: if the number of elements differs.
         """
-        if prod(shape) != prod(d.size for d in a.dims) or any(n < 0 for n in shape):
-            raise ShapeError(
-                f"a tensor of shape {plain(a)} cannot be viewed as {tuple(map(int, shape))}: the "
-                f"number of elements differs"
-            )
+        check_view(plain(a), shape)
         dims = self.viewed(a.dims, shape)
         for node, size in zip(dims, shape, strict=True):
             self._bound(node, size)
@@ -77,11 +78,7 @@ class AxisAlgebra(AxisArithmetic):
         Raises:
             ShapeError: if ``permutation`` does not name each dimension once.
         """
-        if sorted(permutation) != list(range(len(a.dims))):
-            raise ShapeError(
-                f"the permutation {tuple(permutation)} does not name each of the {len(a.dims)} "
-                f"dimensions once"
-            )
+        check_permutation(plain(a), permutation)
         return replace(a, dims=tuple(a.dims[i] for i in permutation))
 
     def expand(self, a: AxisValue, shape: Sequence[int]) -> AxisValue:
@@ -90,13 +87,8 @@ class AxisAlgebra(AxisArithmetic):
         Raises:
             ShapeError: if the shape cannot be expanded so.
         """
+        check_expansion(plain(a), shape)
         extra = len(shape) - len(a.dims)
-        if extra < 0 or any(
-            d.size not in (1, n) for d, n in zip(a.dims, shape[extra:], strict=True)
-        ):
-            raise ShapeError(
-                f"a tensor of shape {plain(a)} cannot be expanded to {tuple(map(int, shape))}"
-            )
         dims = []
         for place, size in enumerate(shape):
             old = a.dims[place - extra] if place >= extra else None
@@ -122,11 +114,7 @@ class AxisAlgebra(AxisArithmetic):
         """
         (place,) = checked(a, (axis,))
         node = a.dims[place]
-        if not 0 <= start <= stop <= node.size or step < 1:
-            raise ShapeError(
-                f"the slice [{start}:{stop}:{step}] does not lie within dimension {place} of "
-                f"{plain(a)}"
-            )
+        check_slice(plain(a), place, start, stop, step)
         if step == 1 and (start, stop) == (0, node.size):
             self._offset(node, stop)
             return a

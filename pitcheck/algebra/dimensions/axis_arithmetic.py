@@ -19,6 +19,7 @@ from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
 from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
 from pitcheck.algebra.dimensions.axis_views import view
 from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.errors import ShapeError
 
 _AS_VALUES = "its positions are used as values"
@@ -344,10 +345,7 @@ class AxisArithmetic:
         same_kind("matmul", a, b)
         one_of("matmul", a, ("field", "int"))
         self._used(a, b)
-        if len(a.dims) < 2 or len(b.dims) < 2 or a.dims[-1].size != b.dims[-2].size:
-            raise ShapeError(
-                f"matmul takes (..., m, k) and (..., k, n), not {plain(a)} and {plain(b)}"
-            )
+        check_matmul(plain(a), plain(b))
         self.system.tie(a.dims[-1], b.dims[-2])
         self._mix([a.dims[-1]])
         batch = [AxisValue(v.kind, v.dims[:-2]) for v in (a, b)]

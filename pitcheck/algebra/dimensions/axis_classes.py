@@ -505,8 +505,8 @@ class AxisSystem:
         """Fix dimensions that a literal may mean, and mark the factors of permuted classes."""
         for _, own in self.classes():
             hit = next((m.size for m in own.members if m.size in self._literals), None)
-            # A formula cannot name the size of a batch dimension: nothing is done along it that would
-            # depend on the number of elements.
+            # A formula cannot name the size of a batch dimension: nothing done along it depends on
+            # the number of elements.
             if hit is not None and not self.is_batch(own.members[0]):
                 self.fix(own.members[0], f"the literal {hit} may be this dimension")
         for nodes in self._extents:

@@ -24,6 +24,7 @@ from pitcheck.algebra.batched import Domain
 from pitcheck.algebra.discrete import COMPARISONS, Discrete
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, uniform_words, unit_interval
+from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import ShapeError, UnsupportedError
@@ -192,11 +193,7 @@ class RealAlgebra(Discrete):
 
     def matmul(self, a: Value, b: Value) -> Value:
         self._field("matmul", a, b)
-        if a.rank < 2 or b.rank < 2 or self.shape(a)[-1] != self.shape(b)[-2]:
-            raise ShapeError(
-                f"matmul: tensors of shapes {self.shape(a)} and {self.shape(b)} are not (..., m, "
-                f"k) and (..., k, n)"
-            )
+        check_matmul(self.shape(a), self.shape(b))
         return self._binary("matmul", self.xp.matmul, a, b)
 
     # --- beyond the ring

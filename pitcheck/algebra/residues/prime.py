@@ -33,6 +33,7 @@ from pitcheck.algebra.residues.formal_exponentials import Formal
 from pitcheck.algebra.residues.formal_roots import Roots
 from pitcheck.algebra.residues.keyed_functions import KeyedFunctions
 from pitcheck.algebra.residues.residue_order import order_key
+from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.algebra.special import codes_of, stand_in
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, Value
@@ -361,11 +362,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
 
     def matmul(self, a: Value, b: Value) -> Value:
         a, b = self.plain(a), self.plain(b)
-        if a.rank < 2 or b.rank < 2 or self.shape(a)[-1] != self.shape(b)[-2]:
-            raise ShapeError(
-                f"matmul: tensors of shapes {self.shape(a)} and {self.shape(b)} are not (..., m, "
-                f"k) and (..., k, n)"
-            )
+        check_matmul(self.shape(a), self.shape(b))
         data, low = self._ring("matmul", self.arithmetic.matmul, a, b)
         return Value("field", data, low, self._special_of(self.xp.matmul, a, b))
 
