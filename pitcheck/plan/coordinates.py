@@ -5,7 +5,7 @@ Ranks are numbered row-major over the mesh axes; micro-batches stand beside them
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -115,56 +115,22 @@ class Coordinates:
         Raises:
             PlanError: if an axis is unknown or a value out of range.
         """
-        if not where:
-            return np.ones((self.ranks, self.microbatches), dtype=np.bool_)
-        result = np.zeros((self.ranks, self.microbatches), dtype=np.bool_)
-        for number, box in enumerate(where):
-            result |= self._box_mask(box, f"{place}[{number}]")
-        return result
-
-    def _box_mask(self, box: Mapping[str, tuple[int, ...]], place: str) -> NDArray[np.bool_]:
-        ranks = np.ones(self.ranks, dtype=np.bool_)
-        microbatches = np.ones(self.microbatches, dtype=np.bool_)
-        for axis, values in box.items():
-            size = self.microbatches if axis == MICROBATCH_AXIS else self.sizes.get(axis)
-            if size is None:
-                raise PlanError(
-                    f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place
-                )
-            wrong = [v for v in values if not 0 <= v < size]
-            if wrong:
-                raise PlanError(
-                    f"value {wrong[0]} is outside axis {axis!r} of size {size}", f"{place}.{axis}"
-                )
-            if axis == MICROBATCH_AXIS:
-                microbatches &= np.isin(np.arange(size), values)
-            else:
-                ranks &= np.isin(self._of_rank[axis], values)
-        mask: NDArray[np.bool_] = ranks[:, None] & microbatches[None, :]
-        return mask
+        return self._spread(self.mask_grid(where, place))
 
     def row_major(self, over: tuple[str, ...], place: str = "over") -> NDArray[np.int64]:
         """Return the row-major position of every coordinate within the axes ``over``.
 
         The shape is (ranks, microbatches).
         """
-        position = np.zeros((self.ranks, self.microbatches), dtype=np.int64)
-        for axis in over:
-            if axis == MICROBATCH_AXIS:
-                position = position * self.microbatches + np.arange(self.microbatches)[None, :]
-            elif axis in self.sizes:
-                position = position * self.sizes[axis] + self._of_rank[axis][:, None]
-            else:
-                raise PlanError(
-                    f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place
-                )
-        return position
+        return self._spread(self.row_major_grid(over, place))
+
+    def _spread(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """Return an array that broadcasts to ``shape`` as one of (ranks, microbatches)."""
+        return np.array(np.broadcast_to(grid, self.shape)).reshape(self.ranks, self.microbatches)
 
     def count(self, over: tuple[str, ...]) -> int:
         """Return the number of positions of the axes ``over``."""
-        return prod(
-            self.microbatches if axis == MICROBATCH_AXIS else self.sizes[axis] for axis in over
-        )
+        return prod(self.extents[axis] for axis in over)
 
     def table(
         self, table: Table, place: str = "table"

@@ -69,11 +69,8 @@ def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Pl
     Raises:
         PlanError: if the data is not a plan.
     """
-    if encoding == "json":
-        decode: Callable[[bytes, Any], Any] = _decode_json
-    else:
-        decode = _decode_msgpack
-    header: _Header = _guard(lambda: decode(data, _Header), data, origin)
+    decode: Any = msgspec.json.decode if encoding == "json" else msgspec.msgpack.decode
+    header: _Header = _guard(lambda: decode(data, type=_Header), data, origin)
     if header.format != FORMAT:
         said = (
             f"the format is {header.format!r}"
@@ -81,7 +78,7 @@ def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Pl
             else "the file does not name its format"
         )
         raise PlanError(f"{said}; this version reads {FORMAT!r} (in {origin})", "format")
-    plan: Plan = _guard(lambda: decode(data, Plan), data, origin)
+    plan: Plan = _guard(lambda: decode(data, type=Plan), data, origin)
     if encoding == "json":
         _refuse_duplicate_keys(data, origin)
     _refuse_oversize(plan, origin)
@@ -208,14 +205,6 @@ def _decompress(data: bytes, limit: int, file: Path) -> bytes:
             f"{rest} bytes follow the zstd frame (in {file})", f"byte {len(data) - rest}"
         )
     return b"".join(pieces)
-
-
-def _decode_json(data: bytes, kind: Any) -> Any:
-    return msgspec.json.decode(data, type=kind)
-
-
-def _decode_msgpack(data: bytes, kind: Any) -> Any:
-    return msgspec.msgpack.decode(data, type=kind)
 
 
 def _guard(decode: Callable[[], Any], data: bytes, origin: str) -> Any:

@@ -180,29 +180,9 @@ class Degree:
         )
 
     @property
-    def has_exp(self) -> bool:
-        """True if the cone has an exponential."""
-        return "exp" in self.uses
-
-    @property
-    def has_log(self) -> bool:
-        """True if the cone has a logarithm."""
-        return "log" in self.uses
-
-    @property
     def has_root(self) -> bool:
         """True if the cone has a root."""
         return "root" in self.uses
-
-    @property
-    def has_order(self) -> bool:
-        """True if the cone has a maximum, comparison or sorting of field values."""
-        return "order" in self.uses
-
-    @property
-    def has_keyed(self) -> bool:
-        """True if the cone has a keyed random function."""
-        return "keyed" in self.uses
 
 
 def either(degrees: Iterable[Degree | None]) -> Degree | None:

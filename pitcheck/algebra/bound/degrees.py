@@ -210,9 +210,7 @@ class DegreeAlgebra(DegreeMoves):
         """Return bounds as of the operands."""
         return self._decided("bool", broadcast(a.shape, b.shape), a, b)
 
-    def logical_or(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Return bounds as of the operands."""
-        return self._decided("bool", broadcast(a.shape, b.shape), a, b)
+    logical_or = logical_and
 
     def logical_not(self, a: DegreeValue) -> DegreeValue:
         """Return the bounds of the operand."""
@@ -228,9 +226,7 @@ class DegreeAlgebra(DegreeMoves):
         """Return bounds for one of two values, chosen by order."""
         return self._extreme(broadcast(a.shape, b.shape), a, b)
 
-    def minimum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Return bounds for one of two values, chosen by order."""
-        return self._extreme(broadcast(a.shape, b.shape), a, b)
+    minimum = maximum
 
     def reduce_max(self, a: DegreeValue, axis: int) -> DegreeValue:
         """Return bounds for one of the elements along the axis, chosen by order."""
@@ -246,9 +242,7 @@ class DegreeAlgebra(DegreeMoves):
 
         return self._extreme(shape, a.moved(self._key(), shape, move))
 
-    def reduce_min(self, a: DegreeValue, axis: int) -> DegreeValue:
-        """Return bounds as ``reduce_max`` does."""
-        return self.reduce_max(a, axis)
+    reduce_min = reduce_max
 
     def shift(self, a: DegreeValue, axis: int) -> DegreeValue:
         """Return bounds for 0."""
@@ -263,9 +257,7 @@ class DegreeAlgebra(DegreeMoves):
         """Return bounds as of the operands."""
         return self._decided("int", broadcast(a.shape, b.shape), a, b)
 
-    def remainder(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Return bounds as of the operands."""
-        return self._decided("int", broadcast(a.shape, b.shape), a, b)
+    remainder = floor_divide
 
     def cast(self, a: DegreeValue, kind: Kind) -> DegreeValue:
         """Return bounds in another kind: integers and bools embed.

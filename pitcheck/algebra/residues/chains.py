@@ -54,11 +54,6 @@ class Chain:
         return len(self.primes)
 
 
-SQUARES_UP_TO = {1: 37, 2: 29, 3: 17, 4: 13}
-"""By length of a chain, a bound: all primes up to it are squares modulo every member of the listed
-chains of that length.
-"""
-
 _ONE = """
 2147481311 2147366399 2147260631 2147161799 2147072639 2146780919 2146664519 2146607399
 2146517831 2146496351 2146303871 2146229279 2146180559 2146174631 2145695639 2145509159

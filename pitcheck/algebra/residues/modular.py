@@ -23,9 +23,6 @@ from pitcheck.algebra.keyed import remainder
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.matmul import MatrixProduct
 
-_TERMS = 1 << 31
-"""The residues that can be summed before an int64 overflows: 2^63 / 2^31, less a margin."""
-
 
 class Modular:
     """Exact arithmetic modulo the members of one chain.

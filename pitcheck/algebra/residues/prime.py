@@ -212,32 +212,29 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             ) from error
 
     def add(self, a: Value, b: Value) -> Value:
-        if a.kind == "int":
-            return self._int_binary("add", self.xp.add, a, b)
-        a, b = self.opened(a), self.opened(b)
-        data, low = self._ring("add", self.arithmetic.add, a, b)
-        special = (
-            None if a.special is None and b.special is None else self._special_of(self.xp.add, a, b)
-        )
-        logs = self._added_logs(a.logs, b.logs, data.shape[LEADING:]) if a.logs or b.logs else ()
-        return Value("field", data, low, special, logs, a.nonnegative and b.nonnegative)
+        return self._sum_of_two("add", self.arithmetic.add, self.xp.add, a, b, 1)
 
     def subtract(self, a: Value, b: Value) -> Value:
+        return self._sum_of_two("subtract", self.arithmetic.subtract, self.xp.subtract, a, b, -1)
+
+    def _sum_of_two(
+        self,
+        what: str,
+        operation: Callable[[Any, Any, int], Any],
+        on_numbers: Callable[[Any, Any], Any],
+        a: Value,
+        b: Value,
+        sign: int,
+    ) -> Value:
         if a.kind == "int":
-            return self._int_binary("subtract", self.xp.subtract, a, b)
+            return self._int_binary(what, on_numbers, a, b)
         a, b = self.opened(a), self.opened(b)
-        data, low = self._ring("subtract", self.arithmetic.subtract, a, b)
-        special = (
-            None
-            if a.special is None and b.special is None
-            else self._special_of(self.xp.subtract, a, b)
-        )
-        logs = (
-            self._added_logs(a.logs, tuple((-n, s) for n, s in b.logs), data.shape[LEADING:])
-            if a.logs or b.logs
-            else ()
-        )
-        return Value("field", data, low, special, logs)
+        data, low = self._ring(what, operation, a, b)
+        special = self._special_of(on_numbers, a, b)
+        second = tuple((sign * n, s) for n, s in b.logs)
+        logs = self._added_logs(a.logs, second, data.shape[LEADING:]) if a.logs or b.logs else ()
+        nonnegative = sign > 0 and a.nonnegative and b.nonnegative
+        return Value("field", data, low, special, logs, nonnegative)
 
     def negate(self, a: Value) -> Value:
         if a.kind == "int":
@@ -270,11 +267,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
                 return scaled
             a, b = self.plain(a), self.plain(b)
         data, low = self._ring("multiply", self.arithmetic.multiply, a, b)
-        special = (
-            None
-            if a.special is None and b.special is None
-            else self._special_of(self.xp.multiply, a, b)
-        )
+        special = self._special_of(self.xp.multiply, a, b)
         return Value("field", data, low, special, (), nonnegative, under)
 
     def divide(self, a: Value, b: Value) -> Value:

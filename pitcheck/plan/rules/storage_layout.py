@@ -107,7 +107,9 @@ class StorageLayout:
                 )
         return found
 
-    def _place(self, name: str, microbatch: int) -> Place:
+    def place(self, version: Version) -> Place:
+        """Return the place of a version."""
+        name, microbatch = version
         tensor = self._lying.get(name) or self.tensors[name]
         width = WIDTHS.get(tensor.dtype, 1)
         size = prod(tensor.shape) * width
@@ -116,7 +118,7 @@ class StorageLayout:
         return Place(tensor.storage, tensor.offset * width, tensor.offset * width + size, True)
 
     def _access(self, version: Version, writes: bool) -> Access:
-        place = self._place(*version)
+        place = self.place(version)
         return Access(place.buffer, place.start, place.stop, writes, version[0])
 
     # --- reads and writes
@@ -287,10 +289,6 @@ class StorageLayout:
             and given.shape == taken.shape
             and writes_in_place(operator.kind)
         )
-
-    def place(self, version: Version) -> Place:
-        """Return the place of a version."""
-        return self._place(*version)
 
     @cached_property
     def beginning(self) -> list[Tensor]:

@@ -124,7 +124,7 @@ class StorageRules(StorageLayout):
 
     def _lies_elsewhere(self, waited: Tensor, given: Tensor) -> bool:
         """Return True if a wait's output and operand have different places in a storage."""
-        mine, theirs = self._place(waited.name, 0), self._place(given.name, 0)
+        mine, theirs = self.place((waited.name, 0)), self.place((given.name, 0))
         return (mine.shared or theirs.shared) and mine != theirs
 
     def _of_plan(self, position: int, message: str) -> Violation:
