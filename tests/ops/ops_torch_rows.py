@@ -527,6 +527,15 @@ STRUCTURE = [
     ),
     Row("tril", (reals(3, 4),), torch.tril),
     Row("triu", (flags(3, 4),), torch.triu, derivative=False),
+    *(
+        Row(
+            "diagonal",
+            (reals(2, 3, 5),),
+            lambda x, o=o, a=a, b=b: x.diagonal(o, a, b),
+            {"axis": a, "other": b, "offset": o},
+        )
+        for a, b, o in ((-2, -1, 0), (1, 2, 3), (2, 1, 3), (2, 0, -3), (0, 1, 1), (1, 0, 0))
+    ),
 ]
 
 _MINUS_INF = np.array(-_INF)

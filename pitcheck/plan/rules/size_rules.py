@@ -11,13 +11,13 @@ MAX_RANKS = 1 << 20
 MAX_COORDINATES = 1 << 26
 MAX_AXES = 32
 MAX_ELEMENTS = 1 << 52
-"""Of a tensor on paper: the attention scores of a whole batch of long sequences. What is evaluated
-is smaller, and bounded by the memory allowed.
+"""The largest tensor on paper: the attention scores of a whole batch of long sequences. Evaluated
+tensors are smaller, and bounded by the memory allowed.
 """
 
 
 def check_sizes(plan: Plan) -> Iterator[Violation]:
-    """Violations PIT001 of the mesh and the number of micro-batches, PIT003 of tensor shapes.
+    """Yield PIT001 for the mesh and the number of micro-batches, PIT003 for tensor shapes.
 
     A mesh that passes has 1 to 32 distinct axes and at most 2^20 ranks and 2^26 coordinates, so
     that masks over it fit into memory.
@@ -33,7 +33,7 @@ def check_sizes(plan: Plan) -> Iterator[Violation]:
 
 
 def mesh_violations(plan: Plan) -> list[Violation]:
-    """Those violations without which no coordinates exist."""
+    """Return the violations without which no coordinates exist."""
     return list(_check_mesh(plan))
 
 
@@ -114,7 +114,7 @@ def _check_shape(place: str, name: str, shape: tuple[int, ...]) -> Iterator[Viol
 
 
 def _short(number: int) -> str:
-    """A number in print: beyond 64 bits only its size, since printing may be refused or endless."""
+    """Return a number in print; beyond 64 bits only its size, since printing may be refused."""
     return str(number) if number.bit_length() <= 64 else f"a number of {number.bit_length()} bits"
 
 
