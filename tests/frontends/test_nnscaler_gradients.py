@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pitcheck.frontends.nnscaler import read_nnscaler
-from pitcheck.frontends.nnscaler.gradients import gradient_names
+from pitcheck.frontends.nnscaler.gradient_names import gradient_names
 from pitcheck.frontends.nnscaler.program import (
     Argument,
     Call,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pitcheck.frontends.nnscaler.meanings import Meanings
+from pitcheck.frontends.nnscaler.meaning_cache import Meanings
 from pitcheck.frontends.nnscaler.pickles import Stub
 from pitcheck.plan.model import Number
 

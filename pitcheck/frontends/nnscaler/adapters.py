@@ -8,6 +8,7 @@ import msgspec
 
 from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.nnscaler.autograd_tape import Communicated, Customized, Forward
 from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
 from pitcheck.frontends.nnscaler.objects import SLICE, dtype_of, placed, shown
 from pitcheck.frontends.nnscaler.primitives import (
@@ -22,7 +23,6 @@ from pitcheck.frontends.nnscaler.primitives import (
     keyword,
 )
 from pitcheck.frontends.nnscaler.program import Adapter, Primitive
-from pitcheck.frontends.nnscaler.tape import Communicated, Customized, Forward
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.model import Attribute, Number
 

@@ -12,10 +12,16 @@ from collections.abc import Mapping, Sequence
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.accumulation import Accumulation
 from pitcheck.frontends.nnscaler.adapters import run_primitives
+from pitcheck.frontends.nnscaler.autograd_tape import (
+    Communicated,
+    Computed,
+    Customized,
+    Entry,
+    Forward,
+)
 from pitcheck.frontends.nnscaler.context import Context, Value
 from pitcheck.frontends.nnscaler.primitives import backward_step
 from pitcheck.frontends.nnscaler.program import Adapter, Argument, Cell, Compute, Derive
-from pitcheck.frontends.nnscaler.tape import Communicated, Computed, Customized, Entry, Forward
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.model import Attribute
 

@@ -9,7 +9,7 @@ import msgspec
 
 from pitcheck.frontends.nnscaler.context import Context, Shared
 from pitcheck.frontends.nnscaler.families import GRADIENT, LOSS, Family
-from pitcheck.frontends.nnscaler.gradients import gradient_names
+from pitcheck.frontends.nnscaler.gradient_names import gradient_names
 from pitcheck.frontends.nnscaler.layout import Layout
 from pitcheck.frontends.nnscaler.lineage import Lineages
 from pitcheck.frontends.nnscaler.lower import DeviceLowering, microbatches_of

@@ -16,6 +16,7 @@ from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler.accumulation import Accumulation
 from pitcheck.frontends.nnscaler.adapters import check_class, run_adapter
 from pitcheck.frontends.nnscaler.autograd import Backward, Names
+from pitcheck.frontends.nnscaler.autograd_tape import Computed, Forward
 from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
 from pitcheck.frontends.nnscaler.families import Family
 from pitcheck.frontends.nnscaler.objects import placed, within
@@ -28,7 +29,6 @@ from pitcheck.frontends.nnscaler.program import (
     Measure,
     Node,
 )
-from pitcheck.frontends.nnscaler.tape import Computed, Forward
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, Number

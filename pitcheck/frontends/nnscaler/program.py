@@ -18,10 +18,10 @@ import msgspec
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler import objects
-from pitcheck.frontends.nnscaler.meanings import Meanings
+from pitcheck.frontends.nnscaler.meaning_cache import Meanings
 from pitcheck.frontends.nnscaler.objects import class_of, items, placed, within
 from pitcheck.frontends.nnscaler.pickles import Stub, loaded
-from pitcheck.frontends.nnscaler.scalars import Scalars
+from pitcheck.frontends.nnscaler.shape_arithmetic import Scalars
 from pitcheck.frontends.nnscaler.signatures import Meaning
 from pitcheck.frontends.nnscaler.tensors import (
     SubTensor,

@@ -18,7 +18,7 @@ def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
     """
     try:
         from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan  # noqa: PLC0415  a specification is written without torch
-        from pitcheck.frontends.torch.planning.matched import matched  # noqa: PLC0415
+        from pitcheck.frontends.torch.planning.compared_state import matched  # noqa: PLC0415
         from pitcheck.frontends.torch.recording.record import record  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "torch":

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.arguments import dtype_name
 from pitcheck.frontends.torch.recording.known_values import evaluate
-from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role
+from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
 
 KNOWN_ELEMENTS = 1 << 16
 """A value with more elements is never computed while recording."""
@@ -199,14 +199,3 @@ class Tape:
         with _disable_current_modes():
             result: bool | int | float = self.known[value].item()
         return result
-
-
-def operands(arguments: tuple[Argument, ...]) -> list[int]:
-    """The values among arguments, those in lists, too."""
-    found: list[int] = []
-    for argument in arguments:
-        if isinstance(argument, Ref):
-            found.append(argument.value)
-        elif isinstance(argument, tuple):
-            found.extend(operands(argument))
-    return found

@@ -20,6 +20,20 @@ too.
 LEFT = "old grad:"
 """What the gradient that the call before left is called, before the name of its parameter."""
 Intervals = tuple[tuple[int, int], ...]
+COLLECTIVES = frozenset(
+    {
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "broadcast",
+        "barrier",
+        "send",
+        "receive",
+        "wait",
+    }
+)
+"""The operators of communication, whose ``group`` is set."""
 
 
 class Ref(msgspec.Struct, frozen=True, tag="ref"):
@@ -158,3 +172,14 @@ class Trace(msgspec.Struct, frozen=True):
     assumptions: tuple[str, ...] = ()
     numbers: tuple[Number, ...] = ()
     accumulated: tuple[str, ...] = ()
+
+
+def operands(arguments: tuple[Argument, ...]) -> list[int]:
+    """The values among arguments, those in lists, too."""
+    found: list[int] = []
+    for argument in arguments:
+        if isinstance(argument, Ref):
+            found.append(argument.value)
+        elif isinstance(argument, tuple):
+            found.extend(operands(argument))
+    return found

@@ -12,7 +12,7 @@ import torch
 from aten_harness import as_array, by_algebra, evaluated, name_of, overload, translation_of
 
 from pitcheck.frontends.torch.aten.random import TABLE
-from pitcheck.frontends.torch.recording.generators import begin, drawn
+from pitcheck.frontends.torch.recording.generator_state import begin, drawn
 from pitcheck.frontends.torch.trace import Event, Ref, Value
 
 SHAPE = (64, 64)

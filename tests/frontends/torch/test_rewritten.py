@@ -18,7 +18,7 @@ from torch import nn
 
 from pitcheck.frontends.torch.recording.record import record
 from pitcheck.frontends.torch.rewrites.index_bounds import BOUNDARY, never_ignored, with_boundaries
-from pitcheck.frontends.torch.rewrites.means import SPREAD_MEAN, with_means
+from pitcheck.frontends.torch.rewrites.mean_gradients import SPREAD_MEAN, with_means
 from pitcheck.frontends.torch.rewrites.split_flat_buffers import taken_apart
 from pitcheck.frontends.torch.trace import Trace
 from pitcheck.torch import Input, Part, Program, Rank, Spec, assert_equivalent, check

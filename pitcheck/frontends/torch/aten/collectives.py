@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor
 from pitcheck.frontends.torch.aten.row import Row, row
-from pitcheck.frontends.torch.rewrites.uneven import part_sizes
+from pitcheck.frontends.torch.rewrites.uneven_all_to_all import part_sizes
 from pitcheck.ops.meanings.collectives import REDUCTIONS
 from pitcheck.plan.model import Attribute, Group
 

@@ -7,41 +7,42 @@ from functools import cache
 from types import MappingProxyType
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.aten import activations as aten_activations
-from pitcheck.frontends.torch.aten import arithmetic as aten_arithmetic
-from pitcheck.frontends.torch.aten import choices as aten_choices
-from pitcheck.frontends.torch.aten import collectives as aten_collectives
-from pitcheck.frontends.torch.aten import constants as aten_constants
-from pitcheck.frontends.torch.aten import indexing as aten_indexing
-from pitcheck.frontends.torch.aten import layers as aten_layers
-from pitcheck.frontends.torch.aten import losses as aten_losses
-from pitcheck.frontends.torch.aten import matrix as aten_matrix
-from pitcheck.frontends.torch.aten import optimizers as aten_optimizers
-from pitcheck.frontends.torch.aten import random as aten_random
-from pitcheck.frontends.torch.aten import reductions as aten_reductions
-from pitcheck.frontends.torch.aten import structure as aten_structure
+from pitcheck.frontends.torch.aten import (
+    activations,
+    arithmetic,
+    choices,
+    collectives,
+    constants,
+    indexing,
+    layers,
+    losses,
+    matrix,
+    optimizers,
+    random,
+    reductions,
+    structure,
+)
 from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor, Translation
 from pitcheck.frontends.torch.aten.row import UNREAD, Row
-from pitcheck.frontends.torch.rewrites import index_bounds as places
-from pitcheck.frontends.torch.rewrites import means
+from pitcheck.frontends.torch.rewrites import index_bounds, mean_gradients
 from pitcheck.frontends.torch.trace import Event, Value
 
 _THEMES = (
-    aten_arithmetic,
-    aten_activations,
-    aten_choices,
-    aten_matrix,
-    aten_reductions,
-    aten_layers,
-    aten_losses,
-    aten_structure,
-    aten_indexing,
-    aten_constants,
-    aten_optimizers,
-    aten_random,
-    aten_collectives,
-    places,
-    means,
+    arithmetic,
+    activations,
+    choices,
+    matrix,
+    reductions,
+    layers,
+    losses,
+    structure,
+    indexing,
+    constants,
+    optimizers,
+    random,
+    collectives,
+    index_bounds,
+    mean_gradients,
 )
 
 

@@ -1,5 +1,5 @@
 """ATen's random draws, from streams that are named after the state of the generator
-(:mod:`pitcheck.frontends.torch.recording.generators`).
+(:mod:`pitcheck.frontends.torch.recording.generator_state`).
 """
 
 from __future__ import annotations

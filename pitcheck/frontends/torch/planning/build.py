@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.aten.operators import translated
+from pitcheck.frontends.torch.known_names import check_known
+from pitcheck.frontends.torch.planning.compared_state import compared
 from pitcheck.frontends.torch.planning.families import (
     Families,
     RankNames,
@@ -22,15 +24,13 @@ from pitcheck.frontends.torch.planning.groups import (
     with_all_groups,
     with_communicators,
 )
-from pitcheck.frontends.torch.planning.integers import known_integers
-from pitcheck.frontends.torch.planning.known import check_known
-from pitcheck.frontends.torch.planning.matched import compared
+from pitcheck.frontends.torch.planning.known_integers import known_integers
 from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.rewrites.index_bounds import never_ignored, with_boundaries
-from pitcheck.frontends.torch.rewrites.means import with_means
+from pitcheck.frontends.torch.rewrites.mean_gradients import with_means
 from pitcheck.frontends.torch.rewrites.split_flat_buffers import taken_apart
-from pitcheck.frontends.torch.rewrites.uneven import with_even_parts
+from pitcheck.frontends.torch.rewrites.uneven_all_to_all import with_even_parts
 from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
 from pitcheck.ops.meanings.indexing import UNINITIALISED
 from pitcheck.plan.coordinates import Coordinates

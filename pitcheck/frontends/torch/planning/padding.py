@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from pitcheck.frontends.torch.planning.groups import with_communicators
 from pitcheck.frontends.torch.rewrites.split_flat_buffers import VIEWS, Key, taken_apart
-from pitcheck.frontends.torch.tape import operands
-from pitcheck.frontends.torch.trace import Event, Given, Trace
+from pitcheck.frontends.torch.trace import Event, Given, Trace, operands
 
 POINT_TO_POINT = ("send", "receive")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.planning.known import check_known
+from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.program import Axes, Input, Part
 from pitcheck.frontends.torch.trace import Intervals
 from pitcheck.plan.model import Lineage, Shard

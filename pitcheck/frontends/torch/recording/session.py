@@ -16,16 +16,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.arguments import DTYPES
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
-from pitcheck.frontends.torch.recording.adjusted import adjusted
 from pitcheck.frontends.torch.recording.blame import Blame
-from pitcheck.frontends.torch.recording.chance import without_chance
-from pitcheck.frontends.torch.recording.copies import copying
-from pitcheck.frontends.torch.recording.generators import begin
-from pitcheck.frontends.torch.recording.mode import Numberless, Recorder
-from pitcheck.frontends.torch.recording.named import Held, Names
+from pitcheck.frontends.torch.recording.bypasses import watching
+from pitcheck.frontends.torch.recording.distributed_patches import adjusted
+from pitcheck.frontends.torch.recording.generator_state import begin
+from pitcheck.frontends.torch.recording.nondeterminism import without_chance
 from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
+from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
-from pitcheck.frontends.torch.recording.unseen import watching
+from pitcheck.frontends.torch.recording.recorder import Numberless, Recorder
+from pitcheck.frontends.torch.recording.tensor_copies import copying
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from pitcheck.base.dtypes import DType
 from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor
 from pitcheck.frontends.torch.aten.row import Row, row
-from pitcheck.frontends.torch.tape import operands
-from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
+from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value, operands
 
 BOUNDARY = "boundary"
 COMPARISONS = {f"{name}.Scalar": f"{name}.Tensor" for name in ("lt", "le", "gt", "ge")}

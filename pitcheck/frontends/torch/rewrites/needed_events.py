@@ -13,8 +13,17 @@ from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.arguments import dtype_name
 from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
-from pitcheck.frontends.torch.tape import Tape, operands
-from pitcheck.frontends.torch.trace import Argument, Event, Item, Ref, Result, Trace, Value
+from pitcheck.frontends.torch.tape import Tape
+from pitcheck.frontends.torch.trace import (
+    Argument,
+    Event,
+    Item,
+    Ref,
+    Result,
+    Trace,
+    Value,
+    operands,
+)
 
 DTYPES = frozenset(get_args(DType))
 

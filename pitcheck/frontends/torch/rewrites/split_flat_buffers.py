@@ -18,8 +18,7 @@ from math import prod
 
 from msgspec.structs import replace
 
-from pitcheck.frontends.torch.tape import operands
-from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
+from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value, operands
 
 Key = tuple[tuple[int, ...], str, int]
 """A collective: its group, by ranks and name, and how many the group ran before it."""

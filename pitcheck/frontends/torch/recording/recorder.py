@@ -25,9 +25,9 @@ from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, s
 from pitcheck.frontends.torch.communication.c10d import COMMUNICATION
 from pitcheck.frontends.torch.communication.calls import Communication
 from pitcheck.frontends.torch.communication.functional import FUNCTIONAL
-from pitcheck.frontends.torch.recording.decided import with_positions
-from pitcheck.frontends.torch.recording.generators import drawn
-from pitcheck.frontends.torch.recording.opened import OPENED, open_foreach
+from pitcheck.frontends.torch.recording.decompositions import OPENED, open_foreach
+from pitcheck.frontends.torch.recording.generator_state import drawn
+from pitcheck.frontends.torch.recording.mask_positions import with_positions
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
 from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref

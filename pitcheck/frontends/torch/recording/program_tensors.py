@@ -9,7 +9,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.planning.known import check_known
+from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.program import Program
 from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of, stated
 from pitcheck.frontends.torch.storage.reachable import reachable

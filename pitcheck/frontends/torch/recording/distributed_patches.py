@@ -23,8 +23,8 @@ from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.communication.calls import PREMULTIPLIED, kind_number
-from pitcheck.frontends.torch.recording.mode import Recorder
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.recording.patching import replaced
+from pitcheck.frontends.torch.recording.recorder import Recorder
 
 REDUCING = frozenset(
     {

@@ -26,8 +26,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.blame import OWN, short
-from pitcheck.frontends.torch.recording.mode import Recorder
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.recording.patching import replaced
+from pitcheck.frontends.torch.recording.recorder import Recorder
 
 LIBRARY = (*OWN, f"{Path(np.__file__).parent}{os.sep}", "<")
 STANDARD, PACKAGES = f"{sysconfig.get_path('stdlib')}{os.sep}", f"{os.sep}site-packages{os.sep}"

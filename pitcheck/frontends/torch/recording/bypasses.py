@@ -16,8 +16,8 @@ from torch.autograd.function import FunctionCtx
 from torch.utils._pytree import tree_leaves
 
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.recording.mode import Recorder
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.recording.patching import replaced
+from pitcheck.frontends.torch.recording.recorder import Recorder
 
 FAKE = torch._C._TorchDispatchModeKey.FAKE
 ARRAYS = ("numpy", "__array__")

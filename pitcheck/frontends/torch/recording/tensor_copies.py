@@ -17,9 +17,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.recording.chance import HASH
-from pitcheck.frontends.torch.recording.mode import SEEN, Recorder
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.recording.nondeterminism import HASH
+from pitcheck.frontends.torch.recording.patching import replaced
+from pitcheck.frontends.torch.recording.recorder import SEEN, Recorder
 
 Apply = Callable[..., torch.nn.Module]
 

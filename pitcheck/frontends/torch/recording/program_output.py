@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import NoReturn
 
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.recording.patching import replaced
 
 STANDARD, ERROR = 1, 2
 """Descriptors of a process."""
