@@ -150,6 +150,13 @@ def _types(func: OpOverload, names: list[str]) -> list[str]:
     return [str(a.type) for a in func._schema.arguments if a.name in names]
 
 
+def flat(value: Any) -> list[Any]:
+    """Return the leaves of nested lists and tuples, in order; of anything else a list of it."""
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in flat(item)]
+    return [value]
+
+
 Read = Callable[[torch.Tensor], int]
 
 

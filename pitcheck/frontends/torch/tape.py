@@ -137,6 +137,13 @@ class Tape:
         self.refused = self.refused or error
         return error
 
+    def unsupported(self, message: str) -> PitcheckError:
+        """Return the error, to be raised, for what cannot be recorded at the user's line.
+
+        It is a refusal: it ends the recording even if the program catches it.
+        """
+        return self.refuse(UnsupportedError(f"{self.where()}: {message}"))
+
     def made_at(self, value: int) -> str:
         """The user's line at which a value was made; empty where nothing tells."""
         return self._places.get(value, Place()).source

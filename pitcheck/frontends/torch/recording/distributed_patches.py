@@ -5,7 +5,6 @@ nobody has while a program is recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -23,72 +22,46 @@ from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.communication.calls import PREMULTIPLIED, kind_number
-from pitcheck.frontends.torch.recording.patching import replaced
+from pitcheck.frontends.torch.recording.patching import Patch
 from pitcheck.frontends.torch.recording.recorder import Recorder
 
 REDUCING = frozenset(
     {
-        *(
-            "allreduce",
-            "allreduce_coalesced",
-            "reduce",
-            "reduce_scatter",
-            "reduce_scatter_single",
-            "_reduce_scatter_base",
-        ),
-        *("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"),
+        "allreduce",
+        "allreduce_coalesced",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_single",
+        "_reduce_scatter_base",
+        "reduce_scatter_single_coalesced",
+        "reduce_scatter_tensor_coalesced",
     }
 )
-"""The methods of a process group that are given a kind of reduction."""
+"""The methods of a process group that take a kind of reduction."""
 
 
-@contextmanager
-def adjusted(recorder: Recorder) -> Iterator[None]:
-    """Put the methods of this module in place, for the time of a recording."""
-    with ExitStack() as stack:
-        stack.enter_context(
-            replaced(DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__))
-        )
-        for kind in (Work, *Work.__subclasses__()):
-            for name in {"wait", "synchronize", "block_current_stream"} & vars(kind).keys():
-                stack.enter_context(replaced(kind, name, _seen(recorder, getattr(kind, name))))
-            if "get_future" in vars(kind):
-                stack.enter_context(replaced(kind, "get_future", _future(recorder)))
-            if "is_completed" in vars(kind):
-                stack.enter_context(replaced(kind, "is_completed", _asked(recorder)))
-        stack.enter_context(
-            replaced(
-                torch.nn.parallel.distributed,
-                "_verify_param_shape_across_processes",
-                lambda *_: None,
-            )
-        )
-        # After the first step the buckets would be cut anew, in the order in which gradients came;
-        # the ranks agree on it by numbers.
-        stack.enter_context(
-            replaced(torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False)
-        )
-        stack.enter_context(replaced(dist, "_broadcast_coalesced", _broadcast))
-        stack.enter_context(
-            replaced(
-                DistributedDataParallel,
-                "_pre_forward",
-                _reduced(DistributedDataParallel._pre_forward),
-            )
-        )
-        stack.enter_context(
-            replaced(
-                torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)
-            )
-        )
-        for name in REDUCING & vars(dist.ProcessGroup).keys():
-            stack.enter_context(
-                replaced(dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name)))
-            )
-        stack.enter_context(replaced(_PipelineSchedule, "_warmup_p2p", _no_vote))
-        for name in ("empty", "empty_like"):
-            stack.enter_context(replaced(np, name, _of_no_use(getattr(np, name))))
-        yield
+def distributed_patches(recorder: Recorder) -> Iterator[Patch]:
+    """Yield the patches that let a recorder see all of torch.distributed."""
+    yield DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__)
+    for kind in (Work, *Work.__subclasses__()):
+        for name in {"wait", "synchronize", "block_current_stream"} & vars(kind).keys():
+            yield kind, name, _seen(recorder, getattr(kind, name))
+        if "get_future" in vars(kind):
+            yield kind, "get_future", _future(recorder)
+        if "is_completed" in vars(kind):
+            yield kind, "is_completed", _asked(recorder)
+    yield torch.nn.parallel.distributed, "_verify_param_shape_across_processes", lambda *_: None
+    # After the first step the buckets would be cut anew, in the order in which gradients came;
+    # the ranks agree on that order by numbers, which nobody has here.
+    yield torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False
+    yield dist, "_broadcast_coalesced", _broadcast
+    yield DistributedDataParallel, "_pre_forward", _reduced(DistributedDataParallel._pre_forward)
+    yield torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)
+    for name in REDUCING & vars(dist.ProcessGroup).keys():
+        yield dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name))
+    yield _PipelineSchedule, "_warmup_p2p", _no_vote
+    for name in ("empty", "empty_like"):
+        yield np, name, _unwritten(getattr(np, name))
 
 
 def _real_mesh(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
@@ -150,11 +123,7 @@ def _asked(recorder: Recorder) -> Callable[[Work], bool]:
     """Whether communication is over at some moment is another thing in every run."""
 
     def is_completed(_: Work) -> bool:
-        raise recorder.tape.refuse(
-            UnsupportedError(
-                f"{recorder.tape.where()}: Work.is_completed() depends on time; call wait()"
-            )
-        )
+        raise recorder.tape.unsupported("Work.is_completed() depends on time; call wait()")
 
     return is_completed
 
@@ -222,7 +191,7 @@ def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
     return pre_forward
 
 
-def _of_no_use(original: Callable[..., Any]) -> Callable[..., Any]:
+def _unwritten(original: Callable[..., Any]) -> Callable[..., Any]:
     """An array that nobody has written to is a constant of a program that reads it; what happens to
     lie there, often zeros, must not look like its meaning.
     """

@@ -13,8 +13,8 @@ import os
 import random
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.blame import OWN, short
-from pitcheck.frontends.torch.recording.patching import replaced
+from pitcheck.frontends.torch.recording.patching import Patch, patched
 from pitcheck.frontends.torch.recording.recorder import Recorder
 
 LIBRARY = (*OWN, f"{Path(np.__file__).parent}{os.sep}", "<")
@@ -38,53 +38,44 @@ HASH = "_pitcheck_hash"
 
 
 @contextmanager
-def without_chance(recorder: Recorder, rank: int) -> Iterator[None]:
-    """Refuse unseeded draws, and order sets by rank, for the time of a recording."""
+def deterministic(recorder: Recorder, rank: int) -> Iterator[None]:
+    """Refuse unseeded draws, and order sets by rank, while a rank is recorded.
+
+    Raises UnsupportedError at the end if numbers were drawn by a way that could not be refused.
+    """
     random.seed(rank)
     np.random.seed(rank)
     generators = [
         Generator(recorder, random, random._inst, random.getstate),
         Generator(recorder, np.random, np.random.mtrand._rand, _numpy_state),
     ]
-    numpy_sources: Any = bit_generator
-    with ExitStack() as stack:
-        for generator in generators:
-            for name, value in generator.functions():
-                stack.enter_context(replaced(generator.module, name, value))
-        stack.enter_context(
-            replaced(
-                random.Random, "seed", _fresh(recorder, "random.Random", random.Random.seed, 1)
-            )
-        )
-        stack.enter_context(
-            replaced(
-                numpy_sources,
-                "randbits",
-                _system(recorder, "a generator of numpy.random", numpy_sources.randbits),
-            )
-        )
-        for name in ("random", "getrandbits"):
-            stack.enter_context(
-                replaced(
-                    random.SystemRandom,
-                    name,
-                    _system(recorder, "random.SystemRandom", getattr(random.SystemRandom, name)),
-                )
-            )
-        for owner in (torch, torch.random):
-            stack.enter_context(
-                replaced(owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0))
-            )
-        serial = iter(range(sys.maxsize))
-        stack.enter_context(
-            replaced(torch.nn.Module, "__init__", _numbered(serial, torch.nn.Module.__init__))
-        )
-        for hashed in (torch.Tensor, torch.nn.Module):
-            original: Any = hashed.__hash__
-            stack.enter_context(replaced(hashed, "__hash__", _hash(serial, rank, original)))
+    with patched(_patches(recorder, rank, generators)):
         yield
         for generator in generators:
             generator.check()
+
+
+def _patches(recorder: Recorder, rank: int, generators: Sequence[Generator]) -> Iterator[Patch]:
+    for generator in generators:
+        for name, value in generator.functions():
+            yield generator.module, name, value
+    yield random.Random, "seed", _fresh(recorder, "random.Random", random.Random.seed, 1)
+    numpy_sources: Any = bit_generator
+    yield (
+        numpy_sources,
+        "randbits",
+        _system(recorder, "a generator of numpy.random", numpy_sources.randbits),
+    )
+    for name in ("random", "getrandbits"):
+        original = getattr(random.SystemRandom, name)
+        yield random.SystemRandom, name, _system(recorder, "random.SystemRandom", original)
+    for owner in (torch, torch.random):
+        yield owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0)
+    serial = iter(range(sys.maxsize))
+    yield torch.nn.Module, "__init__", _numbered(serial, torch.nn.Module.__init__)
+    for hashed in (torch.Tensor, torch.nn.Module):
+        by_address: Any = hashed.__hash__
+        yield hashed, "__hash__", _hash(serial, rank, by_address)
 
 
 def _numpy_state() -> Any:

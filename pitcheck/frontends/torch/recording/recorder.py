@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, signature
+from pitcheck.frontends.torch.arguments import Signature, dtype_name, flat, literal, signature
 from pitcheck.frontends.torch.communication.c10d import COMMUNICATION
 from pitcheck.frontends.torch.communication.calls import Communication
 from pitcheck.frontends.torch.communication.functional import FUNCTIONAL
 from pitcheck.frontends.torch.recording.decompositions import OPENED, open_foreach
 from pitcheck.frontends.torch.recording.generator_state import drawn
 from pitcheck.frontends.torch.recording.mask_positions import with_positions
+from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
+from pitcheck.frontends.torch.recording.writes import Writes
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
 from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
@@ -75,49 +71,6 @@ CHOOSING = frozenset({"index", "masked_select"})
 """Operators that take elements wherever a mask holds: how many there are, the mask alone tells."""
 
 
-SEEN = "_pitcheck_seen"
-"""The attribute of a tensor that says what was known of its memory when it was last used."""
-NUMBERLESS = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-    UnsupportedFakeTensorException,
-)
-"""What tensors without numbers raise where tensors with numbers would not."""
-
-
-class _Seen(NamedTuple):
-    """A tensor's storage, its version, and how many recorded calls wrote to that storage, at one
-    moment.
-    """
-
-    memory: int
-    version: int
-    writes: int
-
-
-class Numberless(FakeTensorMode):
-    """Gives tensors shapes and no numbers. Copies of its tensors are tensors of its own."""
-
-    refuse: Callable[[str], PitcheckError] = UnsupportedError
-    """Makes, and keeps, the error for what cannot be recorded."""
-
-    def may_turn_const(self, t: torch.Tensor) -> bool:  # noqa: ARG002  PyTorch asks of every tensor
-        """Keep no numbers: what is known of a value stands on the tape, and numbers that PyTorch
-        keeps beside it would change unseen.
-        """
-        return False
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Numberless:
-        return self
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise self.refuse(
-            "a tensor is pickled or saved, whose numbers nobody has while a program is recorded; "
-            "leave that out of the step"
-        )
-
-
 class Recorder(TorchDispatchMode):
     """Records on a tape. To be entered within a FakeTensorMode, which gives shapes."""
 
@@ -127,17 +80,8 @@ class Recorder(TorchDispatchMode):
         self.storages = Storages(tape)
         self.communication = Communication(tape, self.storages)
         self.fake = fake
-        fake.refuse = lambda message: tape.refuse(UnsupportedError(f"{tape.where()}: {message}"))
-        self._writes: Counter[int] = Counter()
-        """Calls that write, by the storage to which they do."""
-        self._real: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
-        """Storages that have numbers, with their bytes as they were when the program first used
-        them. Held, no other storage has their address.
-        """
-        self._lifted: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
-        """Storages of tensors that stand for tensors with numbers, with these; NumPy may see the
-        same numbers. Held likewise.
-        """
+        fake.refuse = tape.unsupported
+        self.writes = Writes(tape, fake)
         self.thread = get_ident()
 
     def __torch_dispatch__(
@@ -157,16 +101,13 @@ class Recorder(TorchDispatchMode):
             self.tape.refuse(error)
             raise
         except NUMBERLESS as error:
-            raise self.tape.refuse(
-                UnsupportedError(
-                    f"{self.tape.where()}: {func} needs numbers, which nobody has while a program "
-                    f"is recorded: {error}"
-                )
+            raise self.tape.unsupported(
+                f"{func} needs numbers, which nobody has while a program is recorded: {error}"
             ) from error
 
     def _call(self, func: OpOverload, args: Sequence[Any], given: dict[str, Any]) -> Any:
         space, name = func._schema.name.split("::")
-        self._check(func, args, given)
+        self.writes.check_call(func, args, given)
         if name in SILENT or space in ("prim", "profiler"):
             return func(*args, **given)
         handler = COMMUNICATION.get((space, name)) or FUNCTIONAL.get((space, name))
@@ -203,62 +144,6 @@ class Recorder(TorchDispatchMode):
             if positions is not None:
                 return call(*positions, **kwargs)
         return NotImplemented
-
-    def _check(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise UnsupportedError where an operand belongs to another recording, or was written to
-        by what no operator tells of.
-        """
-        for tensor in _flat([*args, *kwargs.values()]):
-            if isinstance(tensor, torch.Tensor):
-                self.seen(tensor)
-        if any(
-            argument.alias_info is not None and argument.alias_info.is_write
-            for argument in func._schema.arguments
-        ):
-            for parameter, value in signature(func).bound(args, kwargs):
-                if parameter.written:
-                    self.explain(
-                        tensor for tensor in _flat(value) if isinstance(tensor, torch.Tensor)
-                    )
-
-    def seen(self, tensor: torch.Tensor) -> None:
-        """Look at a tensor that is used. Raises UnsupportedError where it belongs to another
-        recording, or was written to by what no operator tells of.
-        """
-        if not isinstance(tensor, FakeTensor):
-            return
-        if tensor.fake_mode is not self.fake:
-            raise self.tape.refuse(
-                UnsupportedError(
-                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} belongs to "
-                    f"another FakeTensorMode, of which nothing is recorded; "
-                    "make it in the program itself, neither unpickled nor under a mode of its own"
-                )
-            )
-        if tensor.is_inference():
-            return
-        memory = tensor.untyped_storage()._cdata
-        now = _Seen(memory, tensor._version, self._writes[memory])
-        before: _Seen | None = tensor.__dict__.get(SEEN)
-        if (
-            before is not None
-            and before.memory == memory
-            and now.version - before.version > now.writes - before.writes
-        ):
-            raise self.tape.refuse(
-                UnsupportedError(
-                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} was written to "
-                    f"before by what no operator tells of "
-                    f"({now.version - before.version} times, of which "
-                    f"{now.writes - before.writes} are recorded)"
-                )
-            )
-        tensor.__dict__[SEEN] = now
-
-    def explain(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Count a write to each tensor, which makes its version go up."""
-        for tensor in tensors:
-            self._writes[tensor.untyped_storage()._cdata] += 1
 
     def _operator(
         self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]
@@ -313,7 +198,7 @@ class Recorder(TorchDispatchMode):
             func._schema.name.partition("::")[2],
         )
         for values, writes in ((read, False), (written, True)):
-            for tensor in _flat(list(values)):
+            for tensor in flat(list(values)):
                 if isinstance(tensor, torch.Tensor):
                     flights.touch(tensor, writes, name, where)
 
@@ -388,18 +273,18 @@ class Recorder(TorchDispatchMode):
         """Record a call that writes nothing: its results are new values, or views of what its
         operands hold.
         """
-        flat = list(_flat(result))
+        results = flat(result)
         kinds = [
             Kind(tuple(item.shape), item.dtype) if isinstance(item, torch.Tensor) else None
-            for item in flat
+            for item in results
         ]
         memory = {
             tensor.untyped_storage()._cdata
-            for tensor in _flat(inputs)
+            for tensor in flat(inputs)
             if isinstance(tensor, torch.Tensor)
         }
         numbers = iter(self.tape.emit(operator, arguments, kinds))
-        for item in flat:
+        for item in results:
             if isinstance(item, torch.Tensor):
                 number = next(numbers)
                 # DTensor works out shapes on tensors whose elements share memory; nobody reads
@@ -421,7 +306,7 @@ class Recorder(TorchDispatchMode):
         """Record a call that writes: the pure operator, and then its results as new contents of
         what was written to.
         """
-        written = [target for target in _flat(targets) if isinstance(target, torch.Tensor)]
+        written = [target for target in flat(targets) if isinstance(target, torch.Tensor)]
         if len(written) != 1 and not all(
             parameter.stores for parameter in said.parameters if parameter.written
         ):
@@ -460,7 +345,7 @@ class Recorder(TorchDispatchMode):
         result = said.functional(*positional, **by_name)
         return [
             Kind(tuple(item.shape), item.dtype)
-            for item in _flat(result)
+            for item in flat(result)
             if isinstance(item, torch.Tensor)
         ]
 
@@ -509,7 +394,7 @@ class Recorder(TorchDispatchMode):
         value = self._read(args[0])
         result = func(*args, **kwargs)
         if not isinstance(args[0], FakeTensor):
-            self._lifted[result.untyped_storage()._cdata] = result.untyped_storage(), args[0]
+            self.writes.lift(result, args[0])
         if self.storages.has(result):
             self.storages.alias(result, value)
         else:
@@ -520,47 +405,13 @@ class Recorder(TorchDispatchMode):
         return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def _read(self, tensor: torch.Tensor) -> int:
-        if isinstance(tensor, FakeTensor):
-            _, numbers = self._lifted.get(tensor.untyped_storage()._cdata, (None, None))
-        else:
-            numbers = tensor
-        if numbers is not None:
-            self._check_real(numbers)
+        self.writes.check_numbers(tensor)
         if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
             self.storages.write(tensor, self.tape.constant(tensor))
         return self.storages.read(tensor)
-
-    def _check_real(self, tensor: torch.Tensor) -> None:
-        """Raise UnsupportedError where a tensor that has numbers has got others, as by way of
-        NumPy.
-        """
-        held = tensor.untyped_storage()
-        with _disable_current_modes():
-            now = (
-                torch.empty(0, dtype=torch.uint8).set_(held) if held.device.type == "cpu" else None
-            )
-            if now is None or torch.equal(
-                self._real.setdefault(held._cdata, (held, now.clone()))[1], now
-            ):
-                return
-        raise UnsupportedError(
-            f"{self.tape.where()}: the numbers of a tensor of shape {tuple(tensor.shape)} were "
-            f"changed by what no operator tells of, as through NumPy; "
-            "change them by operators of PyTorch, or make a new tensor"
-        )
 
 
 def _operand(argument: Argument) -> int:
     if not isinstance(argument, Ref):
         raise UnsupportedError("an operator that gives a number has no tensor to take it from")
     return argument.value
-
-
-def _flat(result: Any) -> list[Any]:
-    if isinstance(result, tuple | list):
-        return [
-            item
-            for part in result
-            for item in (_flat(part) if isinstance(part, tuple | list) else [part])
-        ]
-    return [result]

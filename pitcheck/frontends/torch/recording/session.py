@@ -17,15 +17,17 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.arguments import DTYPES
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.recording.blame import Blame
-from pitcheck.frontends.torch.recording.bypasses import watching
-from pitcheck.frontends.torch.recording.distributed_patches import adjusted
+from pitcheck.frontends.torch.recording.bypasses import bypass_patches
+from pitcheck.frontends.torch.recording.distributed_patches import distributed_patches
 from pitcheck.frontends.torch.recording.generator_state import begin
-from pitcheck.frontends.torch.recording.nondeterminism import without_chance
+from pitcheck.frontends.torch.recording.nondeterminism import deterministic
+from pitcheck.frontends.torch.recording.numberless import Numberless
 from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
+from pitcheck.frontends.torch.recording.patching import patched
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
-from pitcheck.frontends.torch.recording.recorder import Numberless, Recorder
-from pitcheck.frontends.torch.recording.tensor_copies import copying
+from pitcheck.frontends.torch.recording.recorder import Recorder
+from pitcheck.frontends.torch.recording.tensor_copies import copy_patches
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
@@ -50,10 +52,10 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
         for context in (
-            adjusted(recorder),
-            copying(recorder),
-            watching(recorder),
-            without_chance(recorder, number),
+            patched(distributed_patches(recorder)),
+            patched(copy_patches(recorder)),
+            patched(bypass_patches(recorder)),
+            deterministic(recorder, number),
             blame,
             recorder,
         ):
@@ -248,7 +250,7 @@ class _Session:
         return results
 
     def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
-        self._recorder.seen(local(held.tensor))
+        self._recorder.writes.check(local(held.tensor))
         tensor = local(held.tensor).detach()
         self._recorder.communication.flights.touch(
             tensor, False, f"what reads the result {held.name!r} after the step", ""

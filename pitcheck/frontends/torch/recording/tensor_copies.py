@@ -10,32 +10,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.nondeterminism import HASH
-from pitcheck.frontends.torch.recording.patching import replaced
-from pitcheck.frontends.torch.recording.recorder import SEEN, Recorder
+from pitcheck.frontends.torch.recording.patching import Patch
+from pitcheck.frontends.torch.recording.recorder import Recorder
+from pitcheck.frontends.torch.recording.writes import SEEN
 
 Apply = Callable[..., torch.nn.Module]
 
 
-@contextmanager
-def copying(recorder: Recorder) -> Iterator[None]:
-    """Have tensors copied and modules converted so, for the time of a recording."""
-    with ExitStack() as stack:
-        stack.enter_context(
-            replaced(torch.Tensor, "__deepcopy__", _deepcopy(recorder, torch.Tensor.__deepcopy__))
-        )
-        stack.enter_context(replaced(torch.nn.Module, "_apply", _apply(torch.nn.Module._apply)))
-        stack.enter_context(
-            replaced(torch.utils, "swap_tensors", _swap(recorder, torch.utils.swap_tensors))
-        )
-        yield
+def copy_patches(recorder: Recorder) -> Iterator[Patch]:
+    """Yield the patches that copy tensors, and convert modules, by operators."""
+    yield torch.Tensor, "__deepcopy__", _deepcopy(recorder, torch.Tensor.__deepcopy__)
+    yield torch.nn.Module, "_apply", _apply(torch.nn.Module._apply)
+    yield torch.utils, "swap_tensors", _swap(recorder, torch.utils.swap_tensors)
 
 
 def _deepcopy(
@@ -47,7 +39,7 @@ def _deepcopy(
         found: torch.Tensor | None = memo.get(id(tensor))
         if found is not None:
             return found
-        recorder.seen(tensor)
+        recorder.writes.check(tensor)
         with torch.no_grad():
             copied = _copied(tensor, memo)
         copied.requires_grad_(tensor.requires_grad)
@@ -150,11 +142,8 @@ def _swap(recorder: Recorder, original: Callable[..., None]) -> Callable[..., No
         try:
             original(first, second)
         except RuntimeError as error:
-            raise recorder.tape.refuse(
-                UnsupportedError(
-                    f"{recorder.tape.where()}: torch.utils.swap_tensors does not work while "
-                    f"recording: {error}"
-                )
+            raise recorder.tape.unsupported(
+                f"torch.utils.swap_tensors does not work while recording: {error}"
             ) from error
 
     return swap
