@@ -1,4 +1,6 @@
-"""Ways around a recorder: operators on other threads or beneath its mode, memory that is reached
+"""Patches against ways around the recorder, for the time of a recording.
+
+Such ways are operators on other threads or beneath the recorder's mode, memory that is reached
 without operators, and versions that go up without a write.
 """
 
@@ -35,8 +37,9 @@ def bypass_patches(recorder: Recorder) -> Iterator[Patch]:
 
 
 def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator that comes to a tensor itself was not seen by the mode: that is not active on
-    this thread, or was set aside.
+    """Record an operator that reaches a fake tensor without having passed the recorder's mode.
+
+    The mode was set aside then. On another thread it is not active: such an operator is refused.
     """
 
     def dispatch(
@@ -65,8 +68,9 @@ def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., 
 
 
 def _array(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """An array has numbers: those that are known, and it cannot be written to, for nobody would see
-    it.
+    """Return the array of a tensor, whose numbers must be known.
+
+    It cannot be written to, for nobody would see that.
     """
 
     def array(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -83,7 +87,7 @@ def _array(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., An
 
 
 def _memory(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A write to memory that is no operator."""
+    """Refuse a write to recorded memory that is no operator."""
 
     def write(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         if recorder.storages.holds(storage):
@@ -96,7 +100,7 @@ def _memory(recorder: Recorder, name: str, original: Callable[..., Any]) -> Call
 
 
 def _counted(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
-    """A version that goes up by itself."""
+    """Count a version that goes up by itself as a recorded write."""
 
     def increment(tensors: Any) -> None:
         recorder.writes.count(
@@ -108,7 +112,7 @@ def _counted(recorder: Recorder, original: Callable[..., None]) -> Callable[...,
 
 
 def _marked(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
-    """The versions of what an autograd function has written to go up once more."""
+    """Count what an autograd function marks as written, whose versions go up once more."""
 
     def mark(ctx: FunctionCtx, *tensors: torch.Tensor) -> None:
         recorder.writes.count(tensors)

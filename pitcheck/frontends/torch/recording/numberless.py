@@ -22,18 +22,23 @@ NUMBERLESS = (
     UnsupportedOperatorException,
     UnsupportedFakeTensorException,
 )
-"""What tensors without numbers raise where tensors with numbers would not."""
+"""The exceptions that tensors without numbers raise and tensors with numbers would not."""
 
 
 class Numberless(FakeTensorMode):
-    """Gives tensors shapes and no numbers. Copies of its tensors are tensors of its own."""
+    """A mode that gives tensors shapes and no numbers.
+
+    A copy of one of its tensors belongs to the same mode.
+    """
 
     refuse: Callable[[str], PitcheckError] = UnsupportedError
-    """Makes, and keeps, the error for what cannot be recorded."""
+    """A function that keeps and returns the error for what cannot be recorded."""
 
     def may_turn_const(self, t: torch.Tensor) -> bool:  # noqa: ARG002  PyTorch asks of every tensor
-        """Keep no numbers: what is known of a value stands on the tape, and numbers that PyTorch
-        keeps beside it would change unseen.
+        """Return False, so that PyTorch keeps no numbers.
+
+        The tape has what is known of a value. Numbers that PyTorch keeps beside it would change
+        unseen.
         """
         return False
 

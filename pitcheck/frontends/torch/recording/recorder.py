@@ -1,4 +1,4 @@
-"""Seeing every operator that a program runs, and writing it down as a pure function of values."""
+"""The recorder: it sees every operator that runs, and records pure functions of values."""
 
 from __future__ import annotations
 
@@ -29,50 +29,56 @@ from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+"""The types of tensors on which operators run; those of other classes are taken apart first."""
 COMPOSITE = "CompositeImplicitAutograd"
+"""The dispatch key of the operators that consist of others."""
 SAME = frozenset({"detach", "alias", "lift", "lift_fresh"})
-"""Operators whose result is their operand."""
+"""The operators that return their operand."""
 SILENT = frozenset(
     {
-        *(
-            "is_same_size",
-            "sym_size",
-            "sym_stride",
-            "sym_numel",
-            "sym_storage_offset",
-            "is_contiguous",
-            "is_strides_like_format",
-            "is_non_overlapping_and_dense",
-        ),
-        *(
-            "record_stream",
-            "set_",
-            "resize_",
-            "device",
-            "size",
-            "stride",
-            "storage_offset",
-            "numel",
-            "_has_same_storage_numel",
-        ),
-        *("check_for_nan", "dim", "layout", "sym_is_contiguous"),
+        "is_same_size",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "sym_is_contiguous",
+        "is_contiguous",
+        "is_strides_like_format",
+        "is_non_overlapping_and_dense",
+        "record_stream",
+        "set_",
+        "resize_",
+        "device",
+        "size",
+        "stride",
+        "storage_offset",
+        "numel",
+        "dim",
+        "layout",
+        "check_for_nan",
+        "_has_same_storage_numel",
     }
 )
-"""Operators that compute nothing: they tell shapes, or change where a tensor lies, which is looked
-up whenever it is read.
+"""The operators that compute nothing.
+
+They tell shapes, or change the place of a tensor, which is looked up whenever it is read.
 """
 
 
 ADDING = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr"})
-"""Operators that add a product to ``self``, which they do not read where ``beta`` is 0: it may be
-memory that nobody has written to.
+"""The operators that add a product to ``self``.
+
+With ``beta`` 0 they do not read ``self``, which may be memory that nobody has written to.
 """
 CHOOSING = frozenset({"index", "masked_select"})
-"""Operators that take elements wherever a mask holds: how many there are, the mask alone tells."""
+"""The operators that take the elements at which a mask holds; the mask alone tells their count."""
 
 
 class Recorder(TorchDispatchMode):
-    """Records on a tape. To be entered within a FakeTensorMode, which gives shapes."""
+    """A mode that records every operator on a tape.
+
+    It is entered within the mode ``fake``, which gives shapes.
+    """
 
     def __init__(self, tape: Tape, fake: Numberless) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -92,8 +98,8 @@ class Recorder(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if any(kind not in PLAIN for kind in types):
-            # A subclass such as DTensor takes the call apart into calls on plain tensors, which
-            # come here again.
+            # A subclass such as DTensor splits the call into calls on plain tensors, which come
+            # here again.
             return NotImplemented
         try:
             return self._call(func, args, dict(kwargs or {}))
@@ -127,11 +133,12 @@ class Recorder(TorchDispatchMode):
         )
 
     def _taken_apart(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The result of a call that consists of others, which are recorded; NotImplemented for a
-        call that is one itself.
+        """Run a call that consists of other calls, which are recorded, and return its result.
+
+        Returns NotImplemented for a call that is to be recorded itself.
         """
         space, name = func._schema.name.split("::")
-        # Its methods have no types.
+        # OpOverload has methods without types.
         call: Any = func
         with self:
             if torch._C._dispatch_has_kernel_for_dispatch_key(call.name(), COMPOSITE):
@@ -187,24 +194,22 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _touch(self, func: OpOverload, read: Sequence[Any], written: Sequence[Any]) -> None:
-        """Raise PlanError where a call uses memory in which communication is in flight. Views use
-        none.
+        """Raise PlanError if a call uses memory in which communication is in flight.
+
+        A call that makes a view uses no memory.
         """
         if func.is_view or torch.Tag.inplace_view in func.tags:
             return
-        flights, where, name = (
-            self.communication.flights,
-            self.tape.where(),
-            func._schema.name.partition("::")[2],
-        )
+        where, name = self.tape.where(), func._schema.name.partition("::")[2]
         for values, writes in ((read, False), (written, True)):
-            for tensor in flat(list(values)):
+            for tensor in flat(values):
                 if isinstance(tensor, torch.Tensor):
-                    flights.touch(tensor, writes, name, where)
+                    self.communication.flights.touch(tensor, writes, name, where)
 
     def _run(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The call on tensors without numbers, which tells shapes; where these, or what is decided,
-        depends on numbers, on those.
+        """Run a call on tensors without numbers, which tells shapes.
+
+        If shapes or decisions depend on numbers, run it on those; they must be known.
         """
         name = func._schema.name
         if (
@@ -216,7 +221,7 @@ class Recorder(TorchDispatchMode):
             index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
         ):
             return func(*args, **kwargs)
-        # The masks tell how many elements are chosen, whatever these are.
+        # The masks alone tell how many elements are chosen, so that their numbers suffice.
         chosen_from = {0} if name.removeprefix("aten::") in CHOOSING else set()
         with _disable_current_modes():
             stand_in = torch.zeros(()).expand(args[0].shape) if chosen_from else None
@@ -235,8 +240,9 @@ class Recorder(TorchDispatchMode):
         )
 
     def _decided(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call of which even the number of results depends on numbers: these must be known, and
-        so are the results, which are constants of the program.
+        """Run a call for which even the number of results depends on numbers.
+
+        The numbers must be known. So are the results then, and they are constants of the program.
         """
         real_args, real_kwargs = tree_map_only(torch.Tensor, self.known, (list(args), kwargs))
         with _disable_current_modes(), torch.no_grad():
@@ -249,13 +255,18 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the numbers of a tensor at which the program looks; None if they are not known."""
         value = self._read(tensor)
         if value in self.tape.known:
             self.tape.looked_at.add(value)
         return self.tape.known.get(value)
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The numbers of a tensor; UnsupportedError where they depend on what is not known."""
+        """Return the numbers of a tensor.
+
+        Raises UnsupportedError if they depend on what is not known, PlanError if communication into
+        the tensor is in flight.
+        """
         self.communication.flights.touch(tensor, False, "a decision", self.tape.where())
         value = self._read(tensor)
         if value not in self.tape.known:
@@ -270,8 +281,9 @@ class Recorder(TorchDispatchMode):
     def _put(
         self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]
     ) -> None:
-        """Record a call that writes nothing: its results are new values, or views of what its
-        operands hold.
+        """Record a call that writes nothing.
+
+        Its results are new values, or views of its operands.
         """
         results = flat(result)
         kinds = [
@@ -303,8 +315,9 @@ class Recorder(TorchDispatchMode):
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Record a call that writes: the pure operator, and then its results as new contents of
-        what was written to.
+        """Record a call that writes, as the pure operator.
+
+        The operator's results become the contents of the targets.
         """
         written = [target for target in flat(targets) if isinstance(target, torch.Tensor)]
         if len(written) != 1 and not all(
@@ -329,8 +342,9 @@ class Recorder(TorchDispatchMode):
         kwargs: dict[str, Any],
         written: Sequence[torch.Tensor],
     ) -> list[Kind]:
-        """Shapes and dtypes of the pure operator's results, which may be of a wider dtype than what
-        they are stored in.
+        """Return shapes and dtypes of the pure operator's results.
+
+        A dtype may be wider than that of the tensor in which the result is stored.
         """
         if said.functional is None:
             return [Kind(tuple(target.shape), target.dtype) for target in written]
@@ -350,7 +364,7 @@ class Recorder(TorchDispatchMode):
         ]
 
     def _fitted(self, number: int, target: torch.Tensor) -> int:
-        """A value as a tensor stores it: in its dtype and of its shape."""
+        """Return a value cast and expanded to fit the tensor that is to store it."""
         kind = self.tape.kinds[number]
         shape = tuple(target.shape)
         if kind.dtype != target.dtype:
@@ -380,8 +394,9 @@ class Recorder(TorchDispatchMode):
     def _strided(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> torch.Tensor:
-        """Its meaning depends on how its operand lies in memory; what lies there is put together
-        when it is read.
+        """Run ``as_strided``, whose meaning depends on the layout of its operand in memory.
+
+        Nothing is recorded: a read of the result is built from what lies there.
         """
         result: torch.Tensor = func(*args, **kwargs)
         if not isinstance(args[0], FakeTensor):

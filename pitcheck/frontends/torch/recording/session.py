@@ -1,4 +1,4 @@
-"""One rank's program, built and run on tensors without numbers in a process of its own."""
+"""The recording of one rank: its program, built and run on tensors without numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ Side = Literal["reference", "parallel"]
 
 
 def record_rank(spec: Spec, side: Side, number: int) -> Trace:
-    """The trace of a rank. Changes the process: to be called once in each."""
+    """Return the trace of a rank.
+
+    It changes the process, and is called once in each. Raises UnsupportedError for a program that
+    cannot be recorded, PlanError for one that contradicts itself, and whatever the program raises.
+    """
     # A forked process has none of the threads that libraries started before.
     torch.set_num_threads(1)
     begin(f"{side} {number}")
@@ -68,7 +72,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
             )
             trace = _Session(spec, mesh, coordinate, recorder, program, blame).run(number)
         except BaseException:
-            # What a refusal has led to is no fault of the program.
+            # The program is not to blame for an error that follows from a refusal.
             if tape.refused is not None:
                 raise tape.refused from None
             raise
@@ -101,7 +105,10 @@ class _Session:
         blame.name(self._names.modules())
 
     def run(self, number: int) -> Trace:
-        """A first step makes what frameworks make lazily; the second is recorded."""
+        """Run the step twice and return the trace of the second call.
+
+        The first call makes what frameworks make lazily.
+        """
         self._step()
         self._recorder.communication.settle()
         memory = Memory(self._recorder, self._names)
@@ -142,7 +149,7 @@ class _Session:
         return outputs
 
     def _assumptions(self) -> list[str]:
-        """What the report must say beside the verdict."""
+        """Return sentences that the report must say beside the verdict."""
         said = []
         if self._names.optimizers():
             said.append(
@@ -183,7 +190,10 @@ class _Session:
         return tensor
 
     def _begin(self) -> dict[str, Held]:
-        """What the step starts with is of any value. Returns it by name."""
+        """Give parameters, saved buffers and optimizer state new values; return them by name.
+
+        The step begins with any values of these. A state whose numbers are known keeps them.
+        """
         self._names.check_parts()
         begun = {}
         roles: list[tuple[Role, list[Held]]] = [
@@ -231,8 +241,9 @@ class _Session:
         return self._recorder.storages.mark(local(held.tensor).detach())
 
     def _updated(self, before: Mapping[str, int], marks: Mapping[str, Mark]) -> list[Result]:
-        """Parameters, saved buffers and the state of optimizers after the step; asked for where
-        there is an optimizer, or the step changed them.
+        """Return parameters, saved buffers and the state of optimizers after the step.
+
+        They are asked for if there is an optimizer or the step has changed them.
         """
         steps = bool(self._names.optimizers())
         stepped = [
@@ -260,6 +271,10 @@ class _Session:
 
 
 def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | None:
+    """Return the known elements of an input on this rank, None if the user gives none.
+
+    Raises PlanError for elements that do not fit dtype or shape.
+    """
     if given.values is None:
         return None
     if given.dtype.startswith(("float", "bfloat")):

@@ -1,9 +1,8 @@
-"""Copies and conversions of tensors without numbers, as PyTorch makes them of tensors that have
-some.
+"""Copies and conversions of tensors without numbers, made by operators.
 
-PyTorch copies the memory of a tensor by way of its storage, which no operator tells of, and
-converts a module's parameters by exchanging the tensors of its own test doubles; here both are done
-by operators.
+PyTorch copies the memory of a tensor through its storage, of which no operator tells, and converts
+the parameters of a module by swapping fake tensors. Here operators do both, so that they are
+recorded and mean what they mean for tensors with numbers.
 """
 
 from __future__ import annotations
@@ -58,8 +57,11 @@ def _deepcopy(
 
 
 def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
-    """A tensor in new memory. Tensors that share memory are copied to such that do: ``memo`` has
-    the row of all elements by storage.
+    """Return a copy of a tensor in new memory.
+
+    Tensors that share memory get copies that share memory. ``memo`` maps the address of a storage
+    to the copy of all its elements and the storage, which is held so that no other gets its
+    address.
     """
     held = tensor.untyped_storage()
     if (
@@ -68,7 +70,7 @@ def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
         and held._cdata not in memo
     ):
         copied = tensor.detach().clone()
-        # The storage is kept as long as the copy is made, lest another gets its place.
+        # The storage is held while copies are made, so that no other gets its address.
         memo[held._cdata] = copied, held
         return copied
     if held._cdata not in memo:
@@ -83,8 +85,10 @@ def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
 
 
 def _apply(original: Apply) -> Apply:
-    """Parameters keep their identity and get other data; those that leave the device "meta", where
-    tensors have no memory, are new ones.
+    """Return a method that converts the tensors of a module.
+
+    Parameters keep their identity and get other data. Those that leave the device "meta", where
+    tensors have no memory, become new parameters, as in PyTorch.
     """
 
     def apply(
@@ -134,8 +138,9 @@ def _set_data(tensor: torch.Tensor, data: torch.Tensor) -> None:
 
 
 def _swap(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
-    """Tensors without numbers are known elsewhere, too, which can forbid what is allowed
-    otherwise.
+    """Refuse a swap of tensors that PyTorch forbids.
+
+    It may forbid it only because the recorder refers to the tensors, too.
     """
 
     def swap(first: torch.Tensor, second: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Writes to memory that no recorded operator explains."""
+"""Checks for writes to memory that no recorded operator explains."""
 
 from __future__ import annotations
 
