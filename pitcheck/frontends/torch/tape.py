@@ -104,7 +104,7 @@ class Tape:
         self.events.append(event)
         if not group:
             self._know(event)
-        return [number for number in numbers if number is not None]
+        return list(event.tensors)
 
     def one(
         self,
@@ -199,8 +199,9 @@ class Tape:
         """
         if any(number not in self.known for number in operands(event.arguments)):
             return
-        numbers = [number for number in event.outputs if number is not None]
-        if not numbers or any(self.kinds[number].elements > KNOWN_ELEMENTS for number in numbers):
+        if not event.tensors or any(
+            self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
+        ):
             return
         results = evaluate(event, self.known)
         for number, result in zip(event.outputs, results or (), strict=False):

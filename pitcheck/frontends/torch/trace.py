@@ -109,6 +109,11 @@ class Event(msgspec.Struct, frozen=True):
     launched: bool = False
 
     @property
+    def tensors(self) -> tuple[int, ...]:
+        """Return the numbers of the outputs that are tensors."""
+        return tuple(number for number in self.outputs if number is not None)
+
+    @property
     def meets(self) -> bool:
         """Return True if other ranks take part, so that the event stays even if nobody reads it.
 

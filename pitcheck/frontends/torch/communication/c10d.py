@@ -45,13 +45,14 @@ APART = frozenset(
         *("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"),
     }
 )
-"""Operators that move elements while they run, so that results need memory of their own; others
-copy first, or have a result in each element's place.
+"""The operators that move elements while they run, so that results need memory of their own.
+
+Other operators copy first, or have each element's result in its place.
 """
 
 
 class Call:
-    """A call of an operator of c10d: its arguments by the schema's names."""
+    """A call of an operator of c10d, with its arguments by the schema's names."""
 
     def __init__(
         self, to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
@@ -67,12 +68,12 @@ class Call:
 
     @property
     def group(self) -> Members:
-        """The members."""
+        """Return the members."""
         return members_of(self.named["process_group"])
 
     @property
     def reduction(self) -> str:
-        """What a reducing collective does with :meth:`terms`."""
+        """Return the kind of reduction of what the ranks give as :meth:`term`."""
         return "sum" if self._premultiplied else reduction_of(self.named["reduce_op"])
 
     @property
@@ -80,14 +81,16 @@ class Call:
         return kind_number(self.named["reduce_op"]) == PREMULTIPLIED
 
     def laid(self, tensor: torch.Tensor) -> torch.Tensor:
-        """An operand, or result, as it lies in memory, which is what is communicated. Raises
-        PlanError for one with gaps.
+        """Return a tensor as it lies in memory, which is what is communicated.
+
+        Raises PlanError for a tensor with gaps.
         """
         return laid(tensor, self.name.strip("_"))
 
     def with_rows(self, tensor: torch.Tensor) -> torch.Tensor:
-        """An operand of which rows are communicated. Raises PlanError where these do not lie one
-        after the other.
+        """Return a tensor whose rows are communicated.
+
+        Raises PlanError if its rows do not lie one after the other.
         """
         if not tensor.is_contiguous():
             strides = tuple(tensor.stride())
@@ -98,7 +101,10 @@ class Call:
         return tensor
 
     def term(self, value: int) -> int:
-        """What a rank adds: its operand, or that times the factor of a premultiplied sum."""
+        """Return what a rank adds: its operand, times the factor of a premultiplied sum.
+
+        Raises UnsupportedError if that factor is not known.
+        """
         if not self._premultiplied:
             return value
         if self.to.factor is None:
@@ -109,7 +115,7 @@ class Call:
         return value if self.to.factor == 1 else self.to.scaled(value, self.to.factor)
 
     def reduced(self, tensor: torch.Tensor) -> int:
-        """The all-reduce of a tensor."""
+        """Record the all-reduce of a tensor; return the number of its value."""
         return self.to.emit(
             "all_reduce",
             (Ref(self.term(self.to.read(tensor))), self.reduction),
@@ -121,8 +127,9 @@ class Call:
     def land(
         self, landings: Sequence[Landing], read: Tensors = (), sends: Sequence[tuple[int, int]] = ()
     ) -> Any:
-        """Launch it, and give back what the operator gives. Raises PlanError where it writes to
-        what it reads, and must not.
+        """Launch the operator, and return what it returns.
+
+        Raises PlanError if it writes to memory that it reads, and must not.
         """
         if self.name in APART:
             self._check_apart([landing.target for landing in landings], read)
@@ -153,7 +160,10 @@ class Call:
             )
 
     def _in_place(self, written: torch.Tensor, read: torch.Tensor) -> bool:
-        """Whether the rank's part is exactly where it belongs in the whole, as libraries allow."""
+        """Return True if the rank's part lies exactly in its place in the whole.
+
+        Libraries allow that.
+        """
         part, whole = (read, written) if read.numel() <= written.numel() else (written, read)
         place = self.group.ranks.index(dist.get_rank()) if "alltoall" not in self.name else -1
         return (
@@ -196,7 +206,7 @@ def _broadcast(call: Call) -> Any:
 
 
 def _reduce(call: Call) -> Any:
-    """An all-reduce, of which the root alone has the result."""
+    """Record an all-reduce of which the root alone has the result."""
     is_root = call.group.ranks[call.named["root_rank"]] == dist.get_rank()
     return call.land(
         [
@@ -249,8 +259,9 @@ def _all_gather_list(call: Call) -> Any:
 
 
 def _scattered(call: Call, target: torch.Tensor, value: int, shape: Sequence[int]) -> Landing:
-    """The rank's part of a sum, whose rows are cut evenly where the shapes say so, else its
-    elements.
+    """Record a reduce-scatter; return the rank's part as it lands in ``target``.
+
+    Rows are cut evenly if the shapes say so, otherwise elements are.
     """
     members = len(call.group)
     rows = rows_of(target.shape)
@@ -318,13 +329,14 @@ def _exchanged(
 def both_sizes(
     sent: Sequence[int], received: Sequence[int]
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Sizes sent and received as traces have them: None where all parts are equal."""
+    """Return the sizes sent and received as traces have them: None if all parts are equal."""
     if len({*sent, *received}) == 1:
         return None, None
     return tuple(sent), tuple(received)
 
 
 def even_sizes(sizes: Sequence[int] | None, count: int, members: int) -> Sequence[int]:
+    """Return the sizes of an all-to-all's parts, which are equal if none are stated."""
     return list(sizes) if sizes else [count // members] * members
 
 
@@ -370,7 +382,7 @@ def _receive(call: Call) -> Any:
 
 
 def _scatter(call: Call) -> Any:
-    """An exchange in which the root alone has something to give."""
+    """Record an exchange in which the root alone has something to give."""
     group, root, mine = call.group, call.named["root_rank"], dist.get_rank()
     landings: list[Landing] = []
     read: list[torch.Tensor] = []
@@ -391,7 +403,7 @@ def _scatter(call: Call) -> Any:
 
 
 def _gather(call: Call) -> Any:
-    """An exchange in which all give to the root."""
+    """Record an exchange in which all give to the root."""
     group, root, mine = call.group, call.named["root_rank"], dist.get_rank()
     landings: list[Landing] = []
     tensors = [call.with_rows(tensor) for tensor in call.named["input_tensors"]]
@@ -411,7 +423,10 @@ def _gather(call: Call) -> Any:
 
 
 def _barrier(call: Call) -> Any:
-    """Held to be over when it is launched, even where somebody waits for it later."""
+    """Record a barrier.
+
+    It is taken to be over when it is launched, even if somebody waits for it later.
+    """
     call.to.barrier(call.group)
     return call.result
 

@@ -1,5 +1,6 @@
-"""The functional collectives: each gives a new tensor, which may be read when ``wait_tensor`` has
-been called on it.
+"""The functional collectives.
+
+Each gives a new tensor, which may be read after ``wait_tensor`` has been called on it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pitcheck.frontends.torch.trace import Ref
 
 Named = dict[str, Any]
 READING = ("all_gather", "reduce_scatter", "all_to_all")
-"""Collectives that use their operand, and no copy of it, until they are waited for."""
+"""The collectives that use their operand itself, and no copy, until they are waited for."""
 Collective = Callable[[Communication, torch.Tensor, Named], int]
 
 

@@ -1,4 +1,4 @@
-"""Lineage of what a step begins with, from the part of it that every rank holds."""
+"""The lineage of what a step begins with, made from the part of it that every rank holds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pitcheck.plan.model import Lineage, Shard
 from pitcheck.plan.tables import Places
 
 Box = tuple[Intervals, ...]
-"""Per dimension the intervals of the whole that a rank holds, joined."""
+"""For each dimension, the intervals of the whole that a rank holds, joined."""
 
 
 def axes_of(axes: Axes) -> tuple[str, ...]:
-    """Mesh axes as a tuple."""
+    """Return mesh axes as a tuple."""
     return (axes,) if isinstance(axes, str) else tuple(axes)
 
 
 def of_input(name: str, stated: Input) -> Lineage:
-    """The lineage of a tensor of the batch."""
+    """Return the lineage of a tensor of the batch."""
     return Lineage(
         name,
         shards=tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(stated.split.items())),
@@ -29,8 +29,9 @@ def of_input(name: str, stated: Input) -> Lineage:
 
 
 def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
-    """The lineage of an output of which ranks hold a part. UnsupportedError: a sum and a mean at
-    once; PlanError: an axis that the mesh has not.
+    """Return the lineage of an output of which ranks hold a part.
+
+    Raises PlanError for an unknown mesh axis, UnsupportedError for a sum and a mean at once.
     """
     added, averaged = axes_of(part.sum), axes_of(part.mean)
     for axes in (added, averaged, *map(axes_of, part.split.values())):
@@ -49,9 +50,7 @@ def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
 
 
 def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], places: Places) -> Lineage:
-    """The lineage of a tensor of which every rank in ``boxes`` holds a box of a whole of shape
-    ``whole``.
-    """
+    """Return the lineage of a tensor of shape ``whole`` of which each rank holds a box."""
     axes = [axis.name for axis in places.coordinates.mesh if axis.size > 1]
     shards = []
     for dim, size in enumerate(whole):
