@@ -38,11 +38,16 @@ COALESCED = frozenset(
         "reduce_scatter_tensor_coalesced_",
     }
 )
+"""The operators on several tensors at once."""
 
-APART = frozenset(
+MOVING = frozenset(
     {
-        *("alltoall_base_", "alltoall_", "_allgather_base_", "allgather_into_tensor_coalesced_"),
-        *("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"),
+        "alltoall_base_",
+        "alltoall_",
+        "_allgather_base_",
+        "allgather_into_tensor_coalesced_",
+        "_reduce_scatter_base_",
+        "reduce_scatter_tensor_coalesced_",
     }
 )
 """The operators that move elements while they run, so that results need memory of their own.
@@ -59,8 +64,7 @@ class Call:
     ) -> None:
         self.to = to
         self.name = func._schema.name.removeprefix("c10d::")
-        # Those of several tensors at once have no kernel for tensors without numbers; they give a
-        # work alone.
+        # Coalesced operators have no kernel for tensors without numbers. They return only a work.
         self.result = FakeWork().boxed() if self.name in COALESCED else func(*args, **kwargs)
         self.named = {
             parameter.name: value for parameter, value in signature(func).bound(args, kwargs)
@@ -131,8 +135,8 @@ class Call:
 
         Raises PlanError if it writes to memory that it reads, and must not.
         """
-        if self.name in APART:
-            self._check_apart([landing.target for landing in landings], read)
+        if self.name in MOVING:
+            self._check_overlap([landing.target for landing in landings], read)
         work = self.result[-1] if isinstance(self.result, tuple) else self.result
         self.to.land(
             self.name.strip("_"),
@@ -144,7 +148,7 @@ class Call:
         )
         return self.result
 
-    def _check_apart(self, written: Tensors, read: Tensors) -> None:
+    def _check_overlap(self, written: Tensors, read: Tensors) -> None:
         shared = [(one, other) for one, other in combinations(written, 2) if overlap(one, other)]
         shared += [
             (one, other)

@@ -30,6 +30,7 @@ from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
 
 REDUCTIONS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max"}
+"""The names of reductions in traces, by their numbers in c10d."""
 PREMULTIPLIED = 8
 """The number of the kind of reduction that multiplies each operand by a factor and adds up."""
 NAMED = {
@@ -40,6 +41,7 @@ NAMED = {
     "min": "min",
     "max": "max",
 }
+"""The names of reductions in traces, by their names in functional collectives."""
 
 Tensors = Sequence[torch.Tensor]
 
@@ -242,7 +244,7 @@ class Communication:
             self.flights.finish(handle)
             self._land(landings, {})
             return
-        # Held, the object is the one that the program waits for.
+        # The flight holds the work, so that no other object gets its identity.
         self._launched[handle] = flight
         if flight.work is None:
             for memory in {target.untyped_storage()._cdata for target in written}:

@@ -27,6 +27,7 @@ Named = dict[str, Any]
 READING = ("all_gather", "reduce_scatter", "all_to_all")
 """The collectives that use their operand itself, and no copy, until they are waited for."""
 Collective = Callable[[Communication, torch.Tensor, Named], int]
+"""A function that records a collective of a tensor, and returns the number of its value."""
 
 
 def _all_reduce(to: Communication, tensor: torch.Tensor, named: Named) -> int:
@@ -94,7 +95,7 @@ def _run(collective: Collective) -> Handler:
         landings = [
             to.as_whole(value, tensor) for tensor, value in zip(results, values, strict=True)
         ]
-        # The others begin with a copy of their operand.
+        # The other collectives begin with a copy of their operand.
         to.land(name, None, landings, given if name.startswith(READING) else [])
         return result
 

@@ -29,7 +29,7 @@ from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_inp
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.rewrites.index_bounds import never_ignored, with_boundaries
 from pitcheck.frontends.torch.rewrites.mean_gradients import with_means
-from pitcheck.frontends.torch.rewrites.split_flat_buffers import taken_apart
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import without_flat_buffers
 from pitcheck.frontends.torch.rewrites.uneven_all_to_all import with_even_parts
 from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
 from pitcheck.ops.meanings.indexing import UNINITIALISED
@@ -63,7 +63,7 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
     check_members(traces)
     return _Building(
         tuple(Axis(name, size) for name, size in spec.mesh.items()),
-        [with_boundaries(trace) for trace in taken_apart(with_communicators(traces))],
+        [with_boundaries(trace) for trace in without_flat_buffers(with_communicators(traces))],
         spec,
         reference,
     ).plan("parallel")
@@ -114,8 +114,8 @@ class _Building:
         programs = with_all_groups(
             {trace.rank: self._instances(trace) for trace in self._traces}, self._coordinates
         )
-        # Memory that holds nothing yet and that nobody reads, or a result that no operator makes
-        # and none reads, is no tensor of the plan.
+        # The plan leaves out tensors that no operator makes or reads: unwritten memory that nobody
+        # reads, and results without elements.
         used = {
             name
             for instances in programs.values()
@@ -162,7 +162,7 @@ class _Building:
         read = {
             operand for instance in found for operand in instance.inputs if isinstance(operand, str)
         }
-        # Memory of which the program only asks the shape is nothing that runs.
+        # Unwritten memory that nobody reads, as of a tensor made for its shape, is left out.
         found = [
             instance
             for instance in found

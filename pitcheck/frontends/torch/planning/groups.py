@@ -94,7 +94,7 @@ def with_all_groups(
 
 
 def _key(instance: Instance) -> Key:
-    # Barriers and waits have no output; those of one group are folded by their place.
+    # Barriers have no output that could tell them apart; the group's name is all there is.
     return instance.kind, instance.outputs, "" if instance.group is None else instance.group.name
 
 

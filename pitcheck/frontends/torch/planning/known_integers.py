@@ -14,6 +14,7 @@ from pitcheck.frontends.torch.trace import Value
 from pitcheck.plan.fold import Instance
 
 MOST_RUNS = 4096
+"""The greatest number of runs of equal elements."""
 
 
 def known_integers(

@@ -9,7 +9,7 @@ from math import prod
 from msgspec.structs import replace
 
 from pitcheck.frontends.torch.planning.groups import with_communicators
-from pitcheck.frontends.torch.rewrites.split_flat_buffers import VIEWS, Key, taken_apart
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import VIEWS, Key, without_flat_buffers
 from pitcheck.frontends.torch.trace import Event, Given, Trace, operands
 
 POINT_TO_POINT = ("send", "receive")
@@ -32,7 +32,7 @@ def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Tra
         )
         for trace in traces
     ]
-    apart = taken_apart(with_communicators(bare), through=True)
+    apart = without_flat_buffers(with_communicators(bare), through=True)
     needed = _needed(apart)
     names -= {
         given.name

@@ -45,7 +45,7 @@ def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
     for axis in averaged:
         count *= mesh[axis]
     shards = tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(part.split.items()))
-    # Terms of a mean add up to as many times the mean as there are ranks.
+    # The terms of a mean over n ranks add up to n times the mean.
     return Lineage(name, shards=shards, partial=added or averaged, scale=str(count))
 
 

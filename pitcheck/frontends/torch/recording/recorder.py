@@ -125,14 +125,14 @@ class Recorder(TorchDispatchMode):
             )
         if torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING:
             return self._decided(func, args, given)
-        taken_apart = self._taken_apart(func, args, given)
+        decomposed = self._decomposed(func, args, given)
         return (
             self._operator(func, name, args, given)
-            if taken_apart is NotImplemented
-            else taken_apart
+            if decomposed is NotImplemented
+            else decomposed
         )
 
-    def _taken_apart(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _decomposed(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run a call that consists of other calls, which are recorded, and return its result.
 
         Returns NotImplemented for a call that is to be recorded itself.

@@ -19,6 +19,7 @@ from pitcheck.frontends.torch.aten.row import Row, row
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value, operands
 
 BOUNDARY = "boundary"
+"""The operator (table, axis, offset) that returns a place along a table, as a number."""
 COMPARISONS = {f"{name}.Scalar": f"{name}.Tensor" for name in ("lt", "le", "gt", "ge")}
 MOVES = {"add.Tensor", "sub.Tensor"}
 FILLS = {"index_put.default", "masked_fill.Scalar", "masked_fill.Tensor"}
@@ -30,8 +31,9 @@ PASSED = {
     "bitwise_and.Tensor",
     "bitwise_not.default",
     "logical_or.default",
+    "logical_and.default",
+    "logical_not.default",
 }
-PASSED |= {"logical_and.default", "logical_not.default"}
 FOLLOWED = {*COMPARISONS, *MOVES, *FILLS, *PASSED}
 """The operators by which indices are computed."""
 SHOWN = {"clone.default", "view.default", "slice.Tensor", "split.Tensor", "detach.default"}

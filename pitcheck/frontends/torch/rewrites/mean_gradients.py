@@ -17,6 +17,7 @@ from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace
 from pitcheck.plan.model import Attribute
 
 SPREAD_MEAN = "spread_mean"
+"""The operator (like, gradient, axes) that is the derivative of a mean over ``axes``."""
 
 
 def with_means(trace: Trace) -> Trace:

@@ -26,9 +26,11 @@ Layout = tuple[object, ...]
 """The facts in which the members of a collective must agree."""
 
 VIEWS = ("view.default", "_unsafe_view.default")
+"""The operators that return their operand in another shape."""
 WHOLE = ("all_reduce", "broadcast")
 """The collectives whose result has the shape of the operand."""
-APART = (*WHOLE, "all_gather", "reduce_scatter")
+SPLITTABLE = (*WHOLE, "all_gather", "reduce_scatter")
+"""The collectives that act on every piece of a buffer by itself."""
 EACH = frozenset(
     ["_to_copy.default", "clone.default", "mul.Tensor", "mul.Scalar", "div.Tensor", "div.Scalar"]
 )
@@ -58,7 +60,7 @@ class Flat:
         return self.rows == 1 or shape in ((self.rows, row), (self.rows * row,))
 
 
-def taken_apart(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
+def without_flat_buffers(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
     """Return the traces of all ranks, which compute the same without flat buffers.
 
     ``through`` says that a piece is cut, too, if something is cut out of a buffer that begins or
@@ -176,7 +178,7 @@ class _Rank:
             and dim % len(shape) == len(shape) - 1
         ):
             sizes = tuple(self._values[value].shape[-1] for value in values)
-            # A join of several dtypes casts, which is more than moving elements.
+            # A join of several dtypes casts them, which does more than move elements.
             if all(sizes) and {self._values[value].dtype for value in values} == {
                 self._values[out].dtype
             }:
@@ -206,7 +208,7 @@ class _Rank:
             return False
         if operator in VIEWS:
             return self._viewed(event, flat)
-        if operator in APART:
+        if operator in SPLITTABLE:
             return self._communicated(event, value, flat, key)
         if operator == "wait" and value not in self._there:
             self._map(event, flat)

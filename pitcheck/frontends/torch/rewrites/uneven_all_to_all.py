@@ -80,7 +80,7 @@ class _Rewriting:
         """Return the trace with sends and receives in the place of these calls."""
         for number, (event, call) in enumerate(_calls(self._trace)):
             if call in calls:
-                # Below zero: the number of no batch that the program launched itself.
+                # Batches that the program launched itself have numbers above 0.
                 self._exchange(event, -1 - number)
             else:
                 self._events.append(event)

@@ -97,7 +97,7 @@ def _inside(item: Any) -> Iterator[tuple[str, Any]]:
             for name in _slots(kind)
         )
         if _is_users(type(item)):
-            # An attribute of the class is kept just as well.
+            # A program may keep tensors as attributes of its own classes, too.
             yield "", type(item)
             yield "", type(item).__dict__.get("__call__")
 
@@ -118,7 +118,7 @@ def _of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         try:
             yield name, cell.cell_contents
         except ValueError:
-            # Nothing has been put there yet.
+            # The variable has no value yet.
             continue
     yield from (("", value) for value in (function.__defaults__ or ()))
     yield from (function.__kwdefaults__ or {}).items()

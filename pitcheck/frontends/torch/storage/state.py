@@ -102,7 +102,7 @@ class Memory:
         self._named: dict[Key, Named] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self._found = self._read_named()
-        # From here on twins are read, be it to write others.
+        # From here on events read twins; some are made by writing other twins.
         self._start = len(self._tape.events)
         self._renew()
 
@@ -126,7 +126,7 @@ class Memory:
             value = self._value(tensor)
             if value is not None:
                 found[key] = held, value
-        # A part of another tensor is written after that.
+        # The larger ones first: a part of another tensor is written after that one.
         return dict(sorted(found.items(), key=lambda item: -item[1][0].tensor.numel()))
 
     def _all_named(self) -> Iterator[tuple[Key, Held, torch.Tensor]]:
@@ -141,7 +141,7 @@ class Memory:
         ]
         for role, helds in groups:
             for held in helds:
-                # To look at one that is still communicated would wait for it.
+                # Looking at a tensor that is still communicated would wait for it.
                 own = held.tensor._local_tensor if isinstance(held.tensor, DTensor) else held.tensor
                 if not isinstance(own, AsyncCollectiveTensor):
                     yield (role, held.name), held, local(own).detach()
@@ -162,7 +162,7 @@ class Memory:
         try:
             return self._storages.read(tensor)
         except UnsupportedError:
-            # Such as memory that was written in another dtype: nobody can read it here.
+            # It cannot be read, for it was written in another dtype, for instance.
             return None
 
     def _renew(self) -> None:
@@ -293,7 +293,7 @@ class Memory:
         for key in keys:
             if key in after and after[key].changed:
                 used.needs[key] = names([after[key].value])
-        # What goes round by itself, such as an average over steps, is a result of its own.
+        # State on which only its own next value depends is a result, too.
         used.state = _closed(
             names(core)
             | {key for key in used.needs if key in _closed(used.needs[key], used.needs)},
@@ -337,7 +337,9 @@ class Memory:
         """
         tape, state = self._tape, key in used.state
         left = None if after is None else after.value
-        if after is not None and (not after.changed or self._alike(named.origin, after.value)):
+        if after is not None and (
+            not after.changed or self._same_constant(named.origin, after.value)
+        ):
             same[named.twin] = named.origin
             return
         if left is not None and left in tape.known and named.origin in tape.known:
@@ -395,7 +397,7 @@ class Memory:
             f"{self._called(key)!r}, which the call before left{f' at {place}' if place else ''},"
         )
 
-    def _alike(self, one: int, other: int) -> bool:
+    def _same_constant(self, one: int, other: int) -> bool:
         """Return True if two values are the same constant."""
         known = self._tape.known
         if one in known and other in known:

@@ -105,7 +105,7 @@ class Storages:
         """
         storage = self._of(tensor)
         value = self._read(storage, view_of(tensor), tensor.dtype)
-        # Conjugated or negated tensors lie in memory as they were before.
+        # The conjugate or the negative is taken by the view; memory has the plain numbers.
         for lazy, operator in (
             (tensor.is_conj(), "_conj.default"),
             (tensor.is_neg(), "_neg_view.default"),
@@ -414,7 +414,7 @@ class Storages:
                 changed = self._insert(self._read(storage, stretch, dtype), inner, around, dtype)
                 self._write(storage, stretch, changed, dtype)
         else:
-            # Elements of another dtype have other places.
+            # Views of other dtypes cannot be compared with this one, and are read anew.
             storage.views = {
                 (other, kind): number
                 for (other, kind), number in storage.views.items()
@@ -433,7 +433,7 @@ class Storages:
         """
         start = view.offset
         before = storage.starts[: bisect_right(storage.starts, start)]
-        # What a piece was cut from may be where the view's rows begin.
+        # The rows of the view may begin where the value begins from which a piece was cut.
         origins = [
             piece.start - piece.begin
             for piece in storage.pieces[max(len(before) - 1, 0) : len(before)]
