@@ -48,7 +48,7 @@ _THEMES = (
 
 @cache
 def table() -> Mapping[str, Row]:
-    """The rows by overload, as "add.Tensor", and by name of a collective."""
+    """Return the rows by overload, as "add.Tensor", and by the name of a collective."""
     return MappingProxyType({name: row for theme in _THEMES for name, row in theme.TABLE.items()})
 
 
@@ -59,13 +59,14 @@ def translated(
     new_name: Callable[[str, Value], str],
     asynchronous: bool = False,
 ) -> Translation:
-    """What an event becomes.
+    """Return the operators that an event becomes. No operator makes an output without elements.
 
-    ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint,
-    for a tensor in between of that shape and dtype. ``asynchronous``: of a collective, that it is
-    waited for elsewhere. An output without elements is made by no operator. Raises
-    UnsupportedError, naming overload and argument, for an overload that is not in the table and for
-    an argument that its meaning does not cover.
+    ``name_of`` returns the tensor family of a value's number. ``new_name`` makes a name, from a
+    hint, for an intermediate tensor of a shape and dtype. ``asynchronous`` says that a collective
+    is waited for elsewhere.
+
+    Raises UnsupportedError, naming overload and argument, for an overload that is not in the table
+    and for an argument that its meaning does not cover.
     """
     known = table().get(_plain(event.operator))
     if known is None:
@@ -101,7 +102,7 @@ def translated(
 
 
 def _plain(operator: str) -> str:
-    """The overload that computes the same without being told where to store it."""
+    """Return the overload that computes the same without an argument for its result."""
     name, _, overload = operator.partition(".")
     if overload == "out":
         return next(

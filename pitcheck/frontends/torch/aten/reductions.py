@@ -12,8 +12,10 @@ from pitcheck.plan.model import Attribute
 
 
 def _as_output(e: Emitter, x: Tensor) -> Tensor:
-    """x cast to the kind of the output: booleans are summed as integers, integers may be summed as
-    floating-point numbers.
+    """Return ``x`` cast to the kind of the output.
+
+    Booleans are summed as integers, and integers may be summed as floating-point numbers. Raises
+    UnsupportedError for narrow integers.
     """
     if e.dtype in NARROW:
         raise e.unsupported(
@@ -64,8 +66,9 @@ _OF_BOOLEANS = {"amax": "any", "amin": "all"}
 
 
 def _over(kind: str) -> Callable[..., Tensor]:
-    """A reduction over some dimensions, or none named: all. The greatest of booleans says whether
-    one holds, the least whether all do.
+    """Return the meaning of a reduction over some dimensions; over all if none is named.
+
+    The greatest of booleans is "any" of them, the least "all".
     """
 
     def meaning(
@@ -142,7 +145,7 @@ def norm(
     dim: Sequence[int] | None = None,
     keepdim: bool = False,
 ) -> Tensor:
-    """The 2-norm, the sum of absolute values (1) or the greatest (inf)."""
+    """Return the 2-norm, the sum of absolute values (1) or the greatest of these (inf)."""
     if ord is None or ord == 2:
         return e.map("sqrt", e.reduce("sum", e.map("square", self, dtype=e.dtype), dim, keepdim))
     if ord == 1:
@@ -155,7 +158,10 @@ def norm(
 def _topk(
     e: Emitter, self: Tensor, k: int, dim: int, largest: bool, _sorted: bool
 ) -> Sequence[Tensor | None]:
-    """The order that ``sorted`` False leaves open is taken to be the sorted one."""
+    """Return the k greatest elements and their places, in order.
+
+    ``sorted`` False leaves their order open; it is taken to be the sorted one.
+    """
     axis = _ordered(e, self, dim)
     shape = (*self.shape[:axis], k, *self.shape[axis + 1 :])
     said: dict[str, Attribute] = {"k": k, "axis": axis, **({} if largest else {"largest": False})}
@@ -180,8 +186,9 @@ def _sort(e: Emitter, self: Tensor, dim: int, descending: bool) -> Sequence[Tens
 def _stable_sort(
     e: Emitter, self: Tensor, _stable: bool | None, dim: int, descending: bool
 ) -> Sequence[Tensor | None]:
-    """Equal elements keep their order; where that is not asked for, it is one of the orders that
-    are allowed.
+    """Return the elements in order; equal ones keep their order.
+
+    If stability is not asked for, that is still one of the orders that are allowed.
     """
     return _sort(e, self, dim, descending)
 

@@ -127,9 +127,7 @@ class Recorder(TorchDispatchMode):
             return self._decided(func, args, given)
         decomposed = self._decomposed(func, args, given)
         return (
-            self._operator(func, name, args, given)
-            if decomposed is NotImplemented
-            else decomposed
+            self._operator(func, name, args, given) if decomposed is NotImplemented else decomposed
         )
 
     def _decomposed(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
