@@ -1,5 +1,6 @@
-"""What calls mean, found once for all calls of one form: the layers of a model repeat the same
-calls on other tensors.
+"""The meanings of calls, found once for all calls of one form.
+
+The layers of a model repeat the same calls on other tensors.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from pitcheck.frontends.nnscaler.signatures import Meaning, meaning_of
 from pitcheck.frontends.nnscaler.tensors import is_tensor
 
 _SIMPLE = frozenset({int, bool, str, type(None)})
-"""Types whose equal values are the same value; 0.0 and -0.0 are equal floats."""
+"""The types whose equal values are the same value. Floats are not: 0.0 equals -0.0."""
 
 
 class _Place(Stub):
-    """Stands for the tensor at a place of a call: all that a meaning asks of a tensor is whether it
-    is one.
+    """A stand-in for the tensor at a place of a call.
+
+    All that a meaning asks about a tensor is if it is one.
     """
 
     origin = ("", "IRSubTensor")
@@ -28,8 +30,9 @@ class _Place(Stub):
 
 
 class Meanings:
-    """The meanings of the calls of one pickle; attributes of calls of one form are one object,
-    which nobody changes.
+    """The meanings of the calls of one pickle.
+
+    The attributes of calls of one form are one object, which nobody changes.
     """
 
     def __init__(self) -> None:
@@ -42,7 +45,11 @@ class Meanings:
         keywords: Mapping[Any, Any],
         results: Sequence[str],
     ) -> Meaning:
-        """As :func:`~pitcheck.frontends.nnscaler.signatures.meaning_of`."""
+        """Return the meaning of a call.
+
+        Arguments and errors are those of
+        :func:`~pitcheck.frontends.nnscaler.signatures.meaning_of`.
+        """
         form: list[Any] = [signature, len(arguments), *results]
         for value in arguments:
             kind = value.__class__
@@ -53,8 +60,7 @@ class Meanings:
             else:
                 return meaning_of(signature, arguments, keywords, results)
         for name, value in keywords.items():
-            # A tensor here is rare, and its class may stand in the meaning of a call that is not
-            # known.
+            # A tensor as a keyword is rare, and the meaning of an unknown call may name its class.
             if name.__class__ is not str or value.__class__ not in _SIMPLE:
                 return meaning_of(signature, arguments, keywords, results)
             form.append((name, value.__class__, value))
