@@ -39,10 +39,13 @@ class Frontend:
       plan. The source of a frontend that gives one plan is a file that exists.
     - ``takes_settings`` says that ``--set KEY=VALUE`` changes what is read.
 
-    ``read`` raises PlanError for a source that is damaged or contradicts itself, UnsupportedError
-    for what has no meaning in a plan, BudgetError for a source that is too large, UsageError for a
-    wrong setting, and OSError for a file that cannot be read. Any other exception is reported as a
-    bug.
+    ``read`` may raise the following errors. Any other exception is reported as a bug.
+
+    - PlanError: the source is damaged or contradicts itself.
+    - UnsupportedError: it contains something that has no meaning in a plan.
+    - BudgetError: it is too large.
+    - UsageError: a setting is wrong.
+    - OSError: a file cannot be read.
     """
 
     name: str

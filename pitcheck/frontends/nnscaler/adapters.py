@@ -129,6 +129,11 @@ def _taped(runner: _Runner, adapter: Adapter, number: int, forward: Forward) -> 
 
 
 class _Runner:
+    """The primitives of an adapter as one device runs them for a micro-batch.
+
+    ``local`` are the values by id.
+    """
+
     def __init__(self, context: Context, local: dict[int, Value], microbatch: int) -> None:
         self.context = context
         self.local = local

@@ -54,6 +54,8 @@ def read_nnscaler(path: str | Path) -> Plan:
 
 
 class _Builder:
+    """The plan of one file in the making."""
+
     def __init__(self, plan: ExecutionPlan, name: str) -> None:
         self.plan = plan
         self.name = name

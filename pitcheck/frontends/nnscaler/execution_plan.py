@@ -1,8 +1,8 @@
 """The execution plan of nnScaler as plain data.
 
 It has for each device the calls that it runs, in order, and the contents of every call. The names
-of fields are nnScaler's (``nnscaler/ir``, ``nnscaler/execplan``). A call is a cell with the tensors
-of one micro-batch in place of its own.
+of fields are nnScaler's (``nnscaler/ir``, ``nnscaler/execplan``). A call is a cell whose tensors
+are replaced by those of one micro-batch.
 """
 
 from __future__ import annotations

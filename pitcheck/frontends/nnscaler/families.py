@@ -1,9 +1,9 @@
-"""The names of tensors: the tensors of which ranks and micro-batches are one family of the plan.
+"""The names of tensors.
 
-A family is named after nnScaler's full tensor, with a version behind it if a rank writes it more
-than once: ``linear_1``, then ``linear_1.1`` after an all-reduce. Versions count on from stage to
-stage, so that the ranks of one stage share their names and other stages do not. Equal programs get
-equal names.
+The tensors of several ranks and micro-batches are one family of the plan. A family is named after
+nnScaler's full tensor, with a version behind it if a rank writes it more than once: ``linear_1``,
+then ``linear_1.1`` after an all-reduce. Versions count on from stage to stage, so that the ranks of
+one stage share their names and other stages do not. Equal programs get equal names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Family:
     """One tensor of the plan in the making.
 
     - ``parts``: for each device, the part of the full tensor that it holds, as the planner says.
-    - ``stated``: the name of the reference tensor of which it is said to be a part.
+    - ``stated``: the name of the reference tensor; the planner says that this is a part of it.
     - ``reduced``: it is already the sum over micro-batches.
     """
 
@@ -80,7 +80,7 @@ class Families:
 def base_of(tensor: SubTensor) -> str:
     """Return the name with which a tensor's families begin.
 
-    Names that have a meaning of their own are changed.
+    Names that have a meaning in plans are changed.
     """
     return (
         f"{tensor.name}_"

@@ -1,7 +1,7 @@
 """The mesh of a plan, its replicas, and groups by mesh axes.
 
-The file has one replica. Rank r runs the sequence of device r mod n, where n is the number of
-devices of a replica, and the ranks that the sequence names are shifted accordingly.
+The file has one replica of n devices. Rank r runs the sequence of device r mod n, with the ranks
+that the sequence names shifted accordingly.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pitcheck.plan.model import Axis, Group
 class Layout:
     """The mesh of a plan.
 
-    It is (dp, pp, tp) if all stages have equally many devices that follow each other, otherwise
-    (dp, device). ``stages`` are the devices of a replica that compute parts of the same tensors, in
-    order.
+    It is (dp, pp, tp) if all stages have equally many devices that follow each other, and (dp,
+    device) if not. ``stages`` are the devices of a replica that compute parts of the same tensors,
+    in order.
     """
 
     def __init__(self, plan: ExecutionPlan) -> None:

@@ -1,7 +1,7 @@
 """From the calls of one device to operators of the plan.
 
-A tensor id that is read is what was last written under that id on this device. A segment has ids of
-its own, which are bound to those of the call at its borders. Its backward pass is autograd of the
+A tensor id stands for the value that was last written under it on this device. The ids of a segment
+are bound to those of the call at its borders. The backward pass of a segment is autograd of the
 forward call, whose saved inputs are taken first in, first out.
 """
 

@@ -1,6 +1,6 @@
-"""Fields of nnScaler's objects, each of which may be missing or hold anything.
+"""Fields of nnScaler's objects, read with distrust: each may be missing or hold anything.
 
-What a function cannot use raises PlanError with the place of the field.
+Functions raise PlanError, with the place of the field, for a value that they cannot use.
 """
 
 from __future__ import annotations

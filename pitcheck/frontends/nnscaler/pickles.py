@@ -147,6 +147,8 @@ _BASES: Mapping[tuple[str, str], type[Stub]] = MappingProxyType(
 
 
 class _Reader(pickle.Unpickler):
+    """An unpickler that makes stubs of everything that the pickle names."""
+
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
         self._stubs: dict[tuple[str, str], type[Any]] = {}

@@ -187,7 +187,7 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
 def contradiction(primitive: Primitive) -> str:
     """Return a sentence if the class of a primitive and its signature name different functions.
 
-    Returns "" otherwise.
+    Returns "" if they agree.
     """
     if _CLASSES.get(primitive.name, primitive.function) == primitive.function:
         return ""

@@ -62,6 +62,8 @@ def read_program(path: Path) -> ExecutionPlan:
 
 
 class _Reader:
+    """The reader of one pickle. Objects that stand in it several times are read once."""
+
     def __init__(self, root: Stub) -> None:
         self.root = root
         self.tensors = Tensors()
@@ -74,6 +76,7 @@ class _Reader:
         self._scalars = Scalars()
 
     def run(self) -> ExecutionPlan:
+        """Return the execution plan."""
         devices = objects.integers(objects.field(self.root, "devices"), "devices")
         if not devices or devices != tuple(range(len(devices))):
             raise PlanError(f"the devices are {devices[:20]}, not 0, 1, 2, ...", "devices")

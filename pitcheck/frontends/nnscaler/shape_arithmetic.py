@@ -1,8 +1,7 @@
 """Numbers that a model's code computes from shapes, as ``B, S, D = x.shape`` does.
 
-nnScaler writes every step of such code as an operator of its own, whose results are objects and no
-tensors. This module computes the few functions that are listed here. It never calls what the file
-names.
+nnScaler writes every step of such code as an operator, whose results are objects and no tensors.
+This module computes the few functions that are listed here. It never calls what the file names.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _DEEPEST = 8
 
 
 class Iterator:
-    """A Python iterator over plain values, of which every ``next`` takes one."""
+    """A Python iterator over plain values. Every ``next`` takes one of them."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self._values = values

@@ -61,6 +61,8 @@ class SubTensor(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Whole(msgspec.Struct, frozen=True, gc=False):
+    """A full tensor."""
+
     id: int
     name: str
     shape: tuple[int, ...]

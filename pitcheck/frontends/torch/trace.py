@@ -14,7 +14,7 @@ import msgspec
 from pitcheck.base.dtypes import DType
 
 Role = OneOf["input", "parameter", "buffer", "optimizer_state", "gradient", "kept", "constant"]
-"""The roles of what a step starts with.
+"""The roles of the values with which a step starts.
 
 A "gradient" is one that the call before left; a "kept" tensor is any other that it left.
 """
@@ -93,7 +93,7 @@ class Event(msgspec.Struct, frozen=True):
     - ``module``: the path of the module that runs; "" outside of all modules.
     - ``batch``: the number of the batch with which a send or receive was launched; None if it was
       launched alone.
-    - ``communicator``: the name of the process group, which tells groups of the same ranks apart.
+    - ``communicator``: the name of the process group. It distinguishes groups of the same ranks.
     - ``launched``: True for a send whose tensor is in use until the next "wait" for that value.
     """
 

@@ -129,7 +129,7 @@ def _on_parts(e: Emitter, kind: str, *operands: Operand) -> Tensor:
 
 
 def _complex_product(e: Emitter, self: Operand, other: Operand) -> Tensor:
-    """Return the product of two operands, of which one is complex.
+    """Return the product of two operands, at least one complex.
 
     (a + bi)(c + di) turns the pair (a, b) by (c, d), as rotary embedding does. A real factor scales
     both parts.
@@ -144,13 +144,11 @@ def _complex_product(e: Emitter, self: Operand, other: Operand) -> Tensor:
         return _on_parts(e, "mul", self, e.unsqueeze(other, -1))
     x = e.expand(self, e.shape)
     whole = as_real(x)
-    turned = e.op(
+    turned = e.like(
         "rotary",
         whole,
         _part(e, other, 0),
         _part(e, other, 1),
-        shape=whole.shape,
-        dtype=whole.dtype,
         attributes={"convention": "interleaved"},
     )
     return as_complex(turned)

@@ -56,7 +56,7 @@ def _where(e: Emitter, condition: Tensor, self: Operand, other: Operand) -> Tens
 def masked_fill(e: Emitter, self: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """Return the value where the mask holds, elsewhere self."""
     filling = e.view(value, ()) if isinstance(value, Tensor) else value
-    return e.op("masked_fill", self, mask, filling, shape=self.shape, dtype=self.dtype)
+    return e.like("masked_fill", self, mask, filling)
 
 
 _TWO = "self other"

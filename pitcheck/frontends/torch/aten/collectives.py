@@ -125,7 +125,7 @@ def _wait(e: Emitter, x: Tensor) -> Tensor | tuple[()]:
     if not e.event.outputs:
         e.raw("wait", (x,), ())
         return ()
-    return e.op("wait", x, shape=x.shape, dtype=x.dtype)
+    return e.like("wait", x)
 
 
 TABLE: dict[str, Row] = {

@@ -201,6 +201,16 @@ class Emitter:
         value = Value(shape, dtype or self.dtype)
         return Tensor(self._emit(kind, inputs, [value], attributes, group)[0], *_fields(value))
 
+    def like(
+        self,
+        kind: str,
+        x: Tensor,
+        *others: Operand,
+        attributes: Mapping[str, Attribute] | None = None,
+    ) -> Tensor:
+        """Add an operator whose output has the shape and dtype of ``x``; return the output."""
+        return self.op(kind, x, *others, shape=x.shape, dtype=x.dtype, attributes=attributes)
+
     def ops(
         self,
         kind: str,
@@ -295,7 +305,7 @@ class Emitter:
     def cast(self, x: Tensor, dtype: DType | Complex) -> Tensor:
         """Return ``x`` as a tensor of ``dtype``.
 
-        Raises UnsupportedError for a narrow integer dtype.
+        Raises UnsupportedError for numbers cast to a narrow integer dtype, which wrap around.
         """
         if x.dtype == dtype:
             return x
@@ -332,7 +342,10 @@ class Emitter:
         value: bool | int | float,
         dtype: DType | Complex | None = None,
     ) -> Tensor:
-        """Return a tensor filled with a number."""
+        """Return a tensor filled with a number.
+
+        Raises UnsupportedError for a complex tensor that is not filled with 0.
+        """
         result = Value(shape, dtype or self.dtype)
         plain = stored(result)
         if result.dtype in _PARTS and value != 0:

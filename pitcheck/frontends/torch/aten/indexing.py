@@ -94,15 +94,7 @@ def _added(e: Emitter, base: Tensor, axis: int, found: Sequence[Tensor], source:
             dtype=base.dtype,
             attributes={"axis": place},
         )
-    return e.op(
-        "index_add",
-        base,
-        e.expand(found[0], common),
-        source,
-        shape=base.shape,
-        dtype=base.dtype,
-        attributes={"axis": axis},
-    )
+    return e.like("index_add", base, e.expand(found[0], common), source, attributes={"axis": axis})
 
 
 def _index_put(
@@ -140,7 +132,7 @@ def _put_where(
     if prod(values.shape) != 1:
         raise e.unsupported("values", values, "only a single value is written where a mask holds")
     spread = e.view(mask, mask.shape + (1,) * (self.ndim - mask.ndim))
-    return e.op("masked_fill", self, spread, e.view(values, ()), shape=self.shape, dtype=self.dtype)
+    return e.like("masked_fill", self, spread, e.view(values, ()))
 
 
 def _writes_floats(e: Emitter, x: Tensor, one: bool = False) -> None:
@@ -156,10 +148,10 @@ def _chosen(e: Emitter, hits: Tensor, written: Operand, base: Tensor) -> Tensor:
 
 
 def _written_once(e: Emitter, source: Tensor, writers: Tensor) -> Tensor:
-    """Return ``source`` with NaN for elements of which several are written to one place.
+    """Return ``source`` with NaN for elements that share their place with others.
 
-    PyTorch leaves their result open. 1 // writers is 1 or 0, and 0 / 0 is NaN. A condition would
-    have to be seen with both outcomes, although most programs never write twice.
+    PyTorch leaves the result of such writes open. 1 // writers is 1 or 0, and 0 / 0 is NaN. A
+    condition would have to be seen with both outcomes, although most programs never write twice.
     """
     alone = e.cast(e.map("floor_divide", 1, writers, dtype="int64"), source.dtype)
     return e.map("mul", source, e.map("div", alone, alone, dtype=source.dtype), dtype=source.dtype)
@@ -189,13 +181,11 @@ def _index_add(
     e: Emitter, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float
 ) -> Tensor:
     scaled = source if alpha == 1 else e.map("mul", source, alpha, dtype=source.dtype)
-    return e.op(
+    return e.like(
         "index_add",
         self,
         e.view(index, (prod(index.shape),)),
         scaled,
-        shape=self.shape,
-        dtype=self.dtype,
         attributes=_along(e, self, dim),
     )
 
@@ -214,27 +204,11 @@ def _read(e: Emitter, src: Tensor, index: Tensor) -> Tensor:
 
 
 def _scatter_add(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return e.op(
-        "scatter_add",
-        self,
-        index,
-        _read(e, src, index),
-        shape=self.shape,
-        dtype=self.dtype,
-        attributes=_along(e, self, dim),
-    )
+    return e.like("scatter_add", self, index, _read(e, src, index), attributes=_along(e, self, dim))
 
 
 def _scatter_value(e: Emitter, self: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    return e.op(
-        "scatter_value",
-        self,
-        index,
-        value,
-        shape=self.shape,
-        dtype=self.dtype,
-        attributes=_along(e, self, dim),
-    )
+    return e.like("scatter_value", self, index, value, attributes=_along(e, self, dim))
 
 
 def _scatter(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -246,9 +220,7 @@ def _scatter(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> 
     )
     writers = e.op("gather", hits, index, shape=index.shape, dtype="int64", attributes=along)
     source = _written_once(e, _read(e, src, index), writers)
-    cleared = e.op(
-        "scatter_value", self, index, 0, shape=self.shape, dtype=self.dtype, attributes=along
-    )
+    cleared = e.like("scatter_value", self, index, 0, attributes=along)
     return e.op(
         "scatter_add", cleared, index, source, shape=self.shape, dtype=self.dtype, attributes=along
     )

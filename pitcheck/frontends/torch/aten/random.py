@@ -55,7 +55,7 @@ def _normal_of_size(e: Emitter, mean: float, std: float, *rest: object) -> Tenso
 
 
 def _randperm(e: Emitter, *arguments: object) -> Sequence[Tensor | None]:
-    """Return the order of as many draws, no two of which are equal."""
+    """Return the order of as many draws, which are all different."""
     draws = e.op(
         "uniform",
         e.full(e.shape, 0, "float32"),
@@ -67,7 +67,7 @@ def _randperm(e: Emitter, *arguments: object) -> Sequence[Tensor | None]:
 
 
 def _bernoulli(e: Emitter, _self: Tensor, p: float, _generator: None, stream: str) -> Tensor:
-    """Return 1 with probability ``p``, otherwise 0."""
+    """Return 1 with probability ``p``, else 0."""
     if not 0 <= p <= 1:
         raise e.unsupported("p", p, "a probability lies between 0 and 1")
     if p == 0:
@@ -86,7 +86,7 @@ def _bernoulli(e: Emitter, _self: Tensor, p: float, _generator: None, stream: st
 
 
 def _bernoulli_of(e: Emitter, self: Tensor, _generator: None, stream: str) -> Tensor:
-    """Return 1 with the probability that each element says, otherwise 0."""
+    """Return 1 with the probability that each element says, else 0."""
     return e.cast(e.map("lt", _draws(e, stream), self, dtype="bool"), e.dtype)
 
 

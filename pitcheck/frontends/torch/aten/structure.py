@@ -267,37 +267,19 @@ def _repeat_interleave(e: Emitter, self: Tensor, repeats: int, dim: int | None) 
 def _flip(e: Emitter, self: Tensor, dims: Sequence[int]) -> Tensor:
     if not dims:
         return self
-    return e.op(
-        "flip",
-        self,
-        shape=self.shape,
-        dtype=self.dtype,
-        attributes={"axes": tuple(dim % self.ndim for dim in dims)},
-    )
+    return e.like("flip", self, attributes={"axes": tuple(dim % self.ndim for dim in dims)})
 
 
 def _roll(e: Emitter, self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
     x = self if dims else e.view(self, (prod(self.shape),))
     for shift, dim in zip(shifts, dims or (0,), strict=True):
-        x = e.op(
-            "roll",
-            x,
-            shape=x.shape,
-            dtype=x.dtype,
-            attributes={"axis": dim % x.ndim, "shift": shift},
-        )
+        x = e.like("roll", x, attributes={"axis": dim % x.ndim, "shift": shift})
     return e.view(x, self.shape)
 
 
 def _triangle(kind: str) -> Callable[[Emitter, Tensor, int], Tensor]:
     def meaning(e: Emitter, self: Tensor, diagonal: int) -> Tensor:
-        return e.op(
-            kind,
-            self,
-            shape=self.shape,
-            dtype=self.dtype,
-            attributes={} if diagonal == 0 else {"diagonal": diagonal},
-        )
+        return e.like(kind, self, attributes={} if diagonal == 0 else {"diagonal": diagonal})
 
     return meaning
 

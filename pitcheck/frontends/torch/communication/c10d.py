@@ -77,7 +77,7 @@ class Call:
 
     @property
     def reduction(self) -> str:
-        """Return the kind of reduction of what the ranks give as :meth:`term`."""
+        """Return the kind of reduction of the ranks' terms."""
         return "sum" if self._premultiplied else reduction_of(self.named["reduce_op"])
 
     @property
@@ -210,7 +210,7 @@ def _broadcast(call: Call) -> Any:
 
 
 def _reduce(call: Call) -> Any:
-    """Record an all-reduce of which the root alone has the result."""
+    """Record an all-reduce whose result only the root has."""
     is_root = call.group.ranks[call.named["root_rank"]] == dist.get_rank()
     return call.land(
         [
@@ -265,7 +265,7 @@ def _all_gather_list(call: Call) -> Any:
 def _scattered(call: Call, target: torch.Tensor, value: int, shape: Sequence[int]) -> Landing:
     """Record a reduce-scatter; return the rank's part as it lands in ``target``.
 
-    Rows are cut evenly if the shapes say so, otherwise elements are.
+    Rows are cut evenly if the shapes say so, and elements if they do not.
     """
     members = len(call.group)
     rows = rows_of(target.shape)

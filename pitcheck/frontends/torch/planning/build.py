@@ -70,6 +70,11 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
 
 
 class _Building:
+    """The plan of one program in the making.
+
+    ``reference`` is the plan of the reference, None if this program is the reference.
+    """
+
     def __init__(
         self,
         mesh: tuple[Axis, ...],
@@ -207,7 +212,10 @@ class _Building:
         self._boxes[given.name][trace.rank] = given.box or tuple(((0, size),) for size in whole)
 
     def _whole(self, given: Given, rank: int) -> tuple[int, ...]:
-        """Return the shape of the whole tensor of which a rank holds a part."""
+        """Return the shape of the whole tensor that a rank holds a part of.
+
+        Raises PlanError if the reference does not have it, or has it in another shape.
+        """
         known = (self._reference or {}).get(given.name)
         if known is None:
             raise PlanError(
@@ -285,12 +293,11 @@ class _Building:
     def _elsewhere(self, name: str) -> Lineage | None:
         """Return the lineage of a gradient or new value that every rank has as a whole.
 
-        It differs from that of the parameter or state, of which ranks hold parts. Returns None if
+        It differs from that of the parameter or state, which ranks hold in parts. Returns None if
         ranks have these parts of the result, too.
 
-        A program's statement about a result is a claim of its own: a gradient labelled as another
-        part would make a missing exchange look right. Raises UnsupportedError if the result is
-        neither.
+        A program's statement about a result is only a claim: a gradient labelled as another part
+        would make a missing exchange look right. Raises UnsupportedError if the result is neither.
         """
         result = self._compared[name]
         held = self._boxes.get(result.name)

@@ -19,7 +19,7 @@ from pitcheck.frontends.torch.trace import LEFT, Given, Result, Trace
 
 Key = tuple[str, str]
 NAMED = frozenset({"buffer", "gradient", "kept"})
-"""The roles of what a call leaves for the next, which the reference need not have."""
+"""The roles of values that a call leaves for the next, which the reference need not have."""
 KINDS = (
     ("parameter", "parameter", "parameters"),
     ("buffer", "buffer", "buffers"),

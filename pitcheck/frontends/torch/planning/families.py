@@ -23,8 +23,8 @@ class Families:
     """The tensors of a plan by name.
 
     Intermediate values that have different shapes on different ranks become different families,
-    with different names. ``reserved`` are the names of what steps begin and end with, which no
-    other tensor has on any rank.
+    with different names. ``reserved`` are the names of the tensors with which steps begin and end.
+    No other tensor has such a name on any rank.
     """
 
     def __init__(self, reserved: Collection[str]) -> None:
@@ -192,7 +192,7 @@ def base_name(event: Event) -> str:
 
 
 def result_name(result: Result, taken: Collection[str]) -> str:
-    """Return the name of a result in a plan. ``taken`` are the names of what steps begin with."""
+    """Return the name of a result in a plan; ``taken`` are the names with which steps begin."""
     if result.kind == "output":
         return f"{OUTPUT}{result.name}" if result.name in taken else result.name
     return {"gradient": GRADIENT, "updated": UPDATED}[result.kind] + result.name

@@ -57,7 +57,7 @@ def _renamed(trace: Trace, names: Mapping[tuple[Ranks, str], str]) -> Trace:
 
 
 def check_members(traces: Iterable[Trace]) -> None:
-    """Raise PlanError if a rank communicates over a group of which it is no member.
+    """Raise PlanError if a rank communicates over a group that it does not belong to.
 
     Its group would not be seen beside those of the others.
     """

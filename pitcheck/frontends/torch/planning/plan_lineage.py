@@ -1,4 +1,4 @@
-"""The lineage of what a step begins with, made from the part of it that every rank holds."""
+"""The lineage of tensors with which a step begins, from the part that every rank holds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of_input(name: str, stated: Input) -> Lineage:
 
 
 def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
-    """Return the lineage of an output of which ranks hold a part.
+    """Return the lineage of an output that ranks hold in parts.
 
     Raises PlanError for an unknown mesh axis, UnsupportedError for a sum and a mean at once.
     """
@@ -50,7 +50,7 @@ def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
 
 
 def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], places: Places) -> Lineage:
-    """Return the lineage of a tensor of shape ``whole`` of which each rank holds a box."""
+    """Return the lineage of a tensor of shape ``whole`` from the box that each rank holds."""
     axes = [axis.name for axis in places.coordinates.mesh if axis.size > 1]
     shards = []
     for dim, size in enumerate(whole):

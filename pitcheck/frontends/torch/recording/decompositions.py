@@ -1,4 +1,4 @@
-"""Operators that are recorded as the plain ones of which they consist.
+"""Operators that are recorded as the plain operators that they consist of.
 
 They are those over lists of tensors, and those of fully sharded data parallelism.
 """

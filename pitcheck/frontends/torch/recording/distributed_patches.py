@@ -1,7 +1,7 @@
 """Patches of torch.distributed for the time of a recording.
 
-They cover what it does by ways that a recorder of operators does not see, and decisions that it
-takes by numbers, which nobody has while a program is recorded.
+They cover effects that a recorder of operators does not see. They also replace decisions by
+numbers, which nobody has while a program is recorded.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ def _unwritten(original: Callable[..., Any]) -> Callable[..., Any]:
 def _no_vote(_: _PipelineSchedule, stages: Sequence[Any], has_backward: bool, __: bool) -> None:
     """Have all stages of a pipeline use the shapes that they were given.
 
-    In the original they vote, by numbers, and send their shapes as objects if one does not know its
-    own. Raises UnsupportedError for such a stage.
+    In the original they vote, by numbers, and a stage that does not know its shapes gets them as
+    objects. Raises UnsupportedError for such a stage.
     """
     for stage in stages:
         if InferenceMode.needs_dynamic(stage._user_meta, has_backward):

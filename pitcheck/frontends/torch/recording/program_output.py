@@ -1,4 +1,4 @@
-"""The output of a user's program, and its end, kept apart from pitcheck's own."""
+"""The output of a user's program, and its end, which must not be taken for pitcheck's."""
 
 from __future__ import annotations
 

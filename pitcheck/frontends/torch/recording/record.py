@@ -1,4 +1,4 @@
-"""Recording every rank of a program, each in a process of its own.
+"""Recording every rank of a program in a separate process.
 
 A framework keeps state per process, which a second rank would find.
 """
@@ -67,6 +67,8 @@ def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
 
 
 class _Ranks:
+    """The processes that record ranks, and their answers by rank."""
+
     def __init__(self, spec: Spec, side: Side, jobs: int) -> None:
         # Each child would else import it again.
         import pitcheck.frontends.torch.recording.session  # noqa: F401, PLC0415

@@ -29,7 +29,7 @@ from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
-"""The types of tensors on which operators run; those of other classes are taken apart first."""
+"""The types of tensors on which operators run; calls on other classes are split into such calls."""
 COMPOSITE = "CompositeImplicitAutograd"
 """The dispatch key of the operators that consist of others."""
 SAME = frozenset({"detach", "alias", "lift", "lift_fresh"})

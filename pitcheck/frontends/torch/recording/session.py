@@ -86,6 +86,11 @@ def _start_group(rank: int, size: int) -> None:
 
 
 class _Session:
+    """The two calls of one rank's step.
+
+    ``mesh`` and ``coordinate`` are empty for the reference.
+    """
+
     def __init__(
         self,
         spec: Spec,

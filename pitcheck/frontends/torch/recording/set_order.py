@@ -67,6 +67,8 @@ def _rank() -> int:
 
 
 class _Rewriting(ast.NodeTransformer):
+    """A rewriting of code that passes whatever it goes through to :func:`ordered`."""
+
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
         node.iter = _wrapped(node.iter)

@@ -1,8 +1,8 @@
 """Copies and conversions of tensors without numbers, made by operators.
 
-PyTorch copies the memory of a tensor through its storage, of which no operator tells, and converts
-the parameters of a module by swapping fake tensors. Here operators do both, so that they are
-recorded and mean what they mean for tensors with numbers.
+PyTorch copies the memory of a tensor through its storage, without an operator, and converts the
+parameters of a module by swapping fake tensors. Here operators do both, so that they are recorded
+and mean what they mean for tensors with numbers.
 """
 
 from __future__ import annotations

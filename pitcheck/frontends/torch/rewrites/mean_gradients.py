@@ -1,7 +1,7 @@
 """Derivatives of means.
 
-A gradient is spread over the elements of which the mean was taken, and divided by their number. In
-a trace that number is one like any other, and a dimension to which it may refer keeps its size. The
+A gradient is spread over the elements that the mean was taken of, and divided by their number. In a
+trace that number is one like any other, and a dimension to which it may refer keeps its size. The
 number of elements over which the gradient was spread says that it is their count.
 """
 

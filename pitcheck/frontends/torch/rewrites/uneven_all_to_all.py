@@ -33,7 +33,7 @@ def with_even_parts(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _calls(trace: Trace) -> Iterator[tuple[Event, Call | None]]:
-    """Yield all events, each with the all-to-all of which it is a part, or None."""
+    """Yield all events, each with the all-to-all that it takes part in, or None."""
     counts: Counter[tuple[tuple[int, ...], str]] = Counter()
     for event in trace.events:
         if event.operator != "all_to_all":
@@ -71,6 +71,8 @@ def part_sizes(event: Event, name: str, sizes: Argument, rows: int) -> tuple[int
 
 
 class _Rewriting:
+    """The rewriting of one trace."""
+
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._values = list(trace.values)

@@ -211,7 +211,7 @@ class Memory:
         """End the step; return its results, and what else it leaves.
 
         ``given`` is what :meth:`begin` was told, as it is now. ``updates`` says that the step
-        changes parameters; otherwise the gradients before it are taken to be zero. ``everything``
+        changes parameters; if not, the gradients before it are taken to be zero. ``everything``
         asks also for results that are compared only if the other program asks for them.
 
         Returns:
@@ -270,8 +270,8 @@ class Memory:
     def _used(self, core: Sequence[int], after: Mapping[Key, After]) -> _Used:
         """Return the state that results and communication depend on.
 
-        ``core`` are the values of the core results. State that only its own next value depends on,
-        such as an average over steps, is a result of its own.
+        ``core`` are the values of the core results. State on which only its next value depends,
+        such as an average over steps, is a result, too.
         """
         bits = {named.twin: 1 << place for place, named in enumerate(self._named.values())}
         made_of = dict(bits)

@@ -267,7 +267,7 @@ class Storages:
     ) -> int:
         """Return the elements of an interval as a row-major tensor.
 
-        Pieces are joined along the first dimension if that cuts no row, otherwise all in one row.
+        Pieces are joined along the first dimension if that cuts no row, and in one row if it does.
         """
         pieces = list(self._pieces(storage, start, stop, dtype))
         row = prod(shape[1:])
@@ -427,7 +427,7 @@ class Storages:
         storage.views[view, dtype] = value
 
     def _around(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> Block | None:
-        """Return the stretch of which a view with gaps is a block; None if it is none.
+        """Return the stretch that contains a view with gaps as a block; None without one.
 
         A stretch that begins where something was written is preferred.
         """
