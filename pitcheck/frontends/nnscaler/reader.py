@@ -22,11 +22,10 @@ from pitcheck.frontends.nnscaler.execution_plan import (
     Primitive,
     Result,
 )
-from pitcheck.frontends.nnscaler.meaning_cache import Meanings
 from pitcheck.frontends.nnscaler.objects import class_of, items, placed, within
 from pitcheck.frontends.nnscaler.pickles import Stub, loaded
 from pitcheck.frontends.nnscaler.shape_arithmetic import Scalars
-from pitcheck.frontends.nnscaler.signatures import Meaning
+from pitcheck.frontends.nnscaler.signatures import Meaning, Meanings
 from pitcheck.frontends.nnscaler.tensors import (
     Tensors,
     gradient_id,

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from pitcheck.errors import PlanError, UsageError
+from pitcheck.frontends.torch.patches.program_output import guest
+from pitcheck.frontends.torch.patches.set_order import UserLoader, sets_by_rank
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.recording.program_output import guest
-from pitcheck.frontends.torch.recording.set_order import UserLoader, sets_by_rank
 
 
 def load_spec(file: str, name: str) -> Spec:

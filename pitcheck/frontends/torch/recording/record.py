@@ -15,8 +15,8 @@ import msgspec
 
 from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.forks import Forks, can_fork
+from pitcheck.frontends.torch.patches.program_output import to_stderr
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.recording.program_output import to_stderr
 from pitcheck.frontends.torch.trace import Trace
 
 Side = Literal["reference", "parallel"]

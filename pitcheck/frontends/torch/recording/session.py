@@ -15,19 +15,19 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.arguments import DTYPES
+from pitcheck.frontends.torch.patches.bypasses import bypass_patches
+from pitcheck.frontends.torch.patches.distributed import distributed_patches
+from pitcheck.frontends.torch.patches.nondeterminism import deterministic
+from pitcheck.frontends.torch.patches.patching import patched
+from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.recording.blame import Blame
-from pitcheck.frontends.torch.recording.bypasses import bypass_patches
-from pitcheck.frontends.torch.recording.distributed_patches import distributed_patches
 from pitcheck.frontends.torch.recording.generator_state import begin
-from pitcheck.frontends.torch.recording.nondeterminism import deterministic
 from pitcheck.frontends.torch.recording.numberless import Numberless
 from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
-from pitcheck.frontends.torch.recording.patching import patched
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
 from pitcheck.frontends.torch.recording.recorder import Recorder
-from pitcheck.frontends.torch.recording.tensor_copies import copy_patches
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import NoReturn
 
-from pitcheck.frontends.torch.recording.patching import replaced
+from pitcheck.frontends.torch.patches.patching import replaced
 
 STANDARD, ERROR = 1, 2
 """The descriptors of a process's standard output and standard error."""

@@ -24,8 +24,8 @@ from numpy.random import bit_generator
 from torch._subclasses.fake_tensor import FakeTensor
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.patches.patching import Patch, patched
 from pitcheck.frontends.torch.recording.blame import OWN, short
-from pitcheck.frontends.torch.recording.patching import Patch, patched
 from pitcheck.frontends.torch.recording.recorder import Recorder
 
 # Files whose draws are not the program's own.

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.communication.calls import PREMULTIPLIED, kind_number
-from pitcheck.frontends.torch.recording.patching import Patch
+from pitcheck.frontends.torch.patches.patching import Patch
 from pitcheck.frontends.torch.recording.recorder import Recorder
 
 REDUCING = frozenset(

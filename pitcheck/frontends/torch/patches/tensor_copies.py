@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from pitcheck.frontends.torch.recording.nondeterminism import HASH
-from pitcheck.frontends.torch.recording.patching import Patch
+from pitcheck.frontends.torch.patches.nondeterminism import HASH
+from pitcheck.frontends.torch.patches.patching import Patch
 from pitcheck.frontends.torch.recording.recorder import Recorder
 from pitcheck.frontends.torch.recording.writes import SEEN
 

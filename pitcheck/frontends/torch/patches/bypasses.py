@@ -17,7 +17,7 @@ from torch.autograd.function import FunctionCtx
 from torch.utils._pytree import tree_leaves
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.recording.patching import Patch
+from pitcheck.frontends.torch.patches.patching import Patch
 from pitcheck.frontends.torch.recording.recorder import Recorder
 
 FAKE = torch._C._TorchDispatchModeKey.FAKE
