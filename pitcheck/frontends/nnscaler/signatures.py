@@ -400,9 +400,10 @@ class _Place(Stub):
 
 
 class Meanings:
-    """The meanings of the calls of one pickle.
+    """The meanings of the calls of one pickle, found once for all calls of one form.
 
-    The attributes of calls of one form are one object, which nobody changes.
+    The layers of a model repeat the same calls on other tensors. The attributes of calls of one
+    form are one object, which nobody changes.
     """
 
     def __init__(self) -> None:
@@ -418,7 +419,7 @@ class Meanings:
         """Return the meaning of a call.
 
         Arguments and errors are those of
-        :func:`~pitcheck.frontends.nnscaler.signatures.meaning_of`.
+        :func:`meaning_of`.
         """
         form: list[Any] = [signature, len(arguments), *results]
         for value in arguments:

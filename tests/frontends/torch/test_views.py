@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.recorder import Recorder
-from pitcheck.frontends.torch.tape import Kind, Place, Tape
+from pitcheck.frontends.torch.recording.tape import Kind, Place, Tape
 
 Tensor = torch.Tensor
 

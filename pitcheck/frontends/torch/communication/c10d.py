@@ -13,7 +13,6 @@ from torch._C._distributed_c10d import FakeWork
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.arguments import signature
 from pitcheck.frontends.torch.communication.calls import (
     PREMULTIPLIED,
     Communication,
@@ -28,6 +27,7 @@ from pitcheck.frontends.torch.communication.calls import (
     rows_of,
 )
 from pitcheck.frontends.torch.communication.flights import overlap
+from pitcheck.frontends.torch.recording.arguments import signature
 from pitcheck.frontends.torch.trace import Ref
 
 COALESCED = frozenset(

@@ -23,10 +23,10 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
 from pitcheck.frontends.torch.communication.flights import Flights
+from pitcheck.frontends.torch.recording.arguments import dtype_name
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
-from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
 
 REDUCTIONS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max"}

@@ -12,7 +12,6 @@ import torch
 from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.arguments import signature
 from pitcheck.frontends.torch.communication.c10d import both_sizes
 from pitcheck.frontends.torch.communication.calls import (
     Communication,
@@ -21,6 +20,7 @@ from pitcheck.frontends.torch.communication.calls import (
     reduction_of,
     rows_of,
 )
+from pitcheck.frontends.torch.recording.arguments import signature
 from pitcheck.frontends.torch.trace import Ref
 
 Named = dict[str, Any]

@@ -22,7 +22,7 @@ import typing_extensions
 from torch.nn.modules import module as hooks
 
 import pitcheck
-from pitcheck.frontends.torch.tape import Place
+from pitcheck.frontends.torch.recording.tape import Place
 
 PITCHECK = f"{Path(pitcheck.__file__).parent}{os.sep}"
 OWN = (

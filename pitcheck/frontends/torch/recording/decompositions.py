@@ -152,7 +152,7 @@ def _others(tensor: torch.Tensor, dim: int) -> list[int]:
     return [other for other in range(tensor.dim()) if other != dim % tensor.dim()]
 
 
-OPENED: dict[tuple[str, str], Callable[..., Any]] = {
+DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "native_batch_norm"): batch_norm,
     ("fsdp", "all_gather_copy_in"): all_gather_copy_in,
     ("fsdp", "split_with_sizes_copy"): split_with_sizes_copy,
@@ -165,12 +165,13 @@ OPENED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "_weight_norm_interface"): weight_norm,
     ("aten", "_weight_norm_interface_backward"): weight_norm_backward,
 }
+"""The functions that run an operator by plain ones, by its namespace and name."""
 
 RENAMED = {"norm": "linalg_vector_norm"}
 """The names of operators for one tensor that differ from those for lists."""
 
 
-def open_foreach(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def decompose_foreach(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a ``_foreach_`` operator tensor by tensor; return its results, None if it is in place.
 
     Raises UnsupportedError for an operator that has no form for single tensors.

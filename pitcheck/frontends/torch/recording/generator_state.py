@@ -16,7 +16,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.frontends.torch.arguments import Parameter, dtype_name
+from pitcheck.frontends.torch.recording.arguments import Parameter, dtype_name
 
 DRAWING = frozenset(
     {

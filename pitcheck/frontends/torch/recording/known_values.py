@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.frontends.torch.arguments import DTYPES
+from pitcheck.frontends.torch.recording.arguments import DTYPES
 from pitcheck.frontends.torch.trace import Argument, Event, Ref
 
 UNDEFINED = frozenset(

@@ -15,17 +15,24 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.arguments import Signature, dtype_name, flat, literal, signature
 from pitcheck.frontends.torch.communication.c10d import COMMUNICATION
 from pitcheck.frontends.torch.communication.calls import Communication
 from pitcheck.frontends.torch.communication.functional import FUNCTIONAL
-from pitcheck.frontends.torch.recording.decompositions import OPENED, open_foreach
+from pitcheck.frontends.torch.recording.arguments import (
+    Signature,
+    dtype_name,
+    flat,
+    literal,
+    signature,
+    tensors_in,
+)
+from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED, decompose_foreach
 from pitcheck.frontends.torch.recording.generator_state import drawn
 from pitcheck.frontends.torch.recording.mask_positions import with_positions
 from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.recording.writes import Writes
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
-from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
@@ -141,10 +148,10 @@ class Recorder(TorchDispatchMode):
         with self:
             if torch._C._dispatch_has_kernel_for_dispatch_key(call.name(), COMPOSITE):
                 return call.decompose(*args, **kwargs)
-            if (space, name) in OPENED:
-                return OPENED[space, name](*args, **kwargs)
+            if (space, name) in DECOMPOSED:
+                return DECOMPOSED[space, name](*args, **kwargs)
             if name.startswith("_foreach_"):
-                return open_foreach(func, args, kwargs)
+                return decompose_foreach(func, args, kwargs)
             positions = with_positions(name, args, self._known)
             if positions is not None:
                 return call(*positions, **kwargs)
@@ -200,9 +207,8 @@ class Recorder(TorchDispatchMode):
             return
         where, name = self.tape.where(), func._schema.name.partition("::")[2]
         for values, writes in ((read, False), (written, True)):
-            for tensor in flat(values):
-                if isinstance(tensor, torch.Tensor):
-                    self.communication.flights.touch(tensor, writes, name, where)
+            for tensor in tensors_in(values):
+                self.communication.flights.touch(tensor, writes, name, where)
 
     def _run(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run a call on tensors without numbers, which tells shapes.
@@ -283,26 +289,18 @@ class Recorder(TorchDispatchMode):
 
         Its results are new values, or views of its operands.
         """
-        results = flat(result)
         kinds = [
             Kind(tuple(item.shape), item.dtype) if isinstance(item, torch.Tensor) else None
-            for item in results
+            for item in flat(result)
         ]
-        memory = {
-            tensor.untyped_storage()._cdata
-            for tensor in flat(inputs)
-            if isinstance(tensor, torch.Tensor)
-        }
-        numbers = iter(self.tape.emit(operator, arguments, kinds))
-        for item in results:
-            if isinstance(item, torch.Tensor):
-                number = next(numbers)
-                # DTensor works out shapes on tensors whose elements share memory; nobody reads
-                # them.
-                if item.untyped_storage()._cdata in memory or view_of(item).repeats:
-                    self.storages.alias(item, number)
-                else:
-                    self.storages.write(item, number)
+        memory = {tensor.untyped_storage()._cdata for tensor in tensors_in(inputs)}
+        numbers = self.tape.emit(operator, arguments, kinds)
+        for item, number in zip(tensors_in(result), numbers, strict=True):
+            # DTensor works out shapes on tensors whose elements share memory; nobody reads them.
+            if item.untyped_storage()._cdata in memory or view_of(item).repeats:
+                self.storages.alias(item, number)
+            else:
+                self.storages.write(item, number)
 
     def _write(
         self,
@@ -317,7 +315,7 @@ class Recorder(TorchDispatchMode):
 
         The operator's results become the contents of the targets.
         """
-        written = [target for target in flat(targets) if isinstance(target, torch.Tensor)]
+        written = tensors_in(targets)
         if len(written) != 1 and not all(
             parameter.stores for parameter in said.parameters if parameter.written
         ):
@@ -355,11 +353,7 @@ class Recorder(TorchDispatchMode):
         positional = [value for parameter, value in bound if not parameter.by_name]
         by_name = {parameter.name: value for parameter, value in bound if parameter.by_name}
         result = said.functional(*positional, **by_name)
-        return [
-            Kind(tuple(item.shape), item.dtype)
-            for item in flat(result)
-            if isinstance(item, torch.Tensor)
-        ]
+        return [Kind(tuple(item.shape), item.dtype) for item in tensors_in(result)]
 
     def _fitted(self, number: int, target: torch.Tensor) -> int:
         """Return a value cast and expanded to fit the tensor that is to store it."""

@@ -14,13 +14,13 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.arguments import DTYPES
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
 from pitcheck.frontends.torch.patches.distributed import distributed_patches
 from pitcheck.frontends.torch.patches.nondeterminism import deterministic
 from pitcheck.frontends.torch.patches.patching import patched
 from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
+from pitcheck.frontends.torch.recording.arguments import DTYPES
 from pitcheck.frontends.torch.recording.blame import Blame
 from pitcheck.frontends.torch.recording.generator_state import begin
 from pitcheck.frontends.torch.recording.numberless import Numberless
@@ -28,10 +28,10 @@ from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
 from pitcheck.frontends.torch.recording.recorder import Recorder
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
-from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 
 Side = Literal["reference", "parallel"]

@@ -11,8 +11,8 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.frontends.torch.arguments import flat, signature
-from pitcheck.frontends.torch.tape import Tape
+from pitcheck.frontends.torch.recording.arguments import signature, tensors_in
+from pitcheck.frontends.torch.recording.tape import Tape
 
 SEEN = "_pitcheck_seen"
 """The attribute of a tensor that holds the state of its memory when it was last used."""
@@ -55,16 +55,15 @@ class Writes:
 
         Raises UnsupportedError as :meth:`check` does.
         """
-        for tensor in flat([*args, *kwargs.values()]):
-            if isinstance(tensor, torch.Tensor):
-                self.check(tensor)
+        for tensor in tensors_in([*args, *kwargs.values()]):
+            self.check(tensor)
         if any(
             argument.alias_info is not None and argument.alias_info.is_write
             for argument in func._schema.arguments
         ):
             for parameter, value in signature(func).bound(args, kwargs):
                 if parameter.written:
-                    self.count(item for item in flat(value) if isinstance(item, torch.Tensor))
+                    self.count(tensors_in(value))
 
     def check(self, tensor: torch.Tensor) -> None:
         """Check a tensor that is about to be used.

@@ -12,7 +12,7 @@ from typing import cast
 import torch
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.tape import Kind, Tape
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Event, Item, Ref, operands
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}

@@ -9,9 +9,9 @@ import msgspec
 
 from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.recording.arguments import dtype_name
+from pitcheck.frontends.torch.recording.tape import Tape
 from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
-from pitcheck.frontends.torch.tape import Tape
 from pitcheck.frontends.torch.trace import (
     Argument,
     Event,

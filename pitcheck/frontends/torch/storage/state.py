@@ -21,14 +21,14 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.parameter_lineage import local
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.recorder import PLAIN, Recorder
+from pitcheck.frontends.torch.recording.tape import FEW
 from pitcheck.frontends.torch.rewrites.needed_events import needed_events, with_operands
 from pitcheck.frontends.torch.storage.aliases import Aliases, Places, Where, where_of
 from pitcheck.frontends.torch.storage.storages import REAL, Mark, Root, Storage, view_of
-from pitcheck.frontends.torch.tape import FEW
 from pitcheck.frontends.torch.trace import LEFT, Event, Given, Number, Result, Role, operands
 
 Key = tuple[Role, str]

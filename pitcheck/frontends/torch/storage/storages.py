@@ -17,9 +17,9 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.recording.arguments import dtype_name
+from pitcheck.frontends.torch.recording.tape import Tape
 from pitcheck.frontends.torch.storage.geometry import Block, Geometry, block, contiguous, geometry
-from pitcheck.frontends.torch.tape import Tape
 from pitcheck.frontends.torch.trace import Ref
 
 REAL = {

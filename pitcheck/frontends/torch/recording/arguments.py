@@ -157,6 +157,11 @@ def flat(value: Any) -> list[Any]:
     return [value]
 
 
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested lists and tuples, in order."""
+    return [leaf for leaf in flat(value) if isinstance(leaf, torch.Tensor)]
+
+
 Read = Callable[[torch.Tensor], int]
 """A function that returns the number of the value that a tensor has."""
 

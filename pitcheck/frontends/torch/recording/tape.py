@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.known_values import evaluate
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
 
