@@ -300,16 +300,9 @@ class _Runner:
             self._receive(primitive, source, self._write(tensor))
             return
         value = self.context.read(_only_input(primitive), self.local)
-        shape = list(value.family.shape)
-        if not -len(shape) <= axis < len(shape) or shape[axis] % len(targets):
-            raise PlanError(
-                f"a tensor of shape {value.family.shape} cannot be cut into {len(targets)} along "
-                f"dimension {axis}",
-                ".kwargs.dim",
-            )
-        shape[axis] //= len(targets)
+        shape = _divided(value.family.shape, axis, len(targets), "cut into")
         for position, target in enumerate(targets):
-            part = self._temporary(value, tuple(shape))
+            part = self._temporary(value, shape)
             chunk = {"axis": axis, "count": len(targets), "position": position}
             self._emit(primitive, "chunk", (value,), (part,), chunk)
             self._send(primitive, part, target)
@@ -329,16 +322,10 @@ class _Runner:
             self._kept(primitive, value)
             return
         tensor = _only_output(primitive)
-        shape = list(self.context.shared.shape_of(tensor))
-        if not -len(shape) <= axis < len(shape) or shape[axis] % len(sources):
-            raise PlanError(
-                f"a tensor of shape {tensor.shape} cannot be joined from {len(sources)} along "
-                f"dimension {axis}",
-                ".kwargs.dim",
-            )
-        shape[axis] //= len(sources)
-        self._buffer(primitive, tensor, tuple(shape))
-        parts = [self.context.write(tensor, self.microbatch, shape=tuple(shape)) for _ in sources]
+        whole = self.context.shared.shape_of(tensor)
+        shape = _divided(whole, axis, len(sources), "joined from")
+        self._buffer(primitive, tensor, shape)
+        parts = [self.context.write(tensor, self.microbatch, shape=shape) for _ in sources]
         for source, part in zip(sources, parts, strict=True):
             self._receive(primitive, source, part)
         self._emit(primitive, "cat", parts, (self._write(tensor),), {"axis": axis})
@@ -402,6 +389,21 @@ class _Runner:
         values = [self.context.read(number, self.local) for number in primitive.inputs]
         result = self._write(_only_output(primitive))
         self._emit(primitive, "cat", values, (result,), {"axis": integer_of(primitive, "dim")})
+
+
+def _divided(shape: tuple[int, ...], axis: int, count: int, what: str) -> tuple[int, ...]:
+    """Return a shape with dimension ``axis`` divided by ``count``.
+
+    Raises PlanError if that cannot be done; ``what`` says there what is done to the tensor.
+    """
+    if not -len(shape) <= axis < len(shape) or shape[axis] % count:
+        raise PlanError(
+            f"a tensor of shape {shape} cannot be {what} {count} along dimension {axis}",
+            ".kwargs.dim",
+        )
+    sizes = list(shape)
+    sizes[axis] //= count
+    return tuple(sizes)
 
 
 def _only_input(primitive: Primitive) -> int:

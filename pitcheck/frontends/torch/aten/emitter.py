@@ -290,6 +290,17 @@ class Emitter:
 
     # --- what most formulas are made of
 
+    def axis(self, x: Tensor, dim: int) -> int:
+        """Return a dimension of ``x`` counted from the front.
+
+        Raises UnsupportedError for a tensor without dimensions.
+        """
+        if x.ndim == 0:
+            raise self.unsupported(
+                "self", x, "a tensor without dimensions has no elements along one"
+            )
+        return dim % x.ndim
+
     def map(
         self,
         kind: str,

@@ -161,9 +161,7 @@ def _written_once(e: Emitter, source: Tensor, writers: Tensor) -> Tensor:
 
 
 def _along(e: Emitter, x: Tensor, dim: int) -> dict[str, Attribute]:
-    if x.ndim == 0:
-        raise e.unsupported("self", x, "a tensor without dimensions has no elements along one")
-    return {"axis": dim % x.ndim}
+    return {"axis": e.axis(x, dim)}
 
 
 def _index_select(e: Emitter, self: Tensor, dim: int, index: Tensor) -> Tensor:

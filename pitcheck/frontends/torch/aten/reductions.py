@@ -103,10 +103,8 @@ def _along(kind: str) -> Callable[..., Sequence[Tensor | None]]:
     def meaning(e: Emitter, self: Tensor, dim: int, keepdim: bool) -> Sequence[Tensor | None]:
         axis = _ordered(e, self, dim)
         shape = _reduced(self.shape, axis, keepdim)
-        said: dict[str, Attribute] = {"axis": axis, **({"keepdim": True} if keepdim else {})}
-        return e.ops(
-            kind, self, outputs=[Value(shape, self.dtype), Value(shape, "int64")], attributes=said
-        )
+        outputs = [Value(shape, self.dtype), Value(shape, "int64")]
+        return e.ops(kind, self, outputs=outputs, attributes=_one_axis(axis, keepdim))
 
     return meaning
 
@@ -114,13 +112,11 @@ def _along(kind: str) -> Callable[..., Sequence[Tensor | None]]:
 def _ordered(e: Emitter, x: Tensor, dim: int) -> int:
     if x.dtype == "bool":
         raise e.unsupported("self", x, "booleans have no order here")
-    return _axis(e, x, dim)
+    return e.axis(x, dim)
 
 
-def _axis(e: Emitter, x: Tensor, dim: int) -> int:
-    if x.ndim == 0:
-        raise e.unsupported("self", x, "a tensor without dimensions has no elements along one")
-    return dim % x.ndim
+def _one_axis(axis: int, keepdim: bool) -> dict[str, Attribute]:
+    return {"axis": axis, **({"keepdim": True} if keepdim else {})}
 
 
 def _position(kind: str) -> Callable[..., Tensor]:
@@ -130,10 +126,8 @@ def _position(kind: str) -> Callable[..., Tensor]:
                 raise e.unsupported("keepdim", keepdim, "the position is that among all elements")
             return e.op(kind, self, shape=(), dtype="int64")
         axis = _ordered(e, self, dim)
-        said: dict[str, Attribute] = {"axis": axis, **({"keepdim": True} if keepdim else {})}
-        return e.op(
-            kind, self, shape=_reduced(self.shape, axis, keepdim), dtype="int64", attributes=said
-        )
+        shape = _reduced(self.shape, axis, keepdim)
+        return e.op(kind, self, shape=shape, dtype="int64", attributes=_one_axis(axis, keepdim))
 
     return meaning
 
@@ -195,19 +189,19 @@ def _stable_sort(
 
 def _cumsum(e: Emitter, self: Tensor, dim: int) -> Tensor:
     return e.op(
-        "cumsum", _as_output(e, self), shape=self.shape, attributes={"axis": _axis(e, self, dim)}
+        "cumsum", _as_output(e, self), shape=self.shape, attributes={"axis": e.axis(self, dim)}
     )
 
 
 def _logsumexp(e: Emitter, self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     if len(dim) != 1:
         raise e.unsupported("dim", dim, "the sum runs over one dimension")
-    axis = _axis(e, self, dim[0])
+    axis = e.axis(self, dim[0])
     return e.op(
         "logsumexp",
         self,
         shape=_reduced(self.shape, axis, keepdim),
-        attributes={"axis": axis, **({"keepdim": True} if keepdim else {})},
+        attributes=_one_axis(axis, keepdim),
     )
 
 

@@ -120,13 +120,8 @@ class Call:
 
     def reduced(self, tensor: torch.Tensor) -> int:
         """Record the all-reduce of a tensor; return the number of its value."""
-        return self.to.emit(
-            "all_reduce",
-            (Ref(self.term(self.to.read(tensor))), self.reduction),
-            tensor.shape,
-            tensor,
-            self.group,
-        )
+        term = self.term(self.to.read(tensor))
+        return self.to.all_reduce(term, self.reduction, tensor, self.group)
 
     def land(
         self, landings: Sequence[Landing], read: Tensors = (), sends: Sequence[tuple[int, int]] = ()
@@ -194,18 +189,8 @@ def _all_reduce(call: Call) -> Any:
 def _broadcast(call: Call) -> Any:
     group, root = call.group, call.named["root_rank"]
     tensors = [call.laid(tensor) for tensor in call.named["tensors"]]
-    values = [
-        call.to.emit(
-            "broadcast",
-            (Ref(call.to.read_at_root(tensor, root, group)), root),
-            tensor.shape,
-            tensor,
-            group,
-        )
-        for tensor in tensors
-    ]
     return call.land(
-        [Landing(tensor, value) for tensor, value in zip(tensors, values, strict=True)]
+        [Landing(tensor, call.to.broadcast(tensor, root, group)) for tensor in tensors]
     )
 
 
@@ -220,20 +205,9 @@ def _reduce(call: Call) -> Any:
     )
 
 
-def _gathered(call: Call, tensor: torch.Tensor) -> int:
-    rows = rows_of(tensor.shape)
-    return call.to.emit(
-        "all_gather",
-        (Ref(call.to.viewed(call.to.read(tensor), rows)),),
-        (rows[0] * len(call.group), *rows[1:]),
-        tensor,
-        call.group,
-    )
-
-
 def _all_gather_base(call: Call) -> Any:
     target, tensor = call.laid(call.named["output_tensor"]), call.laid(call.named["input_tensor"])
-    return call.land([call.to.as_whole(_gathered(call, tensor), target)], [tensor])
+    return call.land([call.to.as_whole(call.to.all_gather(tensor, call.group), target)], [tensor])
 
 
 def _all_gather_coalesced(call: Call) -> Any:
@@ -242,7 +216,7 @@ def _all_gather_coalesced(call: Call) -> Any:
     )
     return call.land(
         [
-            call.to.as_whole(_gathered(call, tensor), target)
+            call.to.as_whole(call.to.all_gather(tensor, call.group), target)
             for target, tensor in zip(targets, tensors, strict=True)
         ],
         tensors,
@@ -258,7 +232,9 @@ def _all_gather_list(call: Call) -> Any:
             raise UnsupportedError(
                 "all_gather of tensors of different shapes; pad them to one shape"
             )
-        landings.extend(call.to.as_parts(_gathered(call, call.with_rows(tensor)), targets))
+        landings.extend(
+            call.to.as_parts(call.to.all_gather(call.with_rows(tensor), call.group), targets)
+        )
     return call.land(landings, list(inputs))
 
 
@@ -317,29 +293,7 @@ def _reduce_scatter_list(call: Call) -> Any:
     return call.land(landings, read)
 
 
-def _exchanged(
-    call: Call, value: int, sent: Sequence[int], received: Sequence[int], like: torch.Tensor
-) -> int:
-    rest = rows_of(like.shape)[1:]
-    return call.to.emit(
-        "all_to_all",
-        (Ref(value), *both_sizes(sent, received)),
-        (sum(received), *rest),
-        like,
-        call.group,
-    )
-
-
-def both_sizes(
-    sent: Sequence[int], received: Sequence[int]
-) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return the sizes sent and received as traces have them: None if all parts are equal."""
-    if len({*sent, *received}) == 1:
-        return None, None
-    return tuple(sent), tuple(received)
-
-
-def even_sizes(sizes: Sequence[int] | None, count: int, members: int) -> Sequence[int]:
+def _sizes(sizes: Sequence[int] | None, count: int, members: int) -> Sequence[int]:
     """Return the sizes of an all-to-all's parts, which are equal if none are stated."""
     return list(sizes) if sizes else [count // members] * members
 
@@ -347,11 +301,10 @@ def even_sizes(sizes: Sequence[int] | None, count: int, members: int) -> Sequenc
 def _all_to_all_base(call: Call) -> Any:
     target, tensor = call.with_rows(call.named["output"]), call.with_rows(call.named["input"])
     members = len(call.group)
-    sent = even_sizes(call.named["input_split_sizes"], tensor.shape[0], members)
-    received = even_sizes(call.named["output_split_sizes"], target.shape[0], members)
-    return call.land(
-        [Landing(target, _exchanged(call, call.to.read(tensor), sent, received, tensor))], [tensor]
-    )
+    sent = _sizes(call.named["input_split_sizes"], tensor.shape[0], members)
+    received = _sizes(call.named["output_split_sizes"], target.shape[0], members)
+    value = call.to.all_to_all(call.to.read(tensor), sent, received, tensor, call.group)
+    return call.land([Landing(target, value)], [tensor])
 
 
 def _all_to_all_list(call: Call) -> Any:
@@ -360,7 +313,8 @@ def _all_to_all_list(call: Call) -> Any:
         for name in ("output_tensors", "input_tensors")
     )
     sent, received = ([rows_of(tensor.shape)[0] for tensor in some] for some in (tensors, targets))
-    value = _exchanged(call, call.to.joined(tensors), sent, received, tensors[0])
+    joined = call.to.joined(tensors)
+    value = call.to.all_to_all(joined, sent, received, tensors[0], call.group)
     return call.land(call.to.as_parts(value, targets), tensors)
 
 

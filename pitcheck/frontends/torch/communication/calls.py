@@ -108,6 +108,39 @@ class Communication:
             communicator=group.name,
         )[0]
 
+    def all_reduce(self, value: int, reduction: str, like: torch.Tensor, group: Members) -> int:
+        """Record an all-reduce of a value of the shape of ``like``; return its result."""
+        return self.emit("all_reduce", (Ref(value), reduction), like.shape, like, group)
+
+    def all_gather(self, tensor: torch.Tensor, group: Members) -> int:
+        """Record an all-gather of a tensor's rows; return its result."""
+        rows = rows_of(tensor.shape)
+        arguments = (Ref(self.viewed(self.read(tensor), rows)),)
+        return self.emit("all_gather", arguments, (rows[0] * len(group), *rows[1:]), tensor, group)
+
+    def all_to_all(
+        self,
+        value: int,
+        sent: Sequence[int],
+        received: Sequence[int],
+        like: torch.Tensor,
+        group: Members,
+    ) -> int:
+        """Record an all-to-all of rows like those of a tensor; return its result.
+
+        ``sent`` and ``received`` are the numbers of rows for and from each member.
+        """
+        shape = (sum(received), *rows_of(like.shape)[1:])
+        # A trace has no sizes for equal parts.
+        even = len({*sent, *received}) == 1
+        sizes = (None, None) if even else (tuple(sent), tuple(received))
+        return self.emit("all_to_all", (Ref(value), *sizes), shape, like, group)
+
+    def broadcast(self, tensor: torch.Tensor, root: int, group: Members) -> int:
+        """Record a broadcast from the member at place ``root``; return its result."""
+        arguments = (Ref(self.read_at_root(tensor, root, group)), root)
+        return self.emit("broadcast", arguments, tensor.shape, tensor, group)
+
     def barrier(self, group: Members) -> None:
         """Record a barrier: nobody of the group goes on before all have come here."""
         self._tape.emit("barrier", (), [], group.ranks, communicator=group.name)

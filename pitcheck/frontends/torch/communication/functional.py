@@ -12,13 +12,11 @@ import torch
 from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.communication.c10d import both_sizes
 from pitcheck.frontends.torch.communication.calls import (
     Communication,
     Handler,
     members_of,
     reduction_of,
-    rows_of,
 )
 from pitcheck.frontends.torch.recording.arguments import signature
 from pitcheck.frontends.torch.trace import Ref
@@ -31,24 +29,12 @@ Collective = Callable[[Communication, torch.Tensor, Named], int]
 
 
 def _all_reduce(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    return to.emit(
-        "all_reduce",
-        (Ref(to.read(tensor)), reduction_of(named["reduce_op"])),
-        tensor.shape,
-        tensor,
-        members_of(named["group_name"]),
-    )
+    reduction, group = reduction_of(named["reduce_op"]), members_of(named["group_name"])
+    return to.all_reduce(to.read(tensor), reduction, tensor, group)
 
 
 def _all_gather(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    group, rows = members_of(named["group_name"]), rows_of(tensor.shape)
-    return to.emit(
-        "all_gather",
-        (Ref(to.viewed(to.read(tensor), rows)),),
-        (rows[0] * len(group), *rows[1:]),
-        tensor,
-        group,
-    )
+    return to.all_gather(tensor, members_of(named["group_name"]))
 
 
 def _reduce_scatter(to: Communication, tensor: torch.Tensor, named: Named) -> int:
@@ -65,21 +51,12 @@ def _reduce_scatter(to: Communication, tensor: torch.Tensor, named: Named) -> in
 
 def _all_to_all(to: Communication, tensor: torch.Tensor, named: Named) -> int:
     sent, received = named["input_split_sizes"], named["output_split_sizes"]
-    arguments = (Ref(to.read(tensor)), *both_sizes(sent, received))
-    return to.emit(
-        "all_to_all",
-        arguments,
-        (sum(received), *tensor.shape[1:]),
-        tensor,
-        members_of(named["group_name"]),
-    )
+    group = members_of(named["group_name"])
+    return to.all_to_all(to.read(tensor), sent, received, tensor, group)
 
 
 def _broadcast(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    group, root = members_of(named["group_name"]), named["src"]
-    return to.emit(
-        "broadcast", (Ref(to.read_at_root(tensor, root, group)), root), tensor.shape, tensor, group
-    )
+    return to.broadcast(tensor, named["src"], members_of(named["group_name"]))
 
 
 def _run(collective: Collective) -> Handler:

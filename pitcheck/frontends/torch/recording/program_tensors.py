@@ -25,6 +25,11 @@ class Held(NamedTuple):
     tensor: torch.Tensor
     part: Part
 
+    @property
+    def memory(self) -> torch.Tensor:
+        """Return what this rank holds of the tensor, as it lies in memory, without gradient."""
+        return local(self.tensor).detach()
+
 
 class Names:
     """The names of a program's tensors, and the parts of the reference's tensors that they are."""

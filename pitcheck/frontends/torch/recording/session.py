@@ -119,10 +119,7 @@ class _Session:
         memory = Memory(self._recorder, self._names)
         before = self._begin()
         memory.begin([held.tensor for held in before.values()])
-        values = {
-            name: self._recorder.storages.read(local(held.tensor).detach())
-            for name, held in before.items()
-        }
+        values = {name: self._recorder.storages.read(held.memory) for name, held in before.items()}
         marks = {name: self._mark(held) for name, held in before.items()}
         start = len(self._tape.events)
         outputs = self._step()
@@ -212,7 +209,7 @@ class _Session:
         ]
         for role, helds in [*roles, ("optimizer_state", states)]:
             for held in helds:
-                tensor = local(held.tensor).detach()
+                tensor = held.memory
                 value = self._tape.give(
                     Kind(tuple(tensor.shape), tensor.dtype),
                     role,
@@ -243,7 +240,7 @@ class _Session:
         return [self._result("gradient", held) for held in self._names.gradients()]
 
     def _mark(self, held: Held) -> Mark:
-        return self._recorder.storages.mark(local(held.tensor).detach())
+        return self._recorder.storages.mark(held.memory)
 
     def _updated(self, before: Mapping[str, int], marks: Mapping[str, Mark]) -> list[Result]:
         """Return parameters, saved buffers and the state of optimizers after the step.
@@ -267,7 +264,7 @@ class _Session:
 
     def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
         self._recorder.writes.check(local(held.tensor))
-        tensor = local(held.tensor).detach()
+        tensor = held.memory
         self._recorder.communication.flights.touch(
             tensor, False, f"what reads the result {held.name!r} after the step", ""
         )

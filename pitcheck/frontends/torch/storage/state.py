@@ -187,14 +187,12 @@ class Memory:
         taken = Places([local(tensor).detach() for tensor in given])
         entered = {}
         for key, (held, value) in self._found.items():
-            tensor = local(held.tensor).detach()
+            tensor = held.memory
             if not taken.share(where_of(tensor)):
                 entered[key] = held, value, self._twin(value)
                 self._storages.write(tensor, entered[key][2])
         for key, (held, origin, twin) in entered.items():
-            self._named[key] = Named(
-                held, origin, twin, self._storages.mark(local(held.tensor).detach())
-            )
+            self._named[key] = Named(held, origin, twin, self._storages.mark(held.memory))
         self._aliases = Aliases(self._tensors, taken, self._storages)
         self._sizes = {value: _size(storage, value) for value, storage in self._held.items()}
 
