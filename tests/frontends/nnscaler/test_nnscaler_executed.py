@@ -17,7 +17,7 @@ from nnscaler_executed import Change, wrong
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.nnscaler import program, read_nnscaler
+from pitcheck.frontends.nnscaler import read_nnscaler, reader
 from pitcheck.frontends.nnscaler.pickles import loaded
 
 SHIPPED = Path(__file__).parents[2] / "data" / "nnscaler"
@@ -80,7 +80,7 @@ def changed_files(change: Change, name: str) -> Iterator[None]:
             yield root
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "loaded", instead)
+        patch.setattr(reader, "loaded", instead)
         yield
 
 

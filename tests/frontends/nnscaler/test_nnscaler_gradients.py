@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from pitcheck.frontends.nnscaler import read_nnscaler
-from pitcheck.frontends.nnscaler.gradients import gradient_names
-from pitcheck.frontends.nnscaler.program import (
+from pitcheck.frontends.nnscaler.execution_plan import (
     Argument,
     Call,
     Cell,
@@ -21,8 +20,9 @@ from pitcheck.frontends.nnscaler.program import (
     ExecutionPlan,
     Node,
     Result,
-    read_program,
 )
+from pitcheck.frontends.nnscaler.gradient_names import gradient_names
+from pitcheck.frontends.nnscaler.reader import read_program
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.model import Plan
 

@@ -23,7 +23,7 @@ from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler import pickles, read_nnscaler
 from pitcheck.frontends.nnscaler.build import _Builder
 from pitcheck.frontends.nnscaler.pickles import Stub, loaded
-from pitcheck.frontends.nnscaler.program import _Reader
+from pitcheck.frontends.nnscaler.reader import _Reader
 
 DATA = Path(__file__).parents[2] / "data" / "nnscaler"
 SMALL = DATA / "pairs" / "bias-mlp-L2-gbs128.dp2-pp1-tp1-mb1.pkl"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pitcheck.frontends.nnscaler.meanings import Meanings
 from pitcheck.frontends.nnscaler.pickles import Stub
+from pitcheck.frontends.nnscaler.signatures import Meanings
 from pitcheck.plan.model import Number
 
 

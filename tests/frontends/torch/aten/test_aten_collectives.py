@@ -9,8 +9,7 @@ from frontends.torch.aten.aten_harness import name_of, translation_of
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.aten.operators import table, translated
-from pitcheck.frontends.torch.trace import Event, Ref, Value
-from pitcheck.frontends.torch.trace_collectives import COLLECTIVES
+from pitcheck.frontends.torch.trace import COLLECTIVES, Event, Ref, Value
 from pitcheck.ops.registry import check_attributes, operator_kind
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Group

@@ -14,8 +14,8 @@ from frontends.torch.aten.aten_rows import ROWS
 from pitcheck.frontends.torch.aten.operators import table
 from pitcheck.frontends.torch.aten.random import TABLE as RANDOM
 from pitcheck.frontends.torch.rewrites.index_bounds import BOUNDARY
-from pitcheck.frontends.torch.rewrites.means import SPREAD_MEAN
-from pitcheck.frontends.torch.trace_collectives import COLLECTIVES
+from pitcheck.frontends.torch.rewrites.mean_gradients import SPREAD_MEAN
+from pitcheck.frontends.torch.trace import COLLECTIVES
 
 ALL = [*ROWS, *MORE]
 OVERLOADS = set(table()) - COLLECTIVES - {BOUNDARY, SPREAD_MEAN}

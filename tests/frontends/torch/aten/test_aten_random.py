@@ -19,7 +19,7 @@ from frontends.torch.aten.aten_harness import (
 )
 
 from pitcheck.frontends.torch.aten.random import TABLE
-from pitcheck.frontends.torch.recording.generators import begin, drawn
+from pitcheck.frontends.torch.recording.generator_state import begin, drawn
 from pitcheck.frontends.torch.trace import Event, Ref, Value
 
 SHAPE = (64, 64)

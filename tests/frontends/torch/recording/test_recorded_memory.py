@@ -16,7 +16,7 @@ from frontends.torch.recording.written_programs import Task, Written, spec_of
 
 from pitcheck.commands.check import checked
 from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan
-from pitcheck.frontends.torch.planning.matched import matched
+from pitcheck.frontends.torch.planning.compared_state import matched
 from pitcheck.frontends.torch.recording.record import record
 from pitcheck.frontends.torch.trace import Trace
 from pitcheck.plan.model import Plan

@@ -18,8 +18,8 @@ from torch import nn
 
 from pitcheck.frontends.torch.recording.record import record
 from pitcheck.frontends.torch.rewrites.index_bounds import BOUNDARY, never_ignored, with_boundaries
-from pitcheck.frontends.torch.rewrites.means import SPREAD_MEAN, with_means
-from pitcheck.frontends.torch.rewrites.split_flat_buffers import taken_apart
+from pitcheck.frontends.torch.rewrites.mean_gradients import SPREAD_MEAN, with_means
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import without_flat_buffers
 from pitcheck.frontends.torch.trace import Trace
 from pitcheck.torch import Input, Part, Program, Rank, Spec, assert_equivalent, check
 
@@ -29,7 +29,7 @@ WIDTH, VOCABULARY, ROWS = 12, 1000, 8
 def rewritten(spec: Spec) -> list[Trace]:
     """The traces of the ranks, as plans are made of them."""
     bounds = {name: given.bounds for name, given in spec.batch.items() if given.bounds is not None}
-    traces = taken_apart(record(spec, "parallel", 2))
+    traces = without_flat_buffers(record(spec, "parallel", 2))
     return [with_means(never_ignored(with_boundaries(trace), bounds)) for trace in traces]
 
 

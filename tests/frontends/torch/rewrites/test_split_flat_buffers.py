@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pitcheck.frontends.torch.rewrites.split_flat_buffers import taken_apart
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import without_flat_buffers
 from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace, Value
 
 GROUP = (0, 1)
@@ -44,7 +44,7 @@ def bucket(
 def reduced(traces: Sequence[Trace]) -> list[list[tuple[int, ...]]]:
     """The shapes of what every rank adds up over ranks."""
     shapes = []
-    for trace in taken_apart(traces):
+    for trace in without_flat_buffers(traces):
         operands = [event.arguments[0] for event in trace.events if event.operator == "all_reduce"]
         shapes.append(
             [trace.values[operand.value].shape for operand in operands if isinstance(operand, Ref)]
@@ -66,7 +66,7 @@ def test_members_that_join_otherwise(other: Trace) -> None:
 
 
 def pieces(trace: Trace, through: bool) -> list[tuple[int, ...]]:
-    (changed,) = taken_apart([trace], through)
+    (changed,) = without_flat_buffers([trace], through)
     return [
         changed.values[event.outputs[0]].shape
         for event in changed.events

@@ -14,7 +14,7 @@ from frontends.torch.replay import Replay, difference, truth
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.recording.record import record
-from pitcheck.frontends.torch.rewrites.uneven import with_even_parts
+from pitcheck.frontends.torch.rewrites.uneven_all_to_all import with_even_parts
 from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace, Value
 from pitcheck.torch import Input, Program, Rank, Spec, check
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.recording.mode import Recorder
-from pitcheck.frontends.torch.tape import Kind, Place, Tape
+from pitcheck.frontends.torch.recording.recorder import Recorder
+from pitcheck.frontends.torch.recording.tape import Kind, Place, Tape
 
 Tensor = torch.Tensor
 

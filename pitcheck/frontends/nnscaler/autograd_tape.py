@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pitcheck.frontends.nnscaler.context import Value
-from pitcheck.frontends.nnscaler.program import Adapter, Compute, Primitive
+from pitcheck.frontends.nnscaler.execution_plan import Adapter, Compute, Primitive
 from pitcheck.plan.model import Number
 
 
@@ -20,7 +20,7 @@ class Computed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Communicated(msgspec.Struct, frozen=True, gc=False):
-    """A primitive of ``adapter`` that has a backward half."""
+    """A primitive of ``adapter`` that has a backward half, as it ran."""
 
     adapter: Adapter
     primitive: Primitive
@@ -29,7 +29,7 @@ class Communicated(msgspec.Struct, frozen=True, gc=False):
 
 
 class Customized(msgspec.Struct, frozen=True, gc=False):
-    """An adapter whose backward pass is another adapter."""
+    """An adapter whose backward pass is another adapter, as it ran."""
 
     adapter: Adapter
     operands: tuple[Value, ...]
@@ -41,8 +41,9 @@ Entry = Computed | Communicated | Customized
 
 @dataclass(eq=False)
 class Forward:
-    """A forward call: its micro-batch, what it was given, and its tape. Values are known by their
-    identity, one for each time a tensor is written.
+    """A forward call: its micro-batch, its inputs, and its tape.
+
+    Values are known by their identity; there is one for each time a tensor is written.
     """
 
     microbatch: int
@@ -51,5 +52,5 @@ class Forward:
     outputs: list[Value] = field(default_factory=list)
 
     def gives(self, value: Value) -> bool:
-        """Return whether a value is an output of this call."""
+        """Return True if a value is an output of this call."""
         return any(value is output for output in self.outputs)

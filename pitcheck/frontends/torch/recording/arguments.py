@@ -1,6 +1,4 @@
-"""The arguments of an ATen call in the order of its schema, defaults filled in; names of dtypes;
-what a call writes.
-"""
+"""The arguments of ATen calls: by parameter of their schema, and as a trace has them."""
 
 from __future__ import annotations
 
@@ -37,16 +35,16 @@ DTYPES = {
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The name that traces and plans have for a dtype; of one that plans do not know,
-    torch's own.
-    """
+    """Return the name of a dtype in traces and plans; torch's own name if plans do not know it."""
     return NAMES.get(dtype, str(dtype).removeprefix("torch."))
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of a schema. ``stores``: it only says where the result goes; ``written``: the
-    call writes to it.
+    """A parameter of a schema.
+
+    ``by_name`` is True if it is given by keyword only, ``stores`` if it only says where the result
+    goes, ``written`` if the call writes to it.
     """
 
     name: str
@@ -58,8 +56,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a schema says. ``operator``: the overload without namespace and without the mark of
-    writing in place, of the functional form where there is one.
+    """The facts of a schema.
+
+    ``operator`` is the overload without its namespace and without the mark of writing in place; it
+    is that of ``functional``, the overload that writes nothing, if there is one.
     """
 
     operator: str
@@ -68,11 +68,11 @@ class Signature:
 
     @property
     def writes(self) -> bool:
-        """Whether a call writes to some argument."""
+        """Return True if a call writes to some argument."""
         return any(parameter.written for parameter in self.parameters)
 
     def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Parameter, Any]]:
-        """Every parameter with what it has in a call."""
+        """Return every parameter with its argument in a call, or with its default."""
         positional = iter(args)
         found = []
         for parameter in self.parameters:
@@ -90,7 +90,7 @@ _MISSING = object()
 
 @cache
 def signature(func: OpOverload) -> Signature:
-    """The signature of an overload."""
+    """Return the signature of an overload."""
     parameters = tuple(
         Parameter(
             a.name,
@@ -116,7 +116,7 @@ def signature(func: OpOverload) -> Signature:
 
 
 def _functional(func: OpOverload, parameters: tuple[Parameter, ...]) -> OpOverload | None:
-    """The overload that computes the same and writes to nothing."""
+    """Return the overload that computes the same and writes nothing; None if there is none."""
     namespace, name = func._schema.name.split("::")
     kept = [parameter.name for parameter in parameters if not parameter.stores]
     # "__iand__" writes what "__and__" computes.
@@ -150,11 +150,27 @@ def _types(func: OpOverload, names: list[str]) -> list[str]:
     return [str(a.type) for a in func._schema.arguments if a.name in names]
 
 
+def flat(value: Any) -> list[Any]:
+    """Return the leaves of nested lists and tuples in order, or a list of the one given leaf."""
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in flat(item)]
+    return [value]
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested lists and tuples, in order."""
+    return [leaf for leaf in flat(value) if isinstance(leaf, torch.Tensor)]
+
+
 Read = Callable[[torch.Tensor], int]
+"""A function that returns the number of the value that a tensor has."""
 
 
 def literal(value: Any, read: Read) -> Argument:
-    """An argument as a trace has it; tensors by ``read``."""
+    """Return an argument as a trace has it, with tensors read by ``read``.
+
+    Raises UnsupportedError for an argument of a type that a trace does not have.
+    """
     if isinstance(value, torch.Tensor):
         return Ref(read(value))
     if value is None or isinstance(value, bool | int | float | str):

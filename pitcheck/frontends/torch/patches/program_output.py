@@ -1,4 +1,4 @@
-"""What a user's program prints, and how it ends: neither must be taken for pitcheck's."""
+"""The output of a user's program, and its end, which must not be taken for pitcheck's."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import NoReturn
 
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.patches.patching import replaced
 
 STANDARD, ERROR = 1, 2
-"""Descriptors of a process."""
+"""The descriptors of a process's standard output and standard error."""
 
 
 def to_stderr() -> None:
-    """Have this process print to standard error from now on, for pitcheck's report goes to standard
-    output.
+    """Have this process print to standard error from now on.
+
+    Standard output is for pitcheck's report.
     """
-    # A process may have none of them.
+    # A process may have neither descriptor.
     with suppress(OSError):
         os.dup2(ERROR, STANDARD)
     sys.stdout = sys.stderr
@@ -26,8 +27,9 @@ def to_stderr() -> None:
 
 @contextmanager
 def guest() -> Iterator[None]:
-    """Have what runs in this context print to standard error, and raise SystemExit where it would
-    end the process at once.
+    """Have the code in this context print to standard error.
+
+    A call that would end the process at once raises SystemExit instead.
     """
     kept = None
     with suppress(OSError):

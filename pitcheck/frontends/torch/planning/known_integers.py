@@ -1,5 +1,6 @@
-"""Integer and bool tensors whose elements are known, as operators that make them: runs of equal
-elements, joined.
+"""Integer and bool tensors with known elements, as operators that make them.
+
+They are runs of equal elements, joined.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from pitcheck.frontends.torch.trace import Value
 from pitcheck.plan.fold import Instance
 
 MOST_RUNS = 4096
+"""The greatest number of runs of equal elements."""
 
 
 def known_integers(
     elements: Sequence[int], value: Value, name: str, names: RankNames
 ) -> Iterator[Instance]:
-    """The operators that make a tensor of these elements, row-major. Raises UnsupportedError for
-    one of more than ``MOST_RUNS`` runs, and for one of none.
+    """Yield the operators that make a tensor of known elements, given row-major.
+
+    Raises UnsupportedError for a tensor without elements, and for one of more than ``MOST_RUNS``
+    runs.
     """
     if not elements:
         raise UnsupportedError(

@@ -1,8 +1,7 @@
-"""All-to-alls whose parts have different sizes, as sends and receives at once: plans have only such
-of equal parts.
+"""All-to-alls whose parts have different sizes, as sends and receives in one batch.
 
-No rank can tell alone: one whose own parts are equal takes part in an exchange in which others' are
-not.
+Plans have only all-to-alls of equal parts. No rank can decide alone: one whose own parts are equal
+may take part in an exchange in which those of others are not.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
 
 Call = tuple[tuple[int, ...], str, int]
-"""A group, its name, and the number of its all-to-all."""
+"""The ranks and the name of a group, and the number of its all-to-all."""
 
 
 def with_even_parts(traces: Sequence[Trace]) -> list[Trace]:
-    """The traces without all-to-alls in which some member has parts of different sizes. Raises
-    PlanError for sizes that do not add up.
+    """Return the traces without all-to-alls in which some member has parts of different sizes.
+
+    Raises PlanError for sizes that do not add up.
     """
     uneven = {
         call
@@ -33,7 +33,7 @@ def with_even_parts(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _calls(trace: Trace) -> Iterator[tuple[Event, Call | None]]:
-    """All events, those that are all-to-alls with the call that they are a part of."""
+    """Yield all events, each with the all-to-all that it takes part in, or None."""
     counts: Counter[tuple[tuple[int, ...], str]] = Counter()
     for event in trace.events:
         if event.operator != "all_to_all":
@@ -49,8 +49,9 @@ def _is_uneven(event: Event) -> bool:
 
 
 def part_sizes(event: Event, name: str, sizes: Argument, rows: int) -> tuple[int, ...]:
-    """The rows of every member's part of an all-to-all; equal ones where none are said. Raises
-    PlanError for sizes that do not add up to ``rows``.
+    """Return the rows of every member's part of an all-to-all; equal ones if none are stated.
+
+    Raises PlanError for sizes that do not add up to ``rows``.
     """
     members = len(event.group)
     if not isinstance(sizes, tuple):
@@ -70,16 +71,18 @@ def part_sizes(event: Event, name: str, sizes: Argument, rows: int) -> tuple[int
 
 
 class _Rewriting:
+    """The rewriting of one trace."""
+
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._values = list(trace.values)
         self._events: list[Event] = []
 
     def without(self, calls: set[Call]) -> Trace:
-        """The trace with sends and receives in the place of these calls."""
+        """Return the trace with sends and receives in the place of these calls."""
         for number, (event, call) in enumerate(_calls(self._trace)):
             if call in calls:
-                # Below zero: the number of no batch that the program launched itself.
+                # Batches that the program launched itself have numbers above 0.
                 self._exchange(event, -1 - number)
             else:
                 self._events.append(event)
@@ -124,7 +127,7 @@ class _Rewriting:
         )
 
     def _parts(self, event: Event, x: int, sizes: Sequence[int]) -> dict[int, int]:
-        """The part for every member that is sent any rows."""
+        """Return the part for every member that is sent any rows."""
         parts, begin = {}, 0
         for member, size in enumerate(sizes):
             if size:

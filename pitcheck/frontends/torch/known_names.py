@@ -1,4 +1,4 @@
-"""Names that a user gives must be names of something: one that is nothing's would be ignored."""
+"""A check of the names that a user gives: a name of nothing would be ignored."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from difflib import get_close_matches
 from pitcheck.errors import PlanError
 
 MOST = 12
-"""So many known names are listed."""
+"""The greatest number of known names that a message lists."""
 
 
 def check_known(given: Iterable[str], known: Collection[str], place: str) -> None:
-    """Raise PlanError, which lists the known names, or of many the nearest, for a name in ``place``
-    that is none of them.
+    """Raise PlanError for a name in ``place`` that is none of the known ones.
+
+    The message lists the known names, or the nearest ones if there are many.
     """
     for name in given:
         if name not in known:

@@ -1,10 +1,9 @@
-"""Random numbers while a program is recorded: nobody draws them, but which are the same is known by
-the state of the generator.
+"""The state of PyTorch's random generator while a program is recorded.
 
-The state of PyTorch's own generator stands for what it has drawn: it moves on with every operator
-that draws, to a state that depends on the one before, the operator and its shapes. So seeds, and
-states that are saved and restored, mean what they mean to PyTorch. Draws are the same where state,
-operator and shapes are; of any other draws nothing is assumed.
+Nobody draws random numbers then, but the state of the generator tells which draws are the same.
+Each operator that draws moves the state on, to one that depends on the state before, the operator
+and its shapes. So seeds, and states that are saved and restored, mean what they mean to PyTorch.
+Two draws are the same if state, operator and shapes are; nothing is assumed about any others.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.frontends.torch.arguments import Parameter, dtype_name
+from pitcheck.frontends.torch.recording.arguments import Parameter, dtype_name
 
 DRAWING = frozenset(
     {
@@ -32,12 +31,13 @@ DRAWING = frozenset(
         "randperm",
     }
 )
-"""Operators whose draws have a meaning."""
+"""The operators whose draws have a meaning."""
 
 
 def begin(process: str) -> None:
-    """Set the generator to the state that a process begins with: PyTorch seeds it with other
-    numbers in every process, until the program does.
+    """Set the generator to the state with which a process begins.
+
+    PyTorch seeds it differently in every process, until the program seeds it.
     """
     torch.default_generator.manual_seed(_number(f"process {process}"))
 
@@ -45,8 +45,9 @@ def begin(process: str) -> None:
 def drawn(
     func: OpOverload, operator: str, bound: Sequence[tuple[Parameter, Any]]
 ) -> tuple[str, ...]:
-    """The stream of what a call draws, as a further argument of its event; nothing for a call
-    without a meaning, or that draws nothing. Moves the state on.
+    """Move the state on for a call; return the name of its stream as a further argument.
+
+    Returns () for a call that draws nothing, or whose draws have no meaning.
     """
     said = {parameter.name: value for parameter, value in bound}
     if torch.Tag.nondeterministic_seeded not in func.tags or said.get("dropout_p") == 0:

@@ -1,28 +1,28 @@
-"""What gradients are called: nnScaler gives one name to all gradients of a tensor that several
-operators read, and to the gradients of its copies.
+"""The names of gradients.
 
-Where a name means several, each is named after the operator that it comes through, as the
-operator's result is called: ``gadd_1.mul_5``. The reference and the parallel plan run operators of
-the same names, so that the names of such gradients agree between them, whatever each does in
-between.
+nnScaler gives one name to all gradients of a tensor that several operators read, and to the
+gradients of its copies. If a name stands for several gradients, each is named after the operator
+through which it comes, by the name of that operator's result: ``gadd_1.mul_5``. The reference and
+the parallel plan run operators of the same names, so that the names of such gradients agree,
+whatever each plan does in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
+from pitcheck.frontends.nnscaler.execution_plan import Compute, Derive, ExecutionPlan
 from pitcheck.frontends.nnscaler.families import base_of
-from pitcheck.frontends.nnscaler.program import Cell, Compute, Derive, ExecutionPlan
 
 
 def gradient_names(plan: ExecutionPlan) -> dict[int, str]:
-    """The name of every gradient that an operator computes, by the id of its full tensor."""
-    cells = list(_cells(plan))
-    forward = {node.id: node for cell in cells for node in cell.nodes if isinstance(node, Compute)}
+    """Return the name of every gradient that an operator computes, by the id of its full tensor."""
+    nodes = [node for cell in plan.cells for node in cell.nodes]
+    forward = {node.id: node for node in nodes if isinstance(node, Compute)}
     bases: dict[int, str] = {}
     through: dict[int, dict[str, None]] = {}
     originals: dict[int, int] = {}
-    for derive in _derives(cells):
+    for derive in (node for node in nodes if isinstance(node, Derive)):
         operator = forward.get(derive.mirror)
         for result in derive.results:
             bases[result.full] = base_of(result)
@@ -47,19 +47,6 @@ def gradient_names(plan: ExecutionPlan) -> dict[int, str]:
 def _name(base: str, through: Iterable[str], several: bool) -> str:
     operators = [name for name in through if f"g{name}" != base]
     return f"{base}.{operators[0]}" if several and len(operators) == 1 else base
-
-
-def _cells(plan: ExecutionPlan) -> Iterator[Cell]:
-    seen: set[int] = set()
-    for program in plan.programs.values():
-        for call in program:
-            if id(call.cell) not in seen:
-                seen.add(id(call.cell))
-                yield call.cell
-
-
-def _derives(cells: Iterable[Cell]) -> Iterator[Derive]:
-    return (node for cell in cells for node in cell.nodes if isinstance(node, Derive))
 
 
 def _original(full: int, originals: dict[int, int]) -> int:

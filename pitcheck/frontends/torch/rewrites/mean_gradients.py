@@ -1,8 +1,8 @@
-"""Derivatives of means: the gradient spread over what the mean was taken of, and divided by a
-number, which is how many elements that are.
+"""Derivatives of means.
 
-In a trace that number is one like any other, and dimensions that it may mean keep their sizes. That
-it is the count of what the gradient was spread over is plain to see, and is said.
+A gradient is spread over the elements that the mean was taken of, and divided by their number. In a
+trace that number is one like any other, and a dimension to which it may refer keeps its size. The
+number of elements over which the gradient was spread says that it is their count.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace
 from pitcheck.plan.model import Attribute
 
 SPREAD_MEAN = "spread_mean"
+"""The operator (like, gradient, axes) that is the derivative of a mean over ``axes``."""
 
 
 def with_means(trace: Trace) -> Trace:
-    """The trace in which a gradient that is spread and divided by how often is that of a mean."""
+    """Return the trace with the derivatives of means as such.
+
+    They are gradients that are spread and divided by the number of copies.
+    """
     spread = {
         event.outputs[0]: event for event in trace.events if event.operator == "expand.default"
     }
@@ -53,7 +57,10 @@ def with_means(trace: Trace) -> Trace:
 
 
 def _spread_mean(e: Emitter, like: Tensor, gradient: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Of what ``like`` has in common with the mean's operand, its shape is all that matters."""
+    """Translate the derivative of a mean.
+
+    Of ``like``, which stands for the operand of the mean, only the shape matters.
+    """
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(like.shape))
     said: dict[str, Attribute] = {
         "axes": axes,

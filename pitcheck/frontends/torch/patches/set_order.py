@@ -1,9 +1,8 @@
 """The order of sets of strings, which Python chooses anew in every process.
 
-All ranks are forked from one process, and would have one order; started one by one they have as
-many as there are ranks. So in the user's own files, wherever something goes through the elements of
-a set, ranks of odd numbers see them in the opposite order of the others. Code that needs no order
-does not notice.
+All ranks are forked from one process and would have one order; ranks that are started one by one
+have different ones. So in the user's own files ranks of odd numbers go through the elements of a
+set in the opposite order of the others. Code that needs no order does not notice.
 """
 
 from __future__ import annotations
@@ -38,12 +37,13 @@ CONSUMERS = frozenset(
         "stack",
     }
 )
-"""Functions and methods that go through what they are given in its order."""
+"""The functions and methods that go through an argument in its order."""
 
 
 def ordered(given: Any) -> Any:
-    """Return the elements of a set in an order of the rank's, if that is chosen by chance
-    otherwise; anything else as it is.
+    """Return the elements of a set in an order that depends on the rank.
+
+    A set whose order is not chosen by chance, and anything that is no set, is returned as it is.
     """
     if not isinstance(given, set | frozenset) or not any(map(_by_chance, given)):
         return given
@@ -51,7 +51,7 @@ def ordered(given: Any) -> Any:
 
 
 def _by_chance(element: Any) -> bool:
-    """Whether the hash of an element is another in every process."""
+    """Return True if the hash of an element is another one in every process."""
     return isinstance(element, str | bytes) or (
         isinstance(element, tuple | frozenset) and any(map(_by_chance, element))
     )
@@ -67,6 +67,8 @@ def _rank() -> int:
 
 
 class _Rewriting(ast.NodeTransformer):
+    """A rewriting of code that passes whatever it goes through to :func:`ordered`."""
+
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
         node.iter = _wrapped(node.iter)
@@ -107,7 +109,7 @@ class _Rewriting(ast.NodeTransformer):
 
 
 def _wrapped(node: ast.expr) -> ast.expr:
-    # A literal that is no set is what it is.
+    # These are never sets.
     if isinstance(
         node, ast.Tuple | ast.List | ast.Constant | ast.ListComp | ast.GeneratorExp | ast.Dict
     ):
@@ -118,17 +120,18 @@ def _wrapped(node: ast.expr) -> ast.expr:
 
 
 class UserLoader(importlib.machinery.SourceFileLoader):
-    """Loads a file of the user's so that its sets have the rank's order. Nothing that it compiles
-    is cached.
+    """A loader of the user's files that gives their sets the rank's order.
+
+    Nothing that it compiles is cached.
     """
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module, whose code finds here what it was rewritten to call."""
+        """Run a module, which finds here the function that its code was rewritten to call."""
         vars(module)[ORDERED] = ordered
         super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the module."""
+        """Return the rewritten code of a module."""
         path = self.get_filename(fullname)
         tree = _Rewriting().visit(ast.parse(self.get_data(path), path))
         code: CodeType = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
@@ -136,7 +139,7 @@ class UserLoader(importlib.machinery.SourceFileLoader):
 
 
 class _Beside(importlib.abc.MetaPathFinder):
-    """Finds the modules that lie beside a file, or in packages there."""
+    """A finder of the modules below a folder, which :class:`UserLoader` is to load."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -160,8 +163,9 @@ class _Beside(importlib.abc.MetaPathFinder):
 
 @contextmanager
 def sets_by_rank(folder: Path) -> Iterator[None]:
-    """Load the modules below a folder so that their sets have the rank's order. The code that was
-    loaded keeps it.
+    """Load the modules below a folder so that their sets have the rank's order.
+
+    Modules that were loaded in this context keep it.
     """
     finder = _Beside(folder)
     sys.meta_path.insert(0, finder)

@@ -1,10 +1,9 @@
-"""What differs by chance between two runs of a program, or between its ranks, while a rank is
-recorded.
+"""Differences by chance between two runs of a program or between its ranks.
 
-Numbers that Python or NumPy draw from a generator that the program has not seeded are refused:
-whatever is decided by them is another thing in the next run. Where a tensor or a module stands in a
-set depends on addresses; here it depends on the rank, so that a program that relies on it differs
-between ranks.
+Numbers that Python or NumPy draw from a generator that the program has not seeded are refused: what
+they decide is another thing in the next run. The place of a tensor or module in a set depends on
+addresses. While recording it depends on the rank instead, so that a program that relies on it
+differs between ranks.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import os
 import random
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,66 +24,60 @@ from numpy.random import bit_generator
 from torch._subclasses.fake_tensor import FakeTensor
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.patches.patching import Patch, patched
 from pitcheck.frontends.torch.recording.blame import OWN, short
-from pitcheck.frontends.torch.recording.mode import Recorder
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.recording.recorder import Recorder
 
+# Files whose draws are not the program's own.
 LIBRARY = (*OWN, f"{Path(np.__file__).parent}{os.sep}", "<")
 STANDARD, PACKAGES = f"{sysconfig.get_path('stdlib')}{os.sep}", f"{os.sep}site-packages{os.sep}"
 SEEDING = frozenset({"seed", "setstate", "set_state"})
+"""The functions of a generator's module that set its state."""
 READING = frozenset({"getstate", "get_state", "get_bit_generator", "set_bit_generator"})
+"""The functions of a generator's module that leave its state."""
 HASH = "_pitcheck_hash"
 """The attribute of a module or tensor that its hash is made of."""
 
 
 @contextmanager
-def without_chance(recorder: Recorder, rank: int) -> Iterator[None]:
-    """Refuse unseeded draws, and order sets by rank, for the time of a recording."""
+def deterministic(recorder: Recorder, rank: int) -> Iterator[None]:
+    """Refuse unseeded draws, and order sets by rank, while a rank is recorded.
+
+    Raises UnsupportedError at the end if numbers were drawn by a way that could not be refused.
+    """
     random.seed(rank)
     np.random.seed(rank)
     generators = [
         Generator(recorder, random, random._inst, random.getstate),
         Generator(recorder, np.random, np.random.mtrand._rand, _numpy_state),
     ]
-    numpy_sources: Any = bit_generator
-    with ExitStack() as stack:
-        for generator in generators:
-            for name, value in generator.functions():
-                stack.enter_context(replaced(generator.module, name, value))
-        stack.enter_context(
-            replaced(
-                random.Random, "seed", _fresh(recorder, "random.Random", random.Random.seed, 1)
-            )
-        )
-        stack.enter_context(
-            replaced(
-                numpy_sources,
-                "randbits",
-                _system(recorder, "a generator of numpy.random", numpy_sources.randbits),
-            )
-        )
-        for name in ("random", "getrandbits"):
-            stack.enter_context(
-                replaced(
-                    random.SystemRandom,
-                    name,
-                    _system(recorder, "random.SystemRandom", getattr(random.SystemRandom, name)),
-                )
-            )
-        for owner in (torch, torch.random):
-            stack.enter_context(
-                replaced(owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0))
-            )
-        serial = iter(range(sys.maxsize))
-        stack.enter_context(
-            replaced(torch.nn.Module, "__init__", _numbered(serial, torch.nn.Module.__init__))
-        )
-        for hashed in (torch.Tensor, torch.nn.Module):
-            original: Any = hashed.__hash__
-            stack.enter_context(replaced(hashed, "__hash__", _hash(serial, rank, original)))
+    with patched(_patches(recorder, rank, generators)):
         yield
         for generator in generators:
             generator.check()
+
+
+def _patches(recorder: Recorder, rank: int, generators: Sequence[Generator]) -> Iterator[Patch]:
+    for generator in generators:
+        for name, value in generator.functions():
+            yield generator.module, name, value
+    yield random.Random, "seed", _fresh(recorder, "random.Random", random.Random.seed, 1)
+    numpy_sources: Any = bit_generator
+    yield (
+        numpy_sources,
+        "randbits",
+        _system(recorder, "a generator of numpy.random", numpy_sources.randbits),
+    )
+    for name in ("random", "getrandbits"):
+        original = getattr(random.SystemRandom, name)
+        yield random.SystemRandom, name, _system(recorder, "random.SystemRandom", original)
+    for owner in (torch, torch.random):
+        yield owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0)
+    serial = iter(range(sys.maxsize))
+    yield torch.nn.Module, "__init__", _numbered(serial, torch.nn.Module.__init__)
+    for hashed in (torch.Tensor, torch.nn.Module):
+        by_address: Any = hashed.__hash__
+        yield hashed, "__hash__", _hash(serial, rank, by_address)
 
 
 def _numpy_state() -> Any:
@@ -93,8 +86,10 @@ def _numpy_state() -> Any:
 
 
 class Generator:
-    """The generator of a module, and whether the program has seeded it. ``state`` tells
-    its state.
+    """The generator of a module of random functions.
+
+    It knows if the program has seeded the generator. ``own`` is the generator object whose methods
+    are the module's functions, and ``state`` returns its state.
     """
 
     def __init__(self, recorder: Recorder, module: Any, own: Any, state: Callable[[], Any]) -> None:
@@ -106,7 +101,7 @@ class Generator:
         self._expected = state()
 
     def functions(self) -> Iterator[tuple[str, Any]]:
-        """The functions of the module that belong to the generator, each as it is to be seen."""
+        """Yield the module's functions that use the generator, by name, with replacements."""
         for name, value in list(vars(self.module).items()):
             if name in SEEDING:
                 yield name, self._seeding(value)
@@ -114,8 +109,10 @@ class Generator:
                 yield name, self._drawing(name, value)
 
     def check(self) -> None:
-        """Raise UnsupportedError where numbers were drawn by a function that was imported before
-        the recording, without a seed.
+        """Raise UnsupportedError if unseeded numbers were drawn unseen.
+
+        A function that was imported by its own name before the recording is not replaced; the state
+        of the generator tells that it was called.
         """
         if not self._seeded and self._state() != self._expected:
             what = (
@@ -130,8 +127,9 @@ class Generator:
             )
 
     def _drawing(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that draws: refused for the program's own code before it has seeded the
-        generator.
+        """Wrap a function that draws.
+
+        The program's own code may call it only after it has seeded the generator.
         """
 
         def draw(*args: Any, **kwargs: Any) -> Any:
@@ -146,8 +144,9 @@ class Generator:
         return draw
 
     def _seeding(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that seeds, or restores a state, or, given nothing, takes numbers of the
-        system.
+        """Wrap a function that seeds or restores a state.
+
+        If it is given nothing, it takes numbers of the system, and the generator is not seeded.
         """
 
         def seed(*args: Any, **kwargs: Any) -> Any:
@@ -164,9 +163,7 @@ class Generator:
 def _fresh(
     recorder: Recorder, name: str, original: Callable[..., Any], place: int
 ) -> Callable[..., Any]:
-    """A function that takes a seed at ``place``, and numbers of the system where it is
-    given none.
-    """
+    """Wrap a function that takes a seed at ``place``, and numbers of the system without one."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         if all(value is None for value in (*args[place:], *kwargs.values())):
@@ -177,7 +174,7 @@ def _fresh(
 
 
 def _system(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that takes numbers of the system."""
+    """Wrap a function that takes numbers of the system."""
 
     def draw(*args: Any, **kwargs: Any) -> Any:
         _refuse(recorder, f"{name} draws")
@@ -187,8 +184,9 @@ def _system(recorder: Recorder, name: str, original: Callable[..., Any]) -> Call
 
 
 def _refuse(recorder: Recorder, what: str) -> None:
-    """Refuse what the program's code does; what a library does for itself (a name of a temporary
-    file) is its own affair.
+    """Refuse a draw by the program's own code.
+
+    Libraries may draw for themselves, as for the name of a temporary file.
     """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename == random.__file__:
@@ -217,8 +215,10 @@ def _numbered(serial: Iterator[int], original: Callable[..., None]) -> Callable[
 
 
 def _hash(serial: Iterator[int], rank: int, original: Callable[[Any], int]) -> Callable[[Any], int]:
-    """Sets go through small hashes from the smallest on: ranks of odd numbers see what they make in
-    the opposite order.
+    """Return a hash by which sets list their elements in an order that depends on the rank.
+
+    Sets list small hashes in ascending order. So ranks of odd numbers see the tensors and modules
+    that they make in the opposite order of the others.
     """
 
     def hashed(item: Any) -> int:

@@ -1,5 +1,7 @@
-"""What has been recorded so far: values, and the pure operators that made them. Small values that
-depend on constants alone are known.
+"""The tape of a recording: values, and the pure operators that made them.
+
+Small values that depend on constants alone are computed while recording, so that the program may
+look at them.
 """
 
 from __future__ import annotations
@@ -12,30 +14,34 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.known_values import evaluate
-from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role
+from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
 
 KNOWN_ELEMENTS = 1 << 16
-"""A value with more elements is never computed while recording."""
+"""The greatest number of elements of a value that is computed while recording."""
 FEW = 64
-"""So many numbers of a constant are written into the trace one by one."""
+"""The greatest number of elements of a constant that are written into the trace one by one."""
 
 
 class Kind(NamedTuple):
-    """Shape and dtype of a value."""
+    """The shape and dtype of a value."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return torch.Size(self.shape).numel()
 
 
 class Place(NamedTuple):
-    """Where in the user's code the program is."""
+    """A place in the user's code.
+
+    ``source`` is "file:line" and ``module`` the path of the module that runs; both are "" if
+    unknown.
+    """
 
     source: str = ""
     module: str = ""
@@ -43,8 +49,17 @@ class Place(NamedTuple):
 
 
 class Tape:
-    """Values, events and givens, in the order in which they came to be. ``place`` says where the
-    program is.
+    """The values, events and givens of a recording, in the order in which they were made.
+
+    ``place`` returns where the program is. Values are known by their number, which counts from 0.
+
+    - ``kinds``: the shape and dtype of each value.
+    - ``known``: the numbers of the values that are known.
+    - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
+      afterwards is another program.
+    - ``looked_at``: the known values that the program has looked at, which decided what it did.
+    - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
+      and is attributed to the line that made it.
     """
 
     def __init__(self, place: Callable[[], Place]) -> None:
@@ -53,15 +68,8 @@ class Tape:
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
         self.refused: PitcheckError | None = None
-        """The first refusal. The program may have caught it; it is final all the same, for what ran
-        afterwards is another program.
-        """
         self.looked_at: set[int] = set()
-        """Known values that the program has looked at, which decided what it did."""
         self.ended = False
-        """Whether the step is over, and what is recorded only reads what it has left: that belongs
-        to where it was made.
-        """
         self._place = place
         self._places: dict[int, Place] = {}
 
@@ -74,7 +82,11 @@ class Tape:
         batch: int | None = None,
         communicator: str = "",
     ) -> list[int]:
-        """An event, and the numbers of its outputs that are tensors."""
+        """Record an event; return the numbers of those of its outputs that are tensors.
+
+        ``outputs`` has None for a result that is no tensor. ``group``, ``batch`` and
+        ``communicator`` are those of :class:`Event`.
+        """
         place = self._made(arguments) if self.ended else self._place()
         numbers = [None if kind is None else self._value(kind) for kind in outputs]
         self._places.update((number, place) for number in numbers if number is not None)
@@ -92,7 +104,7 @@ class Tape:
         self.events.append(event)
         if not group:
             self._know(event)
-        return [number for number in numbers if number is not None]
+        return list(event.tensors)
 
     def one(
         self,
@@ -101,11 +113,14 @@ class Tape:
         shape: Sequence[int],
         dtype: torch.dtype,
     ) -> int:
-        """An event of one output."""
+        """Record an event with one output; return the number of its value."""
         return self.emit(operator, arguments, [Kind(tuple(shape), dtype)])[0]
 
     def give(self, kind: Kind, role: Role, name: str, **where: object) -> int:
-        """A value that the step starts with."""
+        """Add a value that the step starts with; return its number.
+
+        ``where`` are further fields of :class:`Given`.
+        """
         number = self._value(kind)
         self.given[number] = msgspec.convert(
             {"value": number, "role": role, "name": name, **where}, Given
@@ -113,7 +128,7 @@ class Tape:
         return number
 
     def constant(self, tensor: torch.Tensor) -> int:
-        """A real tensor, whose numbers are part of the program."""
+        """Add a tensor whose numbers are part of the program; return the number of its value."""
         with _disable_current_modes():
             return self._constant(tensor.detach().cpu().contiguous())
 
@@ -133,18 +148,23 @@ class Tape:
         return number
 
     def refuse(self, error: PitcheckError) -> PitcheckError:
-        """Keep a refusal; the first is kept. Returns the error that was given, to be raised."""
+        """Keep a refusal unless there is an earlier one; return ``error``, to be raised."""
         self.refused = self.refused or error
         return error
 
+    def unsupported(self, message: str) -> PitcheckError:
+        """Return the error, to be raised, for what cannot be recorded at the user's present line.
+
+        It is kept as a refusal: it ends the recording even if the program catches it.
+        """
+        return self.refuse(UnsupportedError(f"{self.where()}: {message}"))
+
     def made_at(self, value: int) -> str:
-        """The user's line at which a value was made; empty where nothing tells."""
+        """Return the user's line at which a value was made; "" if nothing tells."""
         return self._places.get(value, Place()).source
 
     def twin(self, value: int) -> int:
-        """A new number for a value, which stands for it from now on; what is known of it stays
-        known.
-        """
+        """Return a new number that stands for a value from now on, with the same known numbers."""
         number = self._value(self.kinds[value])
         self._places[number] = self._places.get(value, Place())
         if value in self.known:
@@ -152,7 +172,7 @@ class Tape:
         return number
 
     def where(self) -> str:
-        """The user's line, for messages."""
+        """Return the user's present line, for messages."""
         return self._place().source or "outside the user's code"
 
     def _listed(self, plain: torch.Tensor) -> int:
@@ -169,15 +189,19 @@ class Tape:
         return len(self.kinds) - 1
 
     def _made(self, arguments: tuple[Argument, ...]) -> Place:
-        """Where the latest operand was made."""
+        """Return the place at which the latest operand was made."""
         return self._places.get(max(operands(arguments), default=-1), Place())
 
     def _know(self, event: Event) -> None:
-        """Compute what depends on known values alone, so that the program may look at it."""
+        """Compute an event that depends on known values alone.
+
+        The program may then look at its results.
+        """
         if any(number not in self.known for number in operands(event.arguments)):
             return
-        numbers = [number for number in event.outputs if number is not None]
-        if not numbers or any(self.kinds[number].elements > KNOWN_ELEMENTS for number in numbers):
+        if not event.tensors or any(
+            self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
+        ):
             return
         results = evaluate(event, self.known)
         for number, result in zip(event.outputs, results or (), strict=False):
@@ -185,8 +209,9 @@ class Tape:
                 self.known[number] = result
 
     def number(self, value: int) -> bool | int | float:
-        """The number that a tensor of one element holds; UnsupportedError where it depends on what
-        is not known.
+        """Return the number in a tensor of one element.
+
+        Raises UnsupportedError if it depends on values that are not known.
         """
         if value not in self.known:
             raise UnsupportedError(
@@ -199,14 +224,3 @@ class Tape:
         with _disable_current_modes():
             result: bool | int | float = self.known[value].item()
         return result
-
-
-def operands(arguments: tuple[Argument, ...]) -> list[int]:
-    """The values among arguments, those in lists, too."""
-    found: list[int] = []
-    for argument in arguments:
-        if isinstance(argument, Ref):
-            found.append(argument.value)
-        elif isinstance(argument, tuple):
-            found.extend(operands(argument))
-    return found

@@ -1,8 +1,7 @@
 """Numbers that a model's code computes from shapes, as ``B, S, D = x.shape`` does.
 
-nnScaler writes every step of such code as an operator of its own, whose results are objects and no
-tensors. The few functions that are listed here are computed by this module; what the file names is
-never called.
+nnScaler writes every step of such code as an operator, whose results are objects and no tensors.
+This module computes the few functions that are listed here. It never calls what the file names.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _DEEPEST = 8
 
 
 class Iterator:
-    """A Python iterator over plain values: every ``next`` takes one."""
+    """A Python iterator over plain values. Every ``next`` takes one of them."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self._values = values
@@ -40,7 +39,7 @@ class Iterator:
 
 
 class Measured:
-    """A tensor whose shape a function asks for."""
+    """A tensor for whose shape a function asks."""
 
     def __init__(self, tensor: Stub) -> None:
         self.id = tensor_id(tensor)
@@ -120,7 +119,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 
 def is_object(value: object) -> bool:
-    """Return whether an operand is an object that some operator computes and that is no tensor."""
+    """Return True if an operand is an object that some operator computes and that is no tensor."""
     return isinstance(value, Stub) and type(value).origin[1] == "IRObject"
 
 
@@ -131,11 +130,10 @@ class Scalars:
         self._values: dict[int, Any] = {}
 
     def compute(self, node: object) -> list[Measured]:
-        """Compute an operator whose results are objects alone; return the tensors whose shapes it
-        has asked for.
+        """Compute an operator whose results are objects alone; return the tensors that it measures.
 
-        Raises UnsupportedError for a function that is not listed or gets what it is not listed for,
-        PlanError where it stops.
+        Raises UnsupportedError for a function or an argument without a meaning, PlanError if the
+        program stops there.
         """
         signature = text(node, "signature")
         function = _FUNCTIONS.get(signature)
@@ -162,7 +160,7 @@ class Scalars:
         return [value for value in arguments if isinstance(value, Measured)]
 
     def resolved(self, value: Any, depth: int = 0) -> Any:
-        """Return an argument with the values of the objects in it; what has none stays as it is."""
+        """Return an argument with objects replaced by their values."""
         if is_object(value):
             known = self._values.get(integer(value, "_id"))
             return value if known is None or isinstance(known, Iterator) else known

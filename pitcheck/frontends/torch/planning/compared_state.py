@@ -1,5 +1,7 @@
-"""What of the state of both programs is compared: what either has changed, where the other has it,
-too; else the programs are not comparable, which is said.
+"""The state of both programs that is compared.
+
+It is what either program has changed, if the other has it, too. Otherwise the programs cannot be
+compared, and an error says why.
 """
 
 from __future__ import annotations
@@ -17,21 +19,21 @@ from pitcheck.frontends.torch.trace import LEFT, Given, Result, Trace
 
 Key = tuple[str, str]
 NAMED = frozenset({"buffer", "gradient", "kept"})
-"""Roles of what a call leaves for the next, of which the reference need not know."""
+"""The roles of values that a call leaves for the next, which the reference need not have."""
 KINDS = (
     ("parameter", "parameter", "parameters"),
     ("buffer", "buffer", "buffers"),
     ("optimizer_state", "optimizer state", "optimizer states"),
     ("kept", "kept tensor", "kept tensors"),
 )
-"""By role the name of one and of several."""
+"""The singular and the plural for each role."""
 
 
 def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trace, list[Trace]]:
-    """Both programs with all that is to be compared asked for.
+    """Return both programs, in which all results that are to be compared are asked for.
 
-    Raises UnsupportedError for state that only one of them has, or changes without the other having
-    it.
+    Raises UnsupportedError for state that only one of them has, or that one changes and the other
+    does not have.
     """
     theirs = {_key(result) for result in reference.results}
     begun = {given.name for given in reference.given}
@@ -53,7 +55,7 @@ def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trac
 
 
 def compared(trace: Trace) -> Trace:
-    """A trace with what is asked for alone, and the givens that this needs."""
+    """Return a trace with only the results that are asked for, and the givens that these need."""
     results = tuple(result for result in trace.results if result.asked)
     ends = {result.name for result in results if result.kind == "updated"}
     given = tuple(own for own in trace.given if not own.idle or own.name in ends)
@@ -76,14 +78,15 @@ def _asking(trace: Trace, asked: Collection[Key], read: Collection[str]) -> Trac
 
 
 def _place(trace: Trace, value: int) -> str:
-    """The line that writes a value."""
+    """Return the line that writes a value, as " at file:line"; "" without one."""
     lines = [event.source for event in trace.events if value in event.outputs and event.source]
     return f" at {lines[0]}" if lines else ""
 
 
 def _check_stated(trace: Trace, spec: Spec) -> None:
-    """Raise UnsupportedError where ranks hold a state otherwise after the step than before: each
-    call must leave what the next is assumed to find.
+    """Raise UnsupportedError if ranks hold other parts of state after the step than before.
+
+    Each call must leave what the next one is assumed to find.
     """
     for given in trace.given:
         name = given.name.removeprefix(LEFT) if given.role == "gradient" else given.name
@@ -136,9 +139,7 @@ def _check_results(trace: Trace, theirs: Collection[Key], begun: Collection[str]
 
 
 def _check_numbers(reference: Trace, traces: Sequence[Trace]) -> None:
-    """Raise UnsupportedError where known numbers that go on from call to call are not the same on
-    every rank as in the reference.
-    """
+    """Raise UnsupportedError if a known number that goes on differs from the reference's."""
     known = {number.name: number for number in reference.numbers}
     for trace in traces:
         for number in trace.numbers:
@@ -162,8 +163,9 @@ def _check_numbers(reference: Trace, traces: Sequence[Trace]) -> None:
 
 
 def _check_accumulated(reference: Trace, traces: Sequence[Trace]) -> None:
-    """Raise UnsupportedError where a rank adds to the gradients that its call before left, and the
-    reference, which nobody needs to zero, does not.
+    """Raise UnsupportedError if a rank adds to old gradients and the reference does not.
+
+    This applies to a reference that changes no parameter, whose gradients nobody need zero.
     """
     if _changes(reference):
         return
@@ -186,7 +188,7 @@ def _changes(trace: Trace) -> bool:
 
 
 def _said(reference: Trace, traces: Sequence[Trace], asked: Collection[Key]) -> list[str]:
-    """What is proven, and of which state."""
+    """Return the sentences that say what is proven, and about which state."""
     roles = {given.name: given.role for trace in (*traces, reference) for given in trace.given}
     counts: Counter[str] = Counter(
         roles[name] for kind, name in asked if kind == "updated" and name in roles

@@ -1,11 +1,12 @@
-"""What torch.distributed does by ways that a recorder of operators does not see, or by numbers that
-nobody has while a program is recorded.
+"""Patches of torch.distributed for the time of a recording.
+
+They cover effects that a recorder of operators does not see. They also replace decisions by
+numbers, which nobody has while a program is recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -23,76 +24,50 @@ from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.communication.calls import PREMULTIPLIED, kind_number
-from pitcheck.frontends.torch.recording.mode import Recorder
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.patches.patching import Patch
+from pitcheck.frontends.torch.recording.recorder import Recorder
 
 REDUCING = frozenset(
     {
-        *(
-            "allreduce",
-            "allreduce_coalesced",
-            "reduce",
-            "reduce_scatter",
-            "reduce_scatter_single",
-            "_reduce_scatter_base",
-        ),
-        *("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"),
+        "allreduce",
+        "allreduce_coalesced",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_single",
+        "_reduce_scatter_base",
+        "reduce_scatter_single_coalesced",
+        "reduce_scatter_tensor_coalesced",
     }
 )
-"""The methods of a process group that are given a kind of reduction."""
+"""The methods of a process group that take a kind of reduction."""
 
 
-@contextmanager
-def adjusted(recorder: Recorder) -> Iterator[None]:
-    """Put the methods of this module in place, for the time of a recording."""
-    with ExitStack() as stack:
-        stack.enter_context(
-            replaced(DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__))
-        )
-        for kind in (Work, *Work.__subclasses__()):
-            for name in {"wait", "synchronize", "block_current_stream"} & vars(kind).keys():
-                stack.enter_context(replaced(kind, name, _seen(recorder, getattr(kind, name))))
-            if "get_future" in vars(kind):
-                stack.enter_context(replaced(kind, "get_future", _future(recorder)))
-            if "is_completed" in vars(kind):
-                stack.enter_context(replaced(kind, "is_completed", _asked(recorder)))
-        stack.enter_context(
-            replaced(
-                torch.nn.parallel.distributed,
-                "_verify_param_shape_across_processes",
-                lambda *_: None,
-            )
-        )
-        # After the first step the buckets would be cut anew, in the order in which gradients came;
-        # the ranks agree on it by numbers.
-        stack.enter_context(
-            replaced(torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False)
-        )
-        stack.enter_context(replaced(dist, "_broadcast_coalesced", _broadcast))
-        stack.enter_context(
-            replaced(
-                DistributedDataParallel,
-                "_pre_forward",
-                _reduced(DistributedDataParallel._pre_forward),
-            )
-        )
-        stack.enter_context(
-            replaced(
-                torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)
-            )
-        )
-        for name in REDUCING & vars(dist.ProcessGroup).keys():
-            stack.enter_context(
-                replaced(dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name)))
-            )
-        stack.enter_context(replaced(_PipelineSchedule, "_warmup_p2p", _no_vote))
-        for name in ("empty", "empty_like"):
-            stack.enter_context(replaced(np, name, _of_no_use(getattr(np, name))))
-        yield
+def distributed_patches(recorder: Recorder) -> Iterator[Patch]:
+    """Yield the patches that let a recorder see all of torch.distributed."""
+    yield DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__)
+    for kind in (Work, *Work.__subclasses__()):
+        for name in {"wait", "synchronize", "block_current_stream"} & vars(kind).keys():
+            yield kind, name, _seen(recorder, getattr(kind, name))
+        if "get_future" in vars(kind):
+            yield kind, "get_future", _future(recorder)
+        if "is_completed" in vars(kind):
+            yield kind, "is_completed", _asked(recorder)
+    yield torch.nn.parallel.distributed, "_verify_param_shape_across_processes", lambda *_: None
+    # After the first step the buckets would be cut anew, in the order in which gradients came;
+    # the ranks agree on that order by numbers, which nobody has here.
+    yield torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False
+    yield dist, "_broadcast_coalesced", _broadcast
+    yield DistributedDataParallel, "_pre_forward", _reduced(DistributedDataParallel._pre_forward)
+    yield torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)
+    for name in REDUCING & vars(dist.ProcessGroup).keys():
+        yield dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name))
+    yield _PipelineSchedule, "_warmup_p2p", _no_vote
+    for name in ("empty", "empty_like"):
+        yield np, name, _unwritten(getattr(np, name))
 
 
 def _real_mesh(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
-    """A mesh looks at the numbers of its tensor of ranks, so that tensor must have some."""
+    """Give a mesh the numbers of its tensor of ranks, at which it looks."""
 
     def init(mesh: DeviceMesh, *args: Any, **kwargs: Any) -> None:
         real_args, real_kwargs = tree_map_only(torch.Tensor, recorder.known, (args, kwargs))
@@ -103,7 +78,7 @@ def _real_mesh(recorder: Recorder, original: Callable[..., None]) -> Callable[..
 
 
 def _seen(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Waiting for a work is no operator."""
+    """Tell the recorder of a wait for a work, which is no operator."""
 
     def wait(work: Work, *args: Any, **kwargs: Any) -> Any:
         recorder.communication.waited(work)
@@ -113,8 +88,9 @@ def _seen(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any
 
 
 def _told(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The factor of a premultiplied sum is known to whoever calls for it, and not to the operator
-    that is seen.
+    """Tell the recorder the factor of a premultiplied sum.
+
+    The caller of a reduction knows it; the operator that is recorded does not.
     """
 
     def reduce(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
@@ -136,7 +112,7 @@ def _told(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any
 
 
 def _resized(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Memory is given back by the storage, not by an operator."""
+    """Tell the recorder when a storage gives its memory back, which is no operator."""
 
     def resize(storage: torch.UntypedStorage, size: int) -> Any:
         if size == 0:
@@ -147,21 +123,18 @@ def _resized(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., 
 
 
 def _asked(recorder: Recorder) -> Callable[[Work], bool]:
-    """Whether communication is over at some moment is another thing in every run."""
+    """Refuse to say if communication is over: the answer is another one in every run."""
 
     def is_completed(_: Work) -> bool:
-        raise recorder.tape.refuse(
-            UnsupportedError(
-                f"{recorder.tape.where()}: Work.is_completed() depends on time; call wait()"
-            )
-        )
+        raise recorder.tape.unsupported("Work.is_completed() depends on time; call wait()")
 
     return is_completed
 
 
 class Future(torch.futures.Future[list[torch.Tensor]]):
-    """What comes of a work. Who waits for it, looks at it or goes on from it has waited for the
-    work.
+    """The future of a work.
+
+    Whoever waits for it, looks at its value or goes on from it has waited for the work.
     """
 
     def __init__(self, recorder: Recorder, work: Work) -> None:
@@ -170,24 +143,26 @@ class Future(torch.futures.Future[list[torch.Tensor]]):
         self.set_result(recorder.communication.targets(work))
 
     def wait(self) -> Any:
-        """As of a future."""
+        """Wait for the work; return the tensors that it writes to."""
         self._wait_for()
         return super().wait()
 
     def value(self) -> Any:
-        """As of a future."""
+        """Return the tensors that the work writes to, once it is over."""
         self._wait_for()
         return super().value()
 
     def then(self, callback: Callable[[Any], Any]) -> Any:
-        """As of a future; the callback runs when the communication is over."""
+        """Return the future of a callback that runs when the work is over."""
         self._wait_for()
         return super().then(callback)
 
 
 def _future(recorder: Recorder) -> Callable[[Work], Any]:
-    """The future of a work. In a backward pass it is given to the reducer of
-    DistributedDataParallel, which waits where it is not seen.
+    """Return the method that makes the future of a work.
+
+    In a backward pass the future goes to the reducer of DistributedDataParallel, which waits where
+    nobody sees it. So the work is taken as waited for.
     """
 
     def get_future(work: Work) -> Any:
@@ -202,29 +177,32 @@ def _future(recorder: Recorder) -> Callable[[Work], Any]:
 def _broadcast(
     group: dist.ProcessGroup, tensors: Sequence[torch.Tensor], _: int, source: int = 0
 ) -> None:
-    """The original packs the tensors, and waits where it is not seen."""
+    """Broadcast tensors one by one. The original packs them, and waits where nobody sees it."""
     for tensor in tensors:
         dist.broadcast(tensor, group=group, group_src=source)
 
 
 def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The reducer of DistributedDataParallel is not seen, but for what it calls in Python: the hook
-    that does what it would do itself.
+    """Register the hook that averages buckets as the reducer of DistributedDataParallel would.
+
+    The reducer is C++ and is not seen, but for the hook that it calls.
     """
 
     def pre_forward(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> Any:
         if not module._comm_hooks:
-            # Without its group the hook would reduce over all ranks, and the reducer reduces over
-            # those that the user says.
+            # Without a group the hook would reduce over all ranks; the reducer reduces over the
+            # ranks of the user's group.
             module.register_comm_hook(module.process_group, allreduce_hook)
         return original(module, *args, **kwargs)
 
     return pre_forward
 
 
-def _of_no_use(original: Callable[..., Any]) -> Callable[..., Any]:
-    """An array that nobody has written to is a constant of a program that reads it; what happens to
-    lie there, often zeros, must not look like its meaning.
+def _unwritten(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Fill an array that nobody has written to with numbers that have no meaning.
+
+    A program that reads such an array takes it for a constant. What happens to lie there is often
+    zeros, which must not look like its meaning.
     """
 
     def empty(*args: Any, **kwargs: Any) -> Any:
@@ -239,8 +217,10 @@ def _of_no_use(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _no_vote(_: _PipelineSchedule, stages: Sequence[Any], has_backward: bool, __: bool) -> None:
-    """The stages of a pipeline vote, by numbers, whether all know their shapes; those that do not
-    would send these as objects.
+    """Have all stages of a pipeline use the shapes that they were given.
+
+    In the original they vote, by numbers, and a stage that does not know its shapes gets them as
+    objects. Raises UnsupportedError for such a stage.
     """
     for stage in stages:
         if InferenceMode.needs_dynamic(stage._user_meta, has_backward):

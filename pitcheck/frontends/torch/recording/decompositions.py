@@ -1,5 +1,6 @@
-"""Operators that are recorded as the plain ones they consist of: those over lists of tensors, and
-those of fully sharded data parallelism.
+"""Operators that are recorded as the plain operators that they consist of.
+
+They are those over lists of tensors, and those of fully sharded data parallelism.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def all_gather_copy_in(
     all_gather_input_numel: int,
     rank: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rank's part of the buffer to be gathered is its flattened shards in a row."""
+    """Write flattened shards in a row into the rank's part of the buffer to be gathered."""
     mine = all_gather_output.narrow(0, all_gather_input_numel * rank, all_gather_input_numel)
     for part, shard in zip(
         torch.split(mine, list(inp_split_sizes)), all_gather_inputs, strict=True
@@ -37,7 +38,7 @@ def split_with_sizes_copy(
     *,
     out: Sequence[torch.Tensor],
 ) -> None:
-    """Parts of a gathered buffer, each to a tensor of its own."""
+    """Copy the parts of a gathered buffer to tensors of their own."""
     for part, target in zip(
         torch.split(all_gather_output, list(all_gather_input_split_sizes), dim), out, strict=True
     ):
@@ -47,15 +48,16 @@ def split_with_sizes_copy(
 def sharded_chunk_cat(
     tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out: torch.Tensor
 ) -> None:
-    """As :func:`chunk_cat`, into a buffer."""
+    """Do as :func:`chunk_cat` does, into a buffer."""
     chunk_cat(tensors, dim, num_chunks, out=out)
 
 
 def chunk_cat(
     tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Tensors cut into equal chunks, the last padded with zeros, and joined chunk by chunk: row
-    ``i`` is the i-th chunk of every one.
+    """Cut tensors into equal chunks, the last padded with zeros, and join them chunk by chunk.
+
+    Row ``i`` of the result has the i-th chunk of every tensor.
     """
     rows = []
     for tensor in tensors:
@@ -79,19 +81,19 @@ def chunk_cat(
 
 
 def copy_(tensor: torch.Tensor, data: torch.Tensor) -> None:
-    """New contents of an unsharded parameter."""
+    """Write new contents to an unsharded parameter."""
     tensor.copy_(data)
 
 
 def fill(tensor: torch.Tensor, value: Any) -> torch.Tensor:
-    """What the contents are has nothing to do with what they were."""
+    """Fill a tensor. The new contents do not depend on the old ones."""
     if isinstance(value, torch.Tensor):
         return tensor.copy_(value)
     return tensor.copy_(torch.full((), value, dtype=tensor.dtype, device=tensor.device))
 
 
 def zero(tensor: torch.Tensor) -> torch.Tensor:
-    """As :func:`fill`, with zero."""
+    """Fill a tensor with zeros."""
     return fill(tensor, 0)
 
 
@@ -105,7 +107,10 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    """In training the running statistics are written to, which the schema does not say."""
+    """Normalise a batch, and write the running statistics, which the schema does not say.
+
+    Returns NotImplemented if there are no statistics to write.
+    """
     if not training or running_mean is None or running_var is None:
         return NotImplemented
     pure = torch.ops.aten._native_batch_norm_legit_functional.default
@@ -120,8 +125,10 @@ def batch_norm(
 def weight_norm(
     v: torch.Tensor, g: torch.Tensor, dim: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A weight of direction ``v`` and of length ``g``, by slices along ``dim``; and the lengths of
-    ``v``.
+    """Return a weight of direction ``v`` and length ``g``, by slices along ``dim``.
+
+    Returns:
+        The weight, and the lengths of ``v``.
     """
     norms = torch.linalg.vector_norm(v, 2, _others(v, dim), True)
     return v * (g / norms), norms
@@ -134,7 +141,7 @@ def weight_norm_backward(
     saved_norms: torch.Tensor,
     dim: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients of ``v`` and ``g`` of :func:`weight_norm`."""
+    """Return the gradients of ``v`` and ``g`` of :func:`weight_norm`."""
     along = (grad_w * saved_v).sum(_others(saved_v, dim), True)
     return (saved_g / saved_norms) * (
         grad_w - saved_v * (along / (saved_norms * saved_norms))
@@ -145,7 +152,7 @@ def _others(tensor: torch.Tensor, dim: int) -> list[int]:
     return [other for other in range(tensor.dim()) if other != dim % tensor.dim()]
 
 
-OPENED: dict[tuple[str, str], Callable[..., Any]] = {
+DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "native_batch_norm"): batch_norm,
     ("fsdp", "all_gather_copy_in"): all_gather_copy_in,
     ("fsdp", "split_with_sizes_copy"): split_with_sizes_copy,
@@ -158,12 +165,17 @@ OPENED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "_weight_norm_interface"): weight_norm,
     ("aten", "_weight_norm_interface_backward"): weight_norm_backward,
 }
+"""The functions that run an operator by plain ones, by its namespace and name."""
 
 RENAMED = {"norm": "linalg_vector_norm"}
+"""The names of operators for one tensor that differ from those for lists."""
 
 
-def open_foreach(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A ``_foreach_`` operator tensor by tensor."""
+def decompose_foreach(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run a ``_foreach_`` operator tensor by tensor; return its results, None if it is in place.
+
+    Raises UnsupportedError for an operator that has no form for single tensors.
+    """
     name = func._schema.name.split("::")[1].removeprefix("_foreach_")
     plain = name.removesuffix("_")
     packet = getattr(torch.ops.aten, RENAMED.get(plain, plain) + "_" * name.endswith("_"), None)

@@ -1,5 +1,6 @@
-"""Operators whose results, or which elements they take, are decided by values that are known while
-a program is recorded: by constants then.
+"""Reading and writing by masks that are known while a program is recorded.
+
+Such a mask stands for the positions at which it holds, which are constants.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 Known = Callable[[torch.Tensor], torch.Tensor | None]
-"""The numbers of a tensor, if they are known."""
+"""A function that returns the numbers of a tensor, or None if they are not known."""
 INDEXED = {"index": 1, "index_put": 1, "index_put_": 1, "_index_put_impl_": 1}
-"""Where the indices stand among the arguments."""
+"""The place of the indices among the arguments, by operator."""
 
 
 def with_positions(name: str, args: Sequence[Any], known: Known) -> list[Any] | None:
-    """The arguments of reading or writing by index with the positions that known masks choose in
-    the place of the masks; None where nothing is to change.
+    """Return the arguments of an operator on indices, with positions in place of known masks.
 
-    A single value that is written wherever a mask holds needs no positions.
+    Returns None if nothing is to change. A single value that is written wherever a mask holds needs
+    no positions.
     """
     place = INDEXED.get(name)
     if place is None or (name != "index" and args[2].numel() == 1):

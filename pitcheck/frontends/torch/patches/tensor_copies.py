@@ -1,41 +1,32 @@
-"""Copies and conversions of tensors without numbers, as PyTorch makes them of tensors that have
-some.
+"""Copies and conversions of tensors without numbers, made by operators.
 
-PyTorch copies the memory of a tensor by way of its storage, which no operator tells of, and
-converts a module's parameters by exchanging the tensors of its own test doubles; here both are done
-by operators.
+PyTorch copies the memory of a tensor through its storage, without an operator, and converts the
+parameters of a module by swapping fake tensors. Here operators do both, so that they are recorded
+and mean what they mean for tensors with numbers.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.recording.chance import HASH
-from pitcheck.frontends.torch.recording.mode import SEEN, Recorder
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.frontends.torch.patches.nondeterminism import HASH
+from pitcheck.frontends.torch.patches.patching import Patch
+from pitcheck.frontends.torch.recording.recorder import Recorder
+from pitcheck.frontends.torch.recording.writes import SEEN
 
 Apply = Callable[..., torch.nn.Module]
 
 
-@contextmanager
-def copying(recorder: Recorder) -> Iterator[None]:
-    """Have tensors copied and modules converted so, for the time of a recording."""
-    with ExitStack() as stack:
-        stack.enter_context(
-            replaced(torch.Tensor, "__deepcopy__", _deepcopy(recorder, torch.Tensor.__deepcopy__))
-        )
-        stack.enter_context(replaced(torch.nn.Module, "_apply", _apply(torch.nn.Module._apply)))
-        stack.enter_context(
-            replaced(torch.utils, "swap_tensors", _swap(recorder, torch.utils.swap_tensors))
-        )
-        yield
+def copy_patches(recorder: Recorder) -> Iterator[Patch]:
+    """Yield the patches that copy tensors, and convert modules, by operators."""
+    yield torch.Tensor, "__deepcopy__", _deepcopy(recorder, torch.Tensor.__deepcopy__)
+    yield torch.nn.Module, "_apply", _apply(torch.nn.Module._apply)
+    yield torch.utils, "swap_tensors", _swap(recorder, torch.utils.swap_tensors)
 
 
 def _deepcopy(
@@ -47,7 +38,7 @@ def _deepcopy(
         found: torch.Tensor | None = memo.get(id(tensor))
         if found is not None:
             return found
-        recorder.seen(tensor)
+        recorder.writes.check(tensor)
         with torch.no_grad():
             copied = _copied(tensor, memo)
         copied.requires_grad_(tensor.requires_grad)
@@ -66,8 +57,11 @@ def _deepcopy(
 
 
 def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
-    """A tensor in new memory. Tensors that share memory are copied to such that do: ``memo`` has
-    the row of all elements by storage.
+    """Return a copy of a tensor in new memory.
+
+    Tensors that share memory get copies that share memory. ``memo`` maps the address of a storage
+    to the copy of all its elements and the storage, which is held so that no other gets its
+    address.
     """
     held = tensor.untyped_storage()
     if (
@@ -76,7 +70,7 @@ def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
         and held._cdata not in memo
     ):
         copied = tensor.detach().clone()
-        # The storage is kept as long as the copy is made, lest another gets its place.
+        # The storage is held while copies are made, so that no other gets its address.
         memo[held._cdata] = copied, held
         return copied
     if held._cdata not in memo:
@@ -91,8 +85,10 @@ def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
 
 
 def _apply(original: Apply) -> Apply:
-    """Parameters keep their identity and get other data; those that leave the device "meta", where
-    tensors have no memory, are new ones.
+    """Return a method that converts the tensors of a module.
+
+    Parameters keep their identity and get other data. Those that leave the device "meta", where
+    tensors have no memory, become new parameters, as in PyTorch.
     """
 
     def apply(
@@ -142,19 +138,17 @@ def _set_data(tensor: torch.Tensor, data: torch.Tensor) -> None:
 
 
 def _swap(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
-    """Tensors without numbers are known elsewhere, too, which can forbid what is allowed
-    otherwise.
+    """Refuse a swap of tensors that PyTorch forbids.
+
+    It may forbid it only because the recorder refers to the tensors, too.
     """
 
     def swap(first: torch.Tensor, second: torch.Tensor) -> None:
         try:
             original(first, second)
         except RuntimeError as error:
-            raise recorder.tape.refuse(
-                UnsupportedError(
-                    f"{recorder.tape.where()}: torch.utils.swap_tensors does not work while "
-                    f"recording: {error}"
-                )
+            raise recorder.tape.unsupported(
+                f"torch.utils.swap_tensors does not work while recording: {error}"
             ) from error
 
     return swap

@@ -1,30 +1,32 @@
-"""The execution plan of nnScaler as plain data: per device the calls it runs in order, and what
-every call is made of.
-
-The names of fields are nnScaler's (``nnscaler/ir``, ``nnscaler/execplan``). A call is a cell with
-the tensors of one micro-batch in place of its own.
-"""
+"""Reading the objects of an nnScaler pickle into an execution plan."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler import objects
-from pitcheck.frontends.nnscaler.meanings import Meanings
+from pitcheck.frontends.nnscaler.execution_plan import (
+    Adapter,
+    Argument,
+    Call,
+    CallKind,
+    Cell,
+    Compute,
+    Derive,
+    ExecutionPlan,
+    Measure,
+    Node,
+    Primitive,
+    Result,
+)
 from pitcheck.frontends.nnscaler.objects import class_of, items, placed, within
 from pitcheck.frontends.nnscaler.pickles import Stub, loaded
-from pitcheck.frontends.nnscaler.scalars import Scalars
-from pitcheck.frontends.nnscaler.signatures import Meaning
+from pitcheck.frontends.nnscaler.shape_arithmetic import Scalars
+from pitcheck.frontends.nnscaler.signatures import Meaning, Meanings
 from pitcheck.frontends.nnscaler.tensors import (
-    SubTensor,
     Tensors,
     gradient_id,
     is_tensor,
@@ -33,151 +35,19 @@ from pitcheck.frontends.nnscaler.tensors import (
 from pitcheck.plan.model import Number
 
 LARGEST_RUN = 2**16
-"""Ranks a plan may have."""
+"""The greatest number of ranks of a plan."""
 LONGEST_PROGRAM = 2**22
-"""Calls and nodes of all ranks that are read: a cell can be called any number of times, and a
-replica copied, in few bytes.
+"""The greatest number of calls and nodes of all ranks that are read.
+
+In few bytes a file can call a cell, or copy a replica, any number of times.
 """
 
-CallKind = Literal["data", "forward", "backward", "adapter", "reducer"]
 _ADAPTERS = "nnscaler.runtime.adapter."
 _SOURCE = re.compile(r'File "([^"]{1,300})", line (\d{1,9})')
 
 
-class Argument(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that an operator reads: ``attribute`` where it is a parameter or buffer;
-    ``gradient`` is the id of its gradient.
-    """
-
-    id: int
-    full: int
-    attribute: SubTensor | None
-    gradient: int | None
-
-
-class Result(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that an operator writes."""
-
-    tensor: SubTensor
-    gradient: int | None
-    gradient_full: int | None
-
-
-class Compute(msgspec.Struct, frozen=True, gc=False):
-    """A forward operator. Its operands are arguments and numbers."""
-
-    id: int
-    kind: str
-    operands: tuple[Argument | Number, ...]
-    attributes: Mapping[str, Any]
-    results: tuple[Result, ...]
-    source: str
-    module: str
-
-
-class Derive(msgspec.Struct, frozen=True, gc=False):
-    """A backward operator: the derivative of operator ``mirror``. ``given`` are ids of gradients,
-    ``results`` gradients.
-    """
-
-    mirror: int
-    given: tuple[int, ...]
-    results: tuple[SubTensor, ...]
-
-
-class Primitive(msgspec.Struct, frozen=True, gc=False):
-    """One communication or local step of an adapter. ``function``, its signature, is what runs
-    (``nn.allreduce_identity``); ``name`` is its class.
-    """
-
-    name: str
-    function: str
-    inputs: tuple[int, ...]
-    outputs: tuple[SubTensor, ...]
-    keywords: Mapping[str, Any]
-
-
-class Adapter(msgspec.Struct, frozen=True, gc=False):
-    """A chain of primitives.
-
-    ``backward``: the adapter that runs as a whole in the backward pass, where the planner has made
-    one function of the two (``custom``). Else every primitive has a backward half, or stops the
-    gradient. ``mirror`` is the id of the adapter of the other pass.
-    """
-
-    id: int
-    inputs: tuple[int, ...]
-    outputs: tuple[SubTensor, ...]
-    primitives: tuple[Primitive, ...]
-    mirror: int | None = None
-    backward: Adapter | None = None
-
-
-class Measure(msgspec.Struct, frozen=True, gc=False):
-    """A tensor whose shape the model's code has asked for; ``shape`` is what the file
-    says it is.
-    """
-
-    id: int
-    shape: tuple[int, ...]
-
-
-Node = Compute | Derive | Adapter | Measure
-
-
-class Cell(msgspec.Struct, frozen=True, gc=False):
-    """What a call runs. ``inputs`` and ``outputs`` are the ids that the call's own replace position
-    by position; None for what is no tensor.
-
-    ``tensors``: the outputs of a data loader, the weights of a reducer. ``devices``: of a reducer.
-    """
-
-    id: int
-    kind: CallKind
-    inputs: tuple[int | None, ...]
-    outputs: tuple[int | None, ...]
-    nodes: tuple[Node, ...] = ()
-    tensors: tuple[SubTensor, ...] = ()
-    mirror: int | None = None
-    devices: tuple[int, ...] = ()
-
-
-class Call(msgspec.Struct, frozen=True, gc=False):
-    """A cell as one device runs it once.
-
-    ``tracked``: whether autograd watches. Of a backward segment, ``given`` are the gradients that
-    it gets; ``of`` are the tensors that the forward call takes and gives, by the ids of their
-    gradients.
-    """
-
-    id: int
-    cell: Cell
-    inputs: tuple[int | None, ...]
-    outputs: tuple[int | None, ...]
-    place: str
-    tracked: bool = False
-    given: tuple[SubTensor, ...] = ()
-    of: Mapping[int, int] = MappingProxyType({})
-
-
-@dataclass
-class ExecutionPlan:
-    """``programs``: the calls of every device of one replica; ``ranks`` is the number of ranks of
-    all replicas; ``returned``: what a step returns.
-    """
-
-    ranks: int
-    programs: dict[int, list[Call]] = field(default_factory=dict)
-    returned: tuple[SubTensor, ...] = ()
-
-    @property
-    def devices(self) -> int:
-        """The number of devices of one replica."""
-        return len(self.programs)
-
-
 def read_program(path: Path) -> ExecutionPlan:
-    """The execution plan in a pickle of nnScaler's ``ModuleCodeGen``.
+    """Return the execution plan in a pickle of nnScaler's ``ModuleCodeGen``.
 
     Raises PlanError for a damaged pickle, one of another object, and a field that is missing, of
     another type, or out of range.
@@ -191,6 +61,8 @@ def read_program(path: Path) -> ExecutionPlan:
 
 
 class _Reader:
+    """The reader of one pickle. Objects that stand in it several times are read once."""
+
     def __init__(self, root: Stub) -> None:
         self.root = root
         self.tensors = Tensors()
@@ -203,6 +75,7 @@ class _Reader:
         self._scalars = Scalars()
 
     def run(self) -> ExecutionPlan:
+        """Return the execution plan."""
         devices = objects.integers(objects.field(self.root, "devices"), "devices")
         if not devices or devices != tuple(range(len(devices))):
             raise PlanError(f"the devices are {devices[:20]}, not 0, 1, 2, ...", "devices")
@@ -354,8 +227,10 @@ class _Reader:
         return [found]
 
     def _computed(self, node: object) -> list[Node]:
-        """A forward operator; an operator of the model's code that computes no tensor is computed
-        here, and leaves the shapes that it has asked for.
+        """Return a forward operator.
+
+        An operator of the model's code that computes no tensor is computed here. It leaves the
+        shapes for which it has asked.
         """
         if not any(is_tensor(thing) for thing in items(node, "_outputs")):
             return [
@@ -368,7 +243,7 @@ class _Reader:
         if all(a is b for a, b in zip(values, arguments, strict=True)) and all(
             named[name] is value for name, value in keywords.items()
         ):
-            # What depends on objects is of this segment alone.
+            # An operator whose arguments are objects belongs to this segment alone.
             self._nodes[id(node)] = found
         return [found]
 
@@ -410,7 +285,7 @@ class _Reader:
         return Argument(attribute.id, attribute.full, attribute, gradient_id(thing))
 
     def _source(self, node: object) -> str:
-        """file:line of the model's code from nnScaler's comment, "" where there is none."""
+        """Return "file:line" of the model's code from nnScaler's comment; "" without one."""
         comment = objects.field(node, "_comment") if objects.has(node, "_comment") else None
         if not isinstance(comment, str):
             return ""
@@ -474,7 +349,7 @@ class _Reader:
 
 
 def _function(thing: object) -> str:
-    """The function that a primitive runs, as nnScaler's package of adapters calls it."""
+    """Return the function that a primitive runs, by its name in nnScaler's package of adapters."""
     value = objects.field(thing, "signature")
     if not isinstance(value, str) or not value:
         raise PlanError(
@@ -489,7 +364,10 @@ def _mirror_id(thing: object) -> int | None:
 
 
 def _by_gradient(forward: object) -> dict[int, int]:
-    """The ids of the tensors that a forward call takes and gives, by the ids of their gradients."""
+    """Return the ids of the tensors that a forward call takes and returns.
+
+    They are by the ids of their gradients.
+    """
     if not isinstance(forward, Stub):
         raise PlanError("the backward pass of no forward pass", "._mirror")
     tensors = [
@@ -510,7 +388,7 @@ def _runs_backward(node: object) -> bool:
 
 
 def _arguments(things: list[Any] | tuple[Any, ...], kind: CallKind) -> tuple[int | None, ...]:
-    """Ids of what a call is given: parameters are attributes of the module."""
+    """Return the ids of a call's inputs. Parameters have none, as attributes of the module."""
     if kind == "backward":
         return _ids(things)
     return tuple(
@@ -526,7 +404,7 @@ def _ids(things: list[Any] | tuple[Any, ...]) -> tuple[int | None, ...]:
 
 
 def _module(node: object) -> str:
-    """Path of the module that the operator belongs to: the innermost of nnScaler's stack."""
+    """Return the path of the operator's module, the innermost of nnScaler's stack."""
     stack = objects.field(node, "_module_stack") if objects.has(node, "_module_stack") else None
     last = next(reversed(stack), "") if isinstance(stack, dict) and stack else ""
     return last if isinstance(last, str) and len(last) <= 300 and last.isprintable() else ""

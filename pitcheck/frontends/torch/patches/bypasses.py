@@ -1,11 +1,12 @@
-"""Ways around a recorder: operators on other threads or beneath its mode, memory that is reached
+"""Patches against ways around the recorder, for the time of a recording.
+
+Such ways are operators on other threads or beneath the recorder's mode, memory that is reached
 without operators, and versions that go up without a write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from threading import get_ident
 from typing import Any, cast
 
@@ -15,52 +16,30 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import FunctionCtx
 from torch.utils._pytree import tree_leaves
 
-from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.recording.mode import Recorder
-from pitcheck.frontends.torch.recording.replaced import replaced
+from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.patches.patching import Patch
+from pitcheck.frontends.torch.recording.recorder import Recorder
 
 FAKE = torch._C._TorchDispatchModeKey.FAKE
-ARRAYS = ("numpy", "__array__")
 
 
-@contextmanager
-def watching(recorder: Recorder) -> Iterator[None]:
-    """Refuse, or record, what goes around the recorder, for the time of a recording."""
+def bypass_patches(recorder: Recorder) -> Iterator[Patch]:
+    """Yield the patches that refuse, or record, what would bypass a recorder."""
     dispatch = cast(Any, FakeTensor.__torch_dispatch__).__func__
-    with ExitStack() as stack:
-        stack.enter_context(
-            replaced(FakeTensor, "__torch_dispatch__", classmethod(_beneath(recorder, dispatch)))
-        )
-        for name in ARRAYS:
-            stack.enter_context(
-                replaced(torch.Tensor, name, _array(recorder, getattr(torch.Tensor, name)))
-            )
-        for name in ("copy_", "fill_", "__setitem__", "byteswap"):
-            stack.enter_context(
-                replaced(
-                    torch.UntypedStorage,
-                    name,
-                    _memory(recorder, name, getattr(torch.UntypedStorage, name)),
-                )
-            )
-        stack.enter_context(
-            replaced(
-                torch._C, "_increment_version", _counted(recorder, torch._C._increment_version)
-            )
-        )
-        stack.enter_context(
-            replaced(FunctionCtx, "mark_dirty", _marked(recorder, FunctionCtx.mark_dirty))
-        )
-        yield
-
-
-def _refusal(recorder: Recorder, message: str) -> PitcheckError:
-    return recorder.tape.refuse(UnsupportedError(f"{recorder.tape.where()}: {message}"))
+    yield FakeTensor, "__torch_dispatch__", classmethod(_beneath(recorder, dispatch))
+    for name in ("numpy", "__array__"):
+        yield torch.Tensor, name, _array(recorder, getattr(torch.Tensor, name))
+    for name in ("copy_", "fill_", "__setitem__", "byteswap"):
+        original = getattr(torch.UntypedStorage, name)
+        yield torch.UntypedStorage, name, _memory(recorder, name, original)
+    yield torch._C, "_increment_version", _counted(recorder, torch._C._increment_version)
+    yield FunctionCtx, "mark_dirty", _marked(recorder, FunctionCtx.mark_dirty)
 
 
 def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator that comes to a tensor itself was not seen by the mode: that is not active on
-    this thread, or was set aside.
+    """Record an operator that reaches a fake tensor without having passed the recorder's mode.
+
+    The mode was set aside then. On another thread it is not active: such an operator is refused.
     """
 
     def dispatch(
@@ -72,8 +51,7 @@ def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., 
     ) -> Any:
         given = kwargs or {}
         if get_ident() != recorder.thread:
-            raise _refusal(
-                recorder,
+            raise recorder.tape.unsupported(
                 f"{func} runs on another thread, whose operators have no order among those that "
                 f"are recorded; run it on the main thread",
             )
@@ -90,8 +68,9 @@ def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., 
 
 
 def _array(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """An array has numbers: those that are known, and it cannot be written to, for nobody would see
-    it.
+    """Return the array of a tensor, whose numbers must be known.
+
+    It cannot be written to, for nobody would see that.
     """
 
     def array(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -108,12 +87,11 @@ def _array(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., An
 
 
 def _memory(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A write to memory that is no operator."""
+    """Refuse a write to recorded memory that is no operator."""
 
     def write(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         if recorder.storages.holds(storage):
-            raise _refusal(
-                recorder,
+            raise recorder.tape.unsupported(
                 f"UntypedStorage.{name} writes to memory without an operator; write to a tensor",
             )
         return original(storage, *args, **kwargs)
@@ -122,20 +100,22 @@ def _memory(recorder: Recorder, name: str, original: Callable[..., Any]) -> Call
 
 
 def _counted(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
-    """A version that goes up by itself."""
+    """Count a version that goes up by itself as a recorded write."""
 
     def increment(tensors: Any) -> None:
-        recorder.explain(leaf for leaf in tree_leaves(tensors) if isinstance(leaf, torch.Tensor))
+        recorder.writes.count(
+            leaf for leaf in tree_leaves(tensors) if isinstance(leaf, torch.Tensor)
+        )
         original(tensors)
 
     return increment
 
 
 def _marked(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
-    """The versions of what an autograd function has written to go up once more."""
+    """Count what an autograd function marks as written, whose versions go up once more."""
 
     def mark(ctx: FunctionCtx, *tensors: torch.Tensor) -> None:
-        recorder.explain(tensors)
+        recorder.writes.count(tensors)
         original(ctx, *tensors)
 
     return mark

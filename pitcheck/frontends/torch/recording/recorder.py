@@ -1,125 +1,91 @@
-"""Seeing every operator that a program runs, and writing it down as a pure function of values."""
+"""The recorder: it sees every operator that runs, and records pure functions of values."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, signature
 from pitcheck.frontends.torch.communication.c10d import COMMUNICATION
 from pitcheck.frontends.torch.communication.calls import Communication
 from pitcheck.frontends.torch.communication.functional import FUNCTIONAL
-from pitcheck.frontends.torch.recording.decided import with_positions
-from pitcheck.frontends.torch.recording.generators import drawn
-from pitcheck.frontends.torch.recording.opened import OPENED, open_foreach
+from pitcheck.frontends.torch.recording.arguments import (
+    Signature,
+    dtype_name,
+    flat,
+    literal,
+    signature,
+    tensors_in,
+)
+from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED, decompose_foreach
+from pitcheck.frontends.torch.recording.generator_state import drawn
+from pitcheck.frontends.torch.recording.mask_positions import with_positions
+from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
+from pitcheck.frontends.torch.recording.writes import Writes
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
-from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+"""The types of tensors on which operators run; calls on other classes are split into such calls."""
 COMPOSITE = "CompositeImplicitAutograd"
+"""The dispatch key of the operators that consist of others."""
 SAME = frozenset({"detach", "alias", "lift", "lift_fresh"})
-"""Operators whose result is their operand."""
+"""The operators that return their operand."""
 SILENT = frozenset(
     {
-        *(
-            "is_same_size",
-            "sym_size",
-            "sym_stride",
-            "sym_numel",
-            "sym_storage_offset",
-            "is_contiguous",
-            "is_strides_like_format",
-            "is_non_overlapping_and_dense",
-        ),
-        *(
-            "record_stream",
-            "set_",
-            "resize_",
-            "device",
-            "size",
-            "stride",
-            "storage_offset",
-            "numel",
-            "_has_same_storage_numel",
-        ),
-        *("check_for_nan", "dim", "layout", "sym_is_contiguous"),
+        "is_same_size",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "sym_is_contiguous",
+        "is_contiguous",
+        "is_strides_like_format",
+        "is_non_overlapping_and_dense",
+        "record_stream",
+        "set_",
+        "resize_",
+        "device",
+        "size",
+        "stride",
+        "storage_offset",
+        "numel",
+        "dim",
+        "layout",
+        "check_for_nan",
+        "_has_same_storage_numel",
     }
 )
-"""Operators that compute nothing: they tell shapes, or change where a tensor lies, which is looked
-up whenever it is read.
+"""The operators that compute nothing.
+
+They tell shapes, or change the place of a tensor, which is looked up whenever it is read.
 """
 
 
 ADDING = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr"})
-"""Operators that add a product to ``self``, which they do not read where ``beta`` is 0: it may be
-memory that nobody has written to.
+"""The operators that add a product to ``self``.
+
+With ``beta`` 0 they do not read ``self``, which may be memory that nobody has written to.
 """
 CHOOSING = frozenset({"index", "masked_select"})
-"""Operators that take elements wherever a mask holds: how many there are, the mask alone tells."""
-
-
-SEEN = "_pitcheck_seen"
-"""The attribute of a tensor that says what was known of its memory when it was last used."""
-NUMBERLESS = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-    UnsupportedFakeTensorException,
-)
-"""What tensors without numbers raise where tensors with numbers would not."""
-
-
-class _Seen(NamedTuple):
-    """A tensor's storage, its version, and how many recorded calls wrote to that storage, at one
-    moment.
-    """
-
-    memory: int
-    version: int
-    writes: int
-
-
-class Numberless(FakeTensorMode):
-    """Gives tensors shapes and no numbers. Copies of its tensors are tensors of its own."""
-
-    refuse: Callable[[str], PitcheckError] = UnsupportedError
-    """Makes, and keeps, the error for what cannot be recorded."""
-
-    def may_turn_const(self, t: torch.Tensor) -> bool:  # noqa: ARG002  PyTorch asks of every tensor
-        """Keep no numbers: what is known of a value stands on the tape, and numbers that PyTorch
-        keeps beside it would change unseen.
-        """
-        return False
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Numberless:
-        return self
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise self.refuse(
-            "a tensor is pickled or saved, whose numbers nobody has while a program is recorded; "
-            "leave that out of the step"
-        )
+"""The operators that take the elements at which a mask holds; the mask alone tells their count."""
 
 
 class Recorder(TorchDispatchMode):
-    """Records on a tape. To be entered within a FakeTensorMode, which gives shapes."""
+    """A mode that records every operator on a tape.
+
+    It is entered within the mode ``fake``, which gives shapes.
+    """
 
     def __init__(self, tape: Tape, fake: Numberless) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -127,17 +93,8 @@ class Recorder(TorchDispatchMode):
         self.storages = Storages(tape)
         self.communication = Communication(tape, self.storages)
         self.fake = fake
-        fake.refuse = lambda message: tape.refuse(UnsupportedError(f"{tape.where()}: {message}"))
-        self._writes: Counter[int] = Counter()
-        """Calls that write, by the storage to which they do."""
-        self._real: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
-        """Storages that have numbers, with their bytes as they were when the program first used
-        them. Held, no other storage has their address.
-        """
-        self._lifted: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
-        """Storages of tensors that stand for tensors with numbers, with these; NumPy may see the
-        same numbers. Held likewise.
-        """
+        fake.refuse = tape.unsupported
+        self.writes = Writes(tape, fake)
         self.thread = get_ident()
 
     def __torch_dispatch__(
@@ -148,8 +105,8 @@ class Recorder(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if any(kind not in PLAIN for kind in types):
-            # A subclass such as DTensor takes the call apart into calls on plain tensors, which
-            # come here again.
+            # A subclass such as DTensor splits the call into calls on plain tensors, which come
+            # here again.
             return NotImplemented
         try:
             return self._call(func, args, dict(kwargs or {}))
@@ -157,16 +114,13 @@ class Recorder(TorchDispatchMode):
             self.tape.refuse(error)
             raise
         except NUMBERLESS as error:
-            raise self.tape.refuse(
-                UnsupportedError(
-                    f"{self.tape.where()}: {func} needs numbers, which nobody has while a program "
-                    f"is recorded: {error}"
-                )
+            raise self.tape.unsupported(
+                f"{func} needs numbers, which nobody has while a program is recorded: {error}"
             ) from error
 
     def _call(self, func: OpOverload, args: Sequence[Any], given: dict[str, Any]) -> Any:
         space, name = func._schema.name.split("::")
-        self._check(func, args, given)
+        self.writes.check_call(func, args, given)
         if name in SILENT or space in ("prim", "profiler"):
             return func(*args, **given)
         handler = COMMUNICATION.get((space, name)) or FUNCTIONAL.get((space, name))
@@ -178,87 +132,30 @@ class Recorder(TorchDispatchMode):
             )
         if torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING:
             return self._decided(func, args, given)
-        taken_apart = self._taken_apart(func, args, given)
+        decomposed = self._decomposed(func, args, given)
         return (
-            self._operator(func, name, args, given)
-            if taken_apart is NotImplemented
-            else taken_apart
+            self._operator(func, name, args, given) if decomposed is NotImplemented else decomposed
         )
 
-    def _taken_apart(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The result of a call that consists of others, which are recorded; NotImplemented for a
-        call that is one itself.
+    def _decomposed(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a call that consists of other calls, which are recorded, and return its result.
+
+        Returns NotImplemented for a call that is to be recorded itself.
         """
         space, name = func._schema.name.split("::")
-        # Its methods have no types.
+        # OpOverload has methods without types.
         call: Any = func
         with self:
             if torch._C._dispatch_has_kernel_for_dispatch_key(call.name(), COMPOSITE):
                 return call.decompose(*args, **kwargs)
-            if (space, name) in OPENED:
-                return OPENED[space, name](*args, **kwargs)
+            if (space, name) in DECOMPOSED:
+                return DECOMPOSED[space, name](*args, **kwargs)
             if name.startswith("_foreach_"):
-                return open_foreach(func, args, kwargs)
+                return decompose_foreach(func, args, kwargs)
             positions = with_positions(name, args, self._known)
             if positions is not None:
                 return call(*positions, **kwargs)
         return NotImplemented
-
-    def _check(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise UnsupportedError where an operand belongs to another recording, or was written to
-        by what no operator tells of.
-        """
-        for tensor in _flat([*args, *kwargs.values()]):
-            if isinstance(tensor, torch.Tensor):
-                self.seen(tensor)
-        if any(
-            argument.alias_info is not None and argument.alias_info.is_write
-            for argument in func._schema.arguments
-        ):
-            for parameter, value in signature(func).bound(args, kwargs):
-                if parameter.written:
-                    self.explain(
-                        tensor for tensor in _flat(value) if isinstance(tensor, torch.Tensor)
-                    )
-
-    def seen(self, tensor: torch.Tensor) -> None:
-        """Look at a tensor that is used. Raises UnsupportedError where it belongs to another
-        recording, or was written to by what no operator tells of.
-        """
-        if not isinstance(tensor, FakeTensor):
-            return
-        if tensor.fake_mode is not self.fake:
-            raise self.tape.refuse(
-                UnsupportedError(
-                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} belongs to "
-                    f"another FakeTensorMode, of which nothing is recorded; "
-                    "make it in the program itself, neither unpickled nor under a mode of its own"
-                )
-            )
-        if tensor.is_inference():
-            return
-        memory = tensor.untyped_storage()._cdata
-        now = _Seen(memory, tensor._version, self._writes[memory])
-        before: _Seen | None = tensor.__dict__.get(SEEN)
-        if (
-            before is not None
-            and before.memory == memory
-            and now.version - before.version > now.writes - before.writes
-        ):
-            raise self.tape.refuse(
-                UnsupportedError(
-                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} was written to "
-                    f"before by what no operator tells of "
-                    f"({now.version - before.version} times, of which "
-                    f"{now.writes - before.writes} are recorded)"
-                )
-            )
-        tensor.__dict__[SEEN] = now
-
-    def explain(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Count a write to each tensor, which makes its version go up."""
-        for tensor in tensors:
-            self._writes[tensor.untyped_storage()._cdata] += 1
 
     def _operator(
         self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]
@@ -302,24 +199,21 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _touch(self, func: OpOverload, read: Sequence[Any], written: Sequence[Any]) -> None:
-        """Raise PlanError where a call uses memory in which communication is in flight. Views use
-        none.
+        """Raise PlanError if a call uses memory in which communication is in flight.
+
+        A call that makes a view uses no memory.
         """
         if func.is_view or torch.Tag.inplace_view in func.tags:
             return
-        flights, where, name = (
-            self.communication.flights,
-            self.tape.where(),
-            func._schema.name.partition("::")[2],
-        )
+        where, name = self.tape.where(), func._schema.name.partition("::")[2]
         for values, writes in ((read, False), (written, True)):
-            for tensor in _flat(list(values)):
-                if isinstance(tensor, torch.Tensor):
-                    flights.touch(tensor, writes, name, where)
+            for tensor in tensors_in(values):
+                self.communication.flights.touch(tensor, writes, name, where)
 
     def _run(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The call on tensors without numbers, which tells shapes; where these, or what is decided,
-        depends on numbers, on those.
+        """Run a call on tensors without numbers, which tells shapes.
+
+        If shapes or decisions depend on numbers, run it on those; they must be known.
         """
         name = func._schema.name
         if (
@@ -331,7 +225,7 @@ class Recorder(TorchDispatchMode):
             index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
         ):
             return func(*args, **kwargs)
-        # The masks tell how many elements are chosen, whatever these are.
+        # The masks alone tell how many elements are chosen, so that their numbers suffice.
         chosen_from = {0} if name.removeprefix("aten::") in CHOOSING else set()
         with _disable_current_modes():
             stand_in = torch.zeros(()).expand(args[0].shape) if chosen_from else None
@@ -350,8 +244,9 @@ class Recorder(TorchDispatchMode):
         )
 
     def _decided(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call of which even the number of results depends on numbers: these must be known, and
-        so are the results, which are constants of the program.
+        """Run a call for which even the number of results depends on numbers.
+
+        The numbers must be known. So are the results then, and they are constants of the program.
         """
         real_args, real_kwargs = tree_map_only(torch.Tensor, self.known, (list(args), kwargs))
         with _disable_current_modes(), torch.no_grad():
@@ -364,13 +259,18 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the numbers of a tensor at which the program looks; None if they are not known."""
         value = self._read(tensor)
         if value in self.tape.known:
             self.tape.looked_at.add(value)
         return self.tape.known.get(value)
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The numbers of a tensor; UnsupportedError where they depend on what is not known."""
+        """Return the numbers of a tensor.
+
+        Raises UnsupportedError if they depend on what is not known, PlanError if communication into
+        the tensor is in flight.
+        """
         self.communication.flights.touch(tensor, False, "a decision", self.tape.where())
         value = self._read(tensor)
         if value not in self.tape.known:
@@ -385,29 +285,22 @@ class Recorder(TorchDispatchMode):
     def _put(
         self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]
     ) -> None:
-        """Record a call that writes nothing: its results are new values, or views of what its
-        operands hold.
+        """Record a call that writes nothing.
+
+        Its results are new values, or views of its operands.
         """
-        flat = list(_flat(result))
         kinds = [
             Kind(tuple(item.shape), item.dtype) if isinstance(item, torch.Tensor) else None
-            for item in flat
+            for item in flat(result)
         ]
-        memory = {
-            tensor.untyped_storage()._cdata
-            for tensor in _flat(inputs)
-            if isinstance(tensor, torch.Tensor)
-        }
-        numbers = iter(self.tape.emit(operator, arguments, kinds))
-        for item in flat:
-            if isinstance(item, torch.Tensor):
-                number = next(numbers)
-                # DTensor works out shapes on tensors whose elements share memory; nobody reads
-                # them.
-                if item.untyped_storage()._cdata in memory or view_of(item).repeats:
-                    self.storages.alias(item, number)
-                else:
-                    self.storages.write(item, number)
+        memory = {tensor.untyped_storage()._cdata for tensor in tensors_in(inputs)}
+        numbers = self.tape.emit(operator, arguments, kinds)
+        for item, number in zip(tensors_in(result), numbers, strict=True):
+            # DTensor works out shapes on tensors whose elements share memory; nobody reads them.
+            if item.untyped_storage()._cdata in memory or view_of(item).repeats:
+                self.storages.alias(item, number)
+            else:
+                self.storages.write(item, number)
 
     def _write(
         self,
@@ -418,10 +311,11 @@ class Recorder(TorchDispatchMode):
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Record a call that writes: the pure operator, and then its results as new contents of
-        what was written to.
+        """Record a call that writes, as the pure operator.
+
+        The operator's results become the contents of the targets.
         """
-        written = [target for target in _flat(targets) if isinstance(target, torch.Tensor)]
+        written = tensors_in(targets)
         if len(written) != 1 and not all(
             parameter.stores for parameter in said.parameters if parameter.written
         ):
@@ -444,8 +338,9 @@ class Recorder(TorchDispatchMode):
         kwargs: dict[str, Any],
         written: Sequence[torch.Tensor],
     ) -> list[Kind]:
-        """Shapes and dtypes of the pure operator's results, which may be of a wider dtype than what
-        they are stored in.
+        """Return shapes and dtypes of the pure operator's results.
+
+        A dtype may be wider than that of the tensor in which the result is stored.
         """
         if said.functional is None:
             return [Kind(tuple(target.shape), target.dtype) for target in written]
@@ -458,14 +353,10 @@ class Recorder(TorchDispatchMode):
         positional = [value for parameter, value in bound if not parameter.by_name]
         by_name = {parameter.name: value for parameter, value in bound if parameter.by_name}
         result = said.functional(*positional, **by_name)
-        return [
-            Kind(tuple(item.shape), item.dtype)
-            for item in _flat(result)
-            if isinstance(item, torch.Tensor)
-        ]
+        return [Kind(tuple(item.shape), item.dtype) for item in tensors_in(result)]
 
     def _fitted(self, number: int, target: torch.Tensor) -> int:
-        """A value as a tensor stores it: in its dtype and of its shape."""
+        """Return a value cast and expanded to fit the tensor that is to store it."""
         kind = self.tape.kinds[number]
         shape = tuple(target.shape)
         if kind.dtype != target.dtype:
@@ -495,8 +386,9 @@ class Recorder(TorchDispatchMode):
     def _strided(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> torch.Tensor:
-        """Its meaning depends on how its operand lies in memory; what lies there is put together
-        when it is read.
+        """Run ``as_strided``, whose meaning depends on the layout of its operand in memory.
+
+        Nothing is recorded: a read of the result is built from what lies there.
         """
         result: torch.Tensor = func(*args, **kwargs)
         if not isinstance(args[0], FakeTensor):
@@ -509,7 +401,7 @@ class Recorder(TorchDispatchMode):
         value = self._read(args[0])
         result = func(*args, **kwargs)
         if not isinstance(args[0], FakeTensor):
-            self._lifted[result.untyped_storage()._cdata] = result.untyped_storage(), args[0]
+            self.writes.lift(result, args[0])
         if self.storages.has(result):
             self.storages.alias(result, value)
         else:
@@ -520,47 +412,13 @@ class Recorder(TorchDispatchMode):
         return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def _read(self, tensor: torch.Tensor) -> int:
-        if isinstance(tensor, FakeTensor):
-            _, numbers = self._lifted.get(tensor.untyped_storage()._cdata, (None, None))
-        else:
-            numbers = tensor
-        if numbers is not None:
-            self._check_real(numbers)
+        self.writes.check_numbers(tensor)
         if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
             self.storages.write(tensor, self.tape.constant(tensor))
         return self.storages.read(tensor)
-
-    def _check_real(self, tensor: torch.Tensor) -> None:
-        """Raise UnsupportedError where a tensor that has numbers has got others, as by way of
-        NumPy.
-        """
-        held = tensor.untyped_storage()
-        with _disable_current_modes():
-            now = (
-                torch.empty(0, dtype=torch.uint8).set_(held) if held.device.type == "cpu" else None
-            )
-            if now is None or torch.equal(
-                self._real.setdefault(held._cdata, (held, now.clone()))[1], now
-            ):
-                return
-        raise UnsupportedError(
-            f"{self.tape.where()}: the numbers of a tensor of shape {tuple(tensor.shape)} were "
-            f"changed by what no operator tells of, as through NumPy; "
-            "change them by operators of PyTorch, or make a new tensor"
-        )
 
 
 def _operand(argument: Argument) -> int:
     if not isinstance(argument, Ref):
         raise UnsupportedError("an operator that gives a number has no tensor to take it from")
     return argument.value
-
-
-def _flat(result: Any) -> list[Any]:
-    if isinstance(result, tuple | list):
-        return [
-            item
-            for part in result
-            for item in (_flat(part) if isinstance(part, tuple | list) else [part])
-        ]
-    return [result]

@@ -9,25 +9,30 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.planning.known import check_known
+from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.program import Program
 from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of, stated
 from pitcheck.frontends.torch.storage.reachable import reachable
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")
-"""Parts of names that wrappers of torch add."""
+"""The parts of names that wrappers of torch add."""
 
 
 class Held(NamedTuple):
-    """A tensor of a program."""
+    """A tensor of a program, with its name in the reference and the part of it that it is."""
 
     name: str
     tensor: torch.Tensor
     part: Part
 
+    @property
+    def memory(self) -> torch.Tensor:
+        """Return what this rank holds of the tensor, as it lies in memory, without gradient."""
+        return local(self.tensor).detach()
+
 
 class Names:
-    """What a program's tensors are called, and which part of the reference's they are."""
+    """The names of a program's tensors, and the parts of the reference's tensors that they are."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -39,8 +44,9 @@ class Names:
         ]
 
     def check_parts(self) -> None:
-        """Raise PlanError where ``Program.parts`` names what is neither parameter nor
-        saved buffer.
+        """Raise PlanError if ``Program.parts`` names something else than a tensor of the program.
+
+        It may name parameters, buffers, and what ``Program.state`` names.
         """
         if self._program.parts:
             known = {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}
@@ -51,7 +57,7 @@ class Names:
             )
 
     def modules(self) -> dict[str, torch.nn.Module]:
-        """All modules by path."""
+        """Return all modules by path."""
         return {
             name: module
             for model in self.models
@@ -60,7 +66,7 @@ class Names:
         }
 
     def parameters(self) -> list[Held]:
-        """All parameters, those that are shared once."""
+        """Return all parameters; one that is shared is listed once."""
         return self._held(self._plain_parameters())
 
     def _plain_parameters(self) -> list[tuple[str, torch.Tensor]]:
@@ -73,8 +79,10 @@ class Names:
         return _called(found)
 
     def buffers(self) -> list[Held]:
-        """Buffers that a checkpoint would restore: their numbers are not those of the program's
-        text. Integers are.
+        """Return the floating-point buffers that a checkpoint would restore.
+
+        Their numbers are not those that the program's text gives them. The numbers of integer
+        buffers are.
         """
         return self._held(self._plain_buffers())
 
@@ -91,7 +99,7 @@ class Names:
         return _called(found)
 
     def passing_buffers(self) -> list[Held]:
-        """All other buffers: those that no checkpoint has, and integers."""
+        """Return all other buffers: those that no checkpoint has, and integers."""
         saved = {id(tensor) for _, tensor in self._plain_buffers()}
         found = [
             (index, name, buffer)
@@ -103,7 +111,7 @@ class Names:
         return [self._one(here, buffer, self._renamed(here)) for here, buffer in _called(found)]
 
     def gradients(self) -> list[Held]:
-        """The gradients that parameters have now, named after these."""
+        """Return the gradients that parameters have now, by the names of the parameters."""
         found = []
         for held in self.parameters():
             gradient = (
@@ -117,7 +125,10 @@ class Names:
         return found
 
     def stated(self) -> list[Held]:
-        """What the user says that the step keeps."""
+        """Return the tensors that ``Program.state`` says the step keeps.
+
+        Raises PlanError for something that is no tensor.
+        """
         state = self._program.state() if self._program.state is not None else {}
         found = []
         for name, tensor in state.items():
@@ -129,7 +140,7 @@ class Names:
         return found
 
     def kept(self) -> list[Held]:
-        """Every other tensor that the program holds, called after the way to it."""
+        """Return every other tensor that the program holds, named after the way to it."""
         model = self.models[0] if len(self.models) == 1 else self.models
         roots = {"model": model, "step": self._program.step, "optimizer": self._program.optimizer}
         return [
@@ -137,13 +148,13 @@ class Names:
         ]
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
-        """The optimizers that the program steps."""
+        """Return the optimizers that the program steps."""
         given = self._program.optimizer
         if given is None:
             return []
         steppers = list(given) if isinstance(given, Sequence) else [given]
-        # Of ZeroRedundancyOptimizer the optimizer of the rank's share of the parameters has the
-        # state, not the one around it.
+        # ZeroRedundancyOptimizer keeps the state in an inner optimizer, which has the rank's share
+        # of the parameters.
         inner = [getattr(item, "optim", None) for item in steppers]
         return [
             within if isinstance(within, torch.optim.Optimizer) else item
@@ -151,7 +162,10 @@ class Names:
         ]
 
     def states(self) -> Iterator[Held]:
-        """The tensors of optimizers' state, named after their parameters."""
+        """Yield the tensors in the state of optimizers, named after their parameters.
+
+        Raises PlanError for state of a tensor that is neither a parameter nor rows of one.
+        """
         parameters = self.parameters()
         by_tensor = {id(held.tensor): held for held in parameters}
         for optimizer in self.optimizers():
@@ -188,8 +202,9 @@ class Names:
         return Held(name, tensor, part)
 
     def _renamed(self, here: str) -> str:
-        """The reference's name of a buffer, of which ``Program.names`` need not know: its
-        own then.
+        """Return the reference's name of a buffer.
+
+        It is the buffer's own name if ``Program.names`` does not know it.
         """
         try:
             return self._program.names(here) if self._program.names else here
@@ -198,8 +213,9 @@ class Names:
 
 
 def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:
-    """A tensor that is some rows of a parameter, in the same memory, as when an optimizer steps a
-    share of it; None for any other.
+    """Return ``tensor`` as rows of a parameter; None if it is not some rows in the same memory.
+
+    An optimizer that steps a share of a parameter has such tensors.
     """
     whole, part = local(held.tensor), local(tensor)
     if (
@@ -224,8 +240,9 @@ def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:
 
 
 def _called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
-    """Tensors by their names here; behind the place of their model where names of several are the
-    same.
+    """Return tensors by their names.
+
+    If names of several models are the same, each begins with the place of its model.
     """
     names = [name for _, name, _ in found]
     twice = len(set(names)) < len(names)
