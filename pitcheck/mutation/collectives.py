@@ -10,26 +10,35 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import MARK, Edit, followed, with_attribute
 from pitcheck.mutation.facts import Facts
-from pitcheck.ops.registry import collective_kinds, kinds_with
+from pitcheck.ops.registry import collective_kinds, kinds_with, operator_kind
 from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Group, Operator, Table
 from pitcheck.plan.schedule.run_order import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
-REDUCING = ("all_reduce", "reduce_scatter")
-PLACED = collective_kinds() - kinds_with(Trait.KEEPS_SIZES)
-"""Of these the order of the members matters."""
+REDUCING = frozenset(
+    kind
+    for kind in collective_kinds()
+    if "reduction" in operator_kind(kind).attributes and not operator_kind(kind).gives_root
+)
+"""Collectives that reduce, with a result on every member."""
+WHOLE = kinds_with(Trait.KEEPS_SIZES)
+"""Collectives whose result has the sizes of one member's tensor."""
+JOINING = kinds_with(Trait.CARRIES) & kinds_with(Trait.LEAVES_OTHER_AXES)
+"""Collectives that join the members' tensors on every member."""
+PLACED = collective_kinds() - WHOLE
+"""Collectives for which the order of the members matters."""
 REDUCTIONS = ("sum", "max", "min")
 
 
 def dropped_reductions(facts: Facts, operator: Operator) -> Found:
     """Every rank goes on with its own term."""
-    if operator.kind == "all_reduce":
+    if operator.kind in REDUCING & WHOLE:
         yield (
             "every rank keeps its own",
             lambda o: (replace(o, kind="identity", attributes={}, group=None),),
         )
-    if operator.kind == "reduce_scatter" and operator.group is not None and operator.group.axes:
+    if operator.kind in REDUCING - WHOLE and operator.group is not None and operator.group.axes:
         over = tuple(axis.name for axis in facts.plan.mesh if axis.name in operator.group.axes)
         count = _members(facts, operator.group)
         part = {
@@ -46,7 +55,7 @@ def dropped_reductions(facts: Facts, operator: Operator) -> Found:
 def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
     """Every rank goes on with what it had."""
     if (
-        operator.kind in ("all_to_all", "broadcast")
+        operator.kind in kinds_with(Trait.CARRIES) - JOINING
         and operator.outputs
         and _shape(facts, operator.inputs[0]) == _shape(facts, operator.outputs[0])
     ):
@@ -54,7 +63,7 @@ def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
             "every rank keeps its own",
             lambda o: (replace(o, kind="identity", attributes={}, group=None),),
         )
-    if operator.kind == "all_gather" and operator.group is not None:
+    if operator.kind in JOINING and operator.group is not None:
         count = _members(facts, operator.group)
         again = {"axis": operator.attributes["axis"]}
         yield (
@@ -68,12 +77,12 @@ def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
 def repeated_reductions(facts: Facts, operator: Operator) -> Found:
     """What was summed is summed again."""
     del facts
-    if operator.kind == "all_reduce" and len(operator.outputs) == 1:
+    if operator.kind in REDUCING & WHOLE and len(operator.outputs) == 1:
         yield (
             "twice",
-            lambda o: followed(o, "all_reduce", group=o.group, attributes=dict(o.attributes)),
+            lambda o: followed(o, o.kind, group=o.group, attributes=dict(o.attributes)),
         )
-    if operator.kind == "reduce_scatter" and isinstance(operator.inputs[0], str):
+    if operator.kind in REDUCING - WHOLE and isinstance(operator.inputs[0], str):
         yield "twice", _summed_before
 
 
@@ -99,7 +108,6 @@ def inserted_reductions(facts: Facts, operator: Operator) -> Found:
     if (
         operator.group is not None
         or operator.kind in PAIRED
-        or operator.kind == "boundary"
         or not facts.one_real_result(operator)
     ):
         return
@@ -125,7 +133,7 @@ def regrouped(facts: Facts, operator: Operator) -> Found:
         yield f"over {'+'.join(names)}", _over(Group(axes=names))
     lists = facts.groups(operator.group, operator)
     size = max(map(len, lists), default=0)
-    if operator.kind == "all_reduce" and size > 2:
+    if operator.kind in REDUCING & WHOLE and size > 2:
         yield (
             "over two halves",
             _over(
@@ -163,7 +171,7 @@ def _other_axes(facts: Facts, operator: Operator) -> Iterator[tuple[str, ...]]:
     count = _members(facts, operator.group)
     for names in dict.fromkeys((*more, *fewer, *wider)):
         fits = (
-            operator.kind in ("all_reduce", "broadcast")
+            (operator.kind in WHOLE and not operator_kind(operator.kind).gives_root)
             or _members(facts, Group(axes=names)) == count
         )
         if names and set(names) != mine and fits:

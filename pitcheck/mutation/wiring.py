@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import Edit, followed, with_attribute, with_operand
 from pitcheck.mutation.facts import Facts
-from pitcheck.ops.registry import communication_of
-from pitcheck.ops.traits import Communication
+from pitcheck.ops.registry import BACKWARD, communication_of, kinds_with
+from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.model import Number, Operand, Operator, Use
 from pitcheck.plan.schedule.run_order import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
-BACKWARD = ".backward"
 FREELY = frozenset(
     {
         "linear",
@@ -128,7 +127,7 @@ def microbatches(facts: Facts, operator: Operator) -> Found:
 
 def terms(facts: Facts, operator: Operator) -> Found:
     """A term of a sum is left out, or taken twice."""
-    if operator.kind in ("add", "sub"):
+    if operator.kind in kinds_with(Trait.ADDS_TERMS) and len(operator.inputs) == 2:
         result = facts.tensors[operator.outputs[0]]
         for place, operand in enumerate(operator.inputs):
             if isinstance(operand, str) and facts.tensors[operand].shape == result.shape:
