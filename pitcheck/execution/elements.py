@@ -1,4 +1,4 @@
-"""Meanings of operators that choose, move or index elements, and of losses and attention."""
+"""Meanings of operators that choose, move or index elements, of losses and of attention."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _classes_loss(function: Any) -> Any:
 
 
 def _flattened(x: Tensor, axis: int, count: int) -> tuple[int, ...]:
-    """The shape of x with ``count`` dimensions from ``axis`` on as one."""
+    """Return the shape of x with ``count`` dimensions from ``axis`` on as one."""
     return (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :])
 
 
@@ -216,8 +216,9 @@ def _logic(function: Any) -> Any:
 
 
 def _uniform(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    """Draw number i of a stream is the i-th of one generator; an element's number is its row-major
-    place in the whole.
+    """Return uniform draws: draw number i of a stream is the i-th of one generator.
+
+    The number of an element is its row-major place in the whole.
     """
     shape = tuple(inputs[0].shape)
     whole, start = attributes.get("whole", shape), attributes.get("start", (0,) * len(shape))

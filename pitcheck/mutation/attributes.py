@@ -1,6 +1,4 @@
-"""Mutations of what an operator does: slices, offsets, axes, constants, masks, the
-function itself.
-"""
+"""Mutations of what an operator does: slices, offsets, axes, constants, masks, the function."""
 
 from __future__ import annotations
 
@@ -90,7 +88,7 @@ FUNCTIONS = {
 
 
 def slices(facts: Facts, operator: Operator) -> Found:
-    """Other elements of the same tensor."""
+    """Yield other elements of the same tensor."""
     start, stop, axis = (operator.attributes.get(name) for name in ("start", "stop", "axis"))
     source = operator.inputs[0] if operator.inputs else None
     if (
@@ -147,7 +145,7 @@ def _set(name: str, value: Any) -> Edit:
 
 
 def offsets(facts: Facts, operator: Operator) -> Found:
-    """Places counted from elsewhere."""
+    """Yield places that are counted from elsewhere."""
     del facts
     offset = operator.attributes.get("offset")
     if operator.kind in random_kinds() or offset is None:
@@ -172,7 +170,7 @@ def _moved(offset: Any) -> Found:
 
 
 def random_state(facts: Facts, operator: Operator) -> Found:
-    """Other draws."""
+    """Yield other random draws."""
     del facts
     if operator.kind in random_kinds():
         stream = operator.attributes.get("stream")
@@ -184,7 +182,7 @@ def random_state(facts: Facts, operator: Operator) -> Found:
 
 
 def axes(facts: Facts, operator: Operator) -> Found:
-    """Along another dimension."""
+    """Yield the same operation along another dimension."""
     source = operator.inputs[0] if operator.inputs else None
     rank = len(facts.tensors[source].shape) if isinstance(source, str) else 0
     for name, value in operator.attributes.items():
@@ -215,7 +213,7 @@ def axes(facts: Facts, operator: Operator) -> Found:
 
 
 def constants(facts: Facts, operator: Operator) -> Found:
-    """Another number."""
+    """Yield other numbers."""
     del facts
     for place, operand in enumerate(operator.inputs):
         if isinstance(operand, Number):
@@ -254,7 +252,7 @@ def _others(value: int | float | str) -> Iterator[tuple[str, int | float | str]]
 
 
 def other_attributes(facts: Facts, operator: Operator) -> Found:
-    """Another way of doing the same."""
+    """Yield another way of doing the same."""
     del facts
     for name, value in operator.attributes.items():
         if not isinstance(value, (Table, tuple)) and (name, value) in OTHER_TEXTS:
@@ -266,7 +264,7 @@ def other_attributes(facts: Facts, operator: Operator) -> Found:
 
 
 def masks(facts: Facts, operator: Operator) -> Found:
-    """Other elements masked."""
+    """Yield other masked elements."""
     if operator.kind in COMPARISONS:
         yield (
             f"{COMPARISONS[operator.kind]} instead of {operator.kind}",
@@ -292,7 +290,7 @@ def masks(facts: Facts, operator: Operator) -> Found:
 
 
 def functions(facts: Facts, operator: Operator) -> Found:
-    """Another operator of the same form."""
+    """Yield another operator of the same form."""
     del facts
     plain = operator.kind.removesuffix(BACKWARD)
     if plain in FUNCTIONS and operator.group is None:

@@ -1,6 +1,4 @@
-"""Mutations of collectives: left out, repeated, put in, over other ranks, with another
-reduction.
-"""
+"""Mutations of collectives: left out, repeated, put in, over other ranks, another reduction."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ REDUCTIONS = ("sum", "max", "min")
 
 
 def dropped_reductions(facts: Facts, operator: Operator) -> Found:
-    """Every rank goes on with its own term."""
+    """Yield reductions left out: every rank goes on with its term."""
     if operator.kind in REDUCING & WHOLE:
         yield (
             "every rank keeps its own",
@@ -53,7 +51,7 @@ def dropped_reductions(facts: Facts, operator: Operator) -> Found:
 
 
 def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
-    """Every rank goes on with what it had."""
+    """Yield exchanges left out: every rank goes on with what it had."""
     if (
         operator.kind in kinds_with(Trait.CARRIES) - JOINING
         and operator.outputs
@@ -75,7 +73,7 @@ def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
 
 
 def repeated_reductions(facts: Facts, operator: Operator) -> Found:
-    """What was summed is summed again."""
+    """Yield reductions of what is reduced already."""
     del facts
     if operator.kind in REDUCING & WHOLE and len(operator.outputs) == 1:
         yield (
@@ -104,12 +102,8 @@ def _summed_before(operator: Operator) -> tuple[Operator, ...]:
 
 
 def inserted_reductions(facts: Facts, operator: Operator) -> Found:
-    """A reduction where none belongs."""
-    if (
-        operator.group is not None
-        or operator.kind in PAIRED
-        or not facts.one_real_result(operator)
-    ):
+    """Yield reductions where none belongs."""
+    if operator.group is not None or operator.kind in PAIRED or not facts.one_real_result(operator):
         return
     for axis in facts.spread(operator):
         for reduction in ("sum", "avg"):
@@ -126,7 +120,7 @@ def _reduced_after(axis: str, reduction: str) -> Edit:
 
 
 def regrouped(facts: Facts, operator: Operator) -> Found:
-    """Over other ranks."""
+    """Yield the collective over other ranks."""
     if operator.group is None:
         return
     for names in _other_axes(facts, operator):
@@ -170,16 +164,15 @@ def _other_axes(facts: Facts, operator: Operator) -> Iterator[tuple[str, ...]]:
     ]
     count = _members(facts, operator.group)
     for names in dict.fromkeys((*more, *fewer, *wider)):
-        fits = (
-            (operator.kind in WHOLE and not operator_kind(operator.kind).gives_root)
-            or _members(facts, Group(axes=names)) == count
-        )
+        fits = (operator.kind in WHOLE and not operator_kind(operator.kind).gives_root) or _members(
+            facts, Group(axes=names)
+        ) == count
         if names and set(names) != mine and fits:
             yield names
 
 
 def members_moved(facts: Facts, operator: Operator) -> Found:
-    """The members of a group in another order, where the order says who gets which part."""
+    """Yield the members of a group in another order, if the order says who gets which part."""
     if operator.group is None or operator.kind not in PLACED:
         return
     lists = facts.groups(operator.group, operator)
@@ -197,7 +190,7 @@ def _over(group: Group) -> Edit:
 
 
 def other_reductions(facts: Facts, operator: Operator) -> Found:
-    """A sum where a maximum belongs, and so on."""
+    """Yield another reduction, such as a sum instead of a maximum."""
     if operator.kind not in REDUCING or not facts.one_real_result(operator):
         return
     mine = operator.attributes.get("reduction", "sum")
@@ -207,7 +200,7 @@ def other_reductions(facts: Facts, operator: Operator) -> Found:
 
 
 def averages(facts: Facts, operator: Operator) -> Found:
-    """An average where a sum belongs, or the other way."""
+    """Yield an average instead of a sum, or the reverse."""
     if operator.kind in REDUCING and facts.one_real_result(operator):
         mine = operator.attributes.get("reduction", "sum")
         if mine in ("sum", "avg"):

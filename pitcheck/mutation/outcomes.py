@@ -1,4 +1,4 @@
-"""What becomes of a mutant: whether it changes an output, and what the check says of it."""
+"""The outcome of a mutant: whether it changes an output, and what the check says of it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ EXPLAINED: dict[Status, str] = {
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A mutant and what was found. ``codes`` name its mistake rightly; ``code``, ``at`` and
-    ``cause`` are the first finding's, and ``reason`` is its title.
+    """A mutant and what was found.
 
-    ``outputs`` are those that differ or are missing, ``error`` says why the mutant does not run.
+    ``codes`` name its mistake rightly; ``code``, ``at`` and ``cause`` are those of the first
+    finding, and ``reason`` is its title. ``outputs`` are those that differ or are missing;
+    ``error`` says why the mutant does not run.
     """
 
     kind: str
@@ -49,12 +50,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cause_right(self) -> bool:
-        """Whether the first finding names the mistake for what it is."""
+        """True if the first finding names the mistake rightly."""
         return self.status == "caught" and self.code in self.codes
 
     @property
     def place_right(self) -> bool:
-        """Whether the first finding names the record that was changed."""
+        """True if the first finding names the changed record."""
         return self.status == "caught" and self.operator in f"{self.at} {self.cause}"
 
     @property
@@ -65,7 +66,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(effect: Effect, report: Report) -> Status:
-    """What a report says of a plan that has an effect."""
+    """Return what a report says of a plan that has an effect."""
     if any(finding.code == "PIT900" for finding in report.findings):
         return "failed"
     same = effect == "same"
