@@ -120,16 +120,26 @@ def cli() -> None:
     """
 
 
-@cli.command()
-@click.argument("reference")
-@click.argument("parallel", required=False)
-@click.option(
+_SET = click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
     help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.",
 )
+_OUT = click.option(
+    "--out",
+    default=".",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where the plans are written.",
+)
+
+
+@cli.command()
+@click.argument("reference")
+@click.argument("parallel", required=False)
+@_SET
 @click.option(
     "--error-bound",
     default="2^-64",
@@ -273,20 +283,8 @@ def convert(source: str, target: str) -> int:
 
 @plan.command()
 @click.argument("configuration")
-@click.option(
-    "--out",
-    default=".",
-    show_default=True,
-    metavar="DIRECTORY",
-    help="Where the plans are written.",
-)
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a field of the configuration. Repeatable.",
-)
+@_OUT
+@_SET
 def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
     """Write both plans of a CONFIGURATION (.toml) to files."""
     from pitcheck.commands.plan import make as run  # noqa: PLC0415
@@ -296,13 +294,7 @@ def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
 
 @cli.command()
 @click.argument("program")
-@click.option(
-    "--out",
-    default=".",
-    show_default=True,
-    metavar="DIRECTORY",
-    help="Where the plans are written.",
-)
+@_OUT
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
@@ -322,13 +314,7 @@ def capture(program: str, out: str, jobs: int | None) -> int:
 @cli.command()
 @click.argument("reference")
 @click.argument("parallel", required=False)
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.",
-)
+@_SET
 @click.option(
     "--count",
     type=click.IntRange(min=1),

@@ -19,12 +19,10 @@ from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan
 from pitcheck.report.text import WIDTH, printable
 from pitcheck.report.write import (
-    STDOUT,
     Destination,
     check_destinations,
     parse_destination,
-    print_bytes,
-    write_whole,
+    write_everywhere,
 )
 
 Progress = Callable[[int, int], None]
@@ -70,7 +68,8 @@ def run(
                 None if progress is None else lambda done, total: progress("mutants", done, total),
             )
         )
-    _print(destinations, Document.of(seed, chosen, told))
+    document = Document.of(seed, chosen, told)
+    write_everywhere(destinations, lambda each: FORMATS[each.format](document))
     return _code(told)
 
 
@@ -263,22 +262,3 @@ def _json(document: Document) -> bytes:
 
 
 FORMATS: Mapping[str, Callable[[Document], bytes]] = {"text": _text, "json": _json}
-
-
-def _print(destinations: Sequence[Destination], document: Document) -> None:
-    """Write the document to every destination, by default as text to standard output.
-
-    Raises UsageError for destinations that cannot be written.
-    """
-    failures = []
-    for each in destinations:
-        if each.file == STDOUT:
-            continue
-        try:
-            write_whole(Path(each.file), FORMATS[each.format](document))
-        except OSError as error:
-            failures.append(f"cannot write {each.file}: {error.strerror or error}")
-    on_stdout = [each.format for each in destinations if each.file == STDOUT] or ["text"]
-    print_bytes(FORMATS[on_stdout[0]](document))
-    if failures:
-        raise UsageError("; ".join(failures))

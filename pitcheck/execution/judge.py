@@ -273,17 +273,6 @@ def judge_often(reference: Plan, parallel: Plan, seeds: Sequence[int]) -> Judgem
     return Judge(reference).often(parallel, seeds)
 
 
-def compare_outputs(reference: Plan, parallel: Plan, seed: int) -> list[str]:
-    """Return the reference's outputs that differ or are missing.
-
-    Raises ExecutionError if the parallel plan does not run.
-    """
-    result = judge(reference, parallel, seed)
-    if result.error:
-        raise ExecutionError(result.error)
-    return [*result.different, *result.missing]
-
-
 def _compare(
     reference: Plan,
     parallel: Plan,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -305,6 +305,3 @@ def functions(facts: Facts, operator: Operator) -> Found:
 
 def _of_kind(kind: str) -> Edit:
     return lambda o: (replace(o, kind=kind),)
-
-
-Mutation = Callable[[Facts, Operator], Found]

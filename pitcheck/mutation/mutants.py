@@ -16,6 +16,7 @@ from pitcheck.mutation.causes import RIGHT_CODES
 from pitcheck.mutation.edits import Edit, Place, changed_at
 from pitcheck.mutation.facts import Facts
 from pitcheck.mutation.kinds import KINDS, OF_PLANS, OF_RECORDS
+from pitcheck.mutation.outcomes import one_line
 from pitcheck.plan.model import MICROBATCH_AXIS, Operator, Plan
 
 ATTEMPTS = 30
@@ -48,8 +49,7 @@ class Mutant:
     @property
     def name(self) -> str:
         """One line with all of these, unique among the mutants of a plan."""
-        where = ", ".join(f"{axis}={at}" for axis, at in self.place)
-        return f"{self.kind}: {self.operator}: {self.label}" + (f" ({where})" if where else "")
+        return one_line(self.kind, self.operator, self.label, dict(self.place))
 
     @property
     def codes(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal as OneOf
 
 import msgspec
@@ -12,17 +13,6 @@ Effect = OneOf["changes", "same", "does not run"]
 Status = OneOf[
     "caught", "invalid", "survivor", "open", "proven", "unproven", "refused", "alarm", "failed"
 ]
-EXPLAINED: dict[Status, str] = {
-    "caught": "it changes an output, and the check shows that",
-    "invalid": "it changes an output or does not run, and validation refuses it",
-    "survivor": "it changes an output or does not run, and is called equivalent",
-    "open": "it changes an output, and the check does not decide",
-    "proven": "it changes no output, and is proven",
-    "unproven": "it changes no output, and the check does not decide",
-    "refused": "it changes no output, and validation refuses it",
-    "alarm": "the check shows a difference, and the executor none",
-    "failed": "the check itself failed",
-}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +51,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """One line that says which mutant it is."""
-        where = ", ".join(f"{axis}={at}" for axis, at in self.place.items())
-        return f"{self.kind}: {self.operator}: {self.label}" + (f" ({where})" if where else "")
+        return one_line(self.kind, self.operator, self.label, self.place)
+
+
+def one_line(kind: str, operator: str, label: str, place: Mapping[str, int]) -> str:
+    """Return one line that says which mutant of a plan it is."""
+    where = ", ".join(f"{axis}={at}" for axis, at in place.items())
+    return f"{kind}: {operator}: {label}" + (f" ({where})" if where else "")
 
 
 def status_of(effect: Effect, report: Report) -> Status:

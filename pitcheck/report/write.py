@@ -103,21 +103,34 @@ def write_report(report: Report, destinations: Sequence[Destination], form: Form
     Every destination is tried; then UsageError is raised for those that failed. A standard output
     that nobody reads any more is not a failure.
     """
+
+    def encode(each: Destination) -> bytes:
+        if each == Destination("text", STDOUT) and sys.stdout.isatty():
+            return _coloured(render(report, quiet=form.quiet, verbose=form.verbose), sys.stdout)
+        return FORMATS[each.format](report, form)
+
+    write_everywhere(destinations, encode)
+
+
+def write_everywhere(
+    destinations: Sequence[Destination], encode: Callable[[Destination], bytes]
+) -> None:
+    """Write what ``encode`` gives to every destination, by default as text to standard output.
+
+    Every destination is tried; then UsageError is raised for those that failed.
+    """
     failures = []
     for each in destinations:
         if each.file == STDOUT:
             continue
         try:
-            write_whole(Path(each.file), FORMATS[each.format](report, form))
+            write_whole(Path(each.file), encode(each))
         except UsageError as error:
             failures.append(f"cannot write {each.file}: {error}")
         except OSError as error:
             failures.append(f"cannot write {each.file}: {error.strerror or error}")
-    on_stdout = [each.format for each in destinations if each.file == STDOUT] or ["text"]
-    if on_stdout[0] == "text" and sys.stdout.isatty():
-        print_bytes(_coloured(render(report, quiet=form.quiet, verbose=form.verbose), sys.stdout))
-    else:
-        print_bytes(FORMATS[on_stdout[0]](report, form))
+    on_stdout = next((each for each in destinations if each.file == STDOUT), None)
+    print_bytes(encode(on_stdout or Destination("text", STDOUT)))
     if failures:
         raise UsageError("; ".join(failures))
 

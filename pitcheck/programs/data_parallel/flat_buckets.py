@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
 
 from pitcheck.models.config import Optimizer
 from pitcheck.models.flat_state import named
 from pitcheck.plan.model import Lineage, Shard, Table
 from pitcheck.programs.data_parallel.buckets import padded, portion_of, with_zeros
-from pitcheck.programs.data_parallel.optimizer_step import moved
+from pitcheck.programs.data_parallel.optimizer_step import moved, rates
 from pitcheck.programs.data_parallel.sharded_parameters import weights_block
 from pitcheck.programs.rank import Intervals, Names, Rank
 
@@ -297,14 +296,7 @@ def adamw_flat(
 
     Every element decays as its parameter does.
     """
-    tape = rank.tape
-    rate = tape.input("learning_rate", (), lineage={})
-    corrected = tape.op(
-        "div", rate, 1 - Fraction(settings.beta1) ** settings.step, name="corrected_rate", hint={}
-    )
-    decay = tape.op(
-        "sub", 1, tape.op("mul", rate, Fraction(settings.weight_decay)), name="decay", hint={}
-    )
+    corrected, decay = rates(rank.tape, settings)
     for one in buffers.values():
         with rank.at(*one.stages):
             own = _shard(
@@ -314,7 +306,7 @@ def adamw_flat(
                 f"{one.name}:own",
                 one.name,
             )
-            kept = tape.op("mul", own, _shard(rank, one, _decays(rank, one, decay), "", ""))
+            kept = rank.tape.op("mul", own, _shard(rank, one, _decays(rank, one, decay), "", ""))
             _gathered(rank, one, moved(rank, own, gradients[one.name], corrected, kept, settings))
 
 

@@ -104,21 +104,7 @@ def adamw(
     The parameters in ``pieces`` are updated as the rank's shards, which are gathered then.
     """
     tape = rank.tape
-    learning_rate = tape.input("learning_rate", (), lineage={})
-    corrected = tape.op(
-        "div",
-        learning_rate,
-        1 - Fraction(settings.beta1) ** settings.step,
-        name="corrected_rate",
-        hint={},
-    )
-    decay = tape.op(
-        "sub",
-        1,
-        tape.op("mul", learning_rate, Fraction(settings.weight_decay)),
-        name="decay",
-        hint={},
-    )
+    corrected, decay = rates(tape, settings)
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
             own = own_part(rank, pieces[name], name, f"{name}:own") if name in pieces else name
@@ -141,6 +127,19 @@ def adamw(
             )
     for name in pieces:
         tape.update(f"new:{name}", of=name)
+
+
+def rates(tape: Tape, settings: Optimizer) -> tuple[str, str]:
+    """Record the factors of a step.
+
+    Returns: the learning rate, corrected for a first moment that starts at 0, and the factor by
+    which a parameter decays.
+    """
+    rate = tape.input("learning_rate", (), lineage={})
+    correction = 1 - Fraction(settings.beta1) ** settings.step
+    corrected = tape.op("div", rate, correction, name="corrected_rate", hint={})
+    lost = tape.op("mul", rate, Fraction(settings.weight_decay))
+    return corrected, tape.op("sub", 1, lost, name="decay", hint={})
 
 
 def moved(rank: Rank, own: str, gradient: str, rate: str, kept: str, settings: Optimizer) -> str:
