@@ -140,10 +140,6 @@ def _extreme(largest: bool) -> Any:
     return meaning
 
 
-def _argmax(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    return inputs[0].argmax(attributes.get("axis"), keepdim=bool(attributes.get("keepdim", False)))
-
-
 def _where(inputs: list[Tensor]) -> Tensor:
     a, b = inputs[1:]
     if a.is_floating_point() or b.is_floating_point():
@@ -155,8 +151,8 @@ def _one_hot(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return (inputs[0].unsqueeze(-1) == torch.arange(attributes["classes"])).long()
 
 
-def _argmin(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    return inputs[0].argmin(attributes.get("axis"), keepdim=bool(attributes.get("keepdim", False)))
+def _place(function: Any) -> Any:
+    return lambda i, a: function(i[0], a.get("axis"), keepdim=bool(a.get("keepdim", False)))
 
 
 def _sort(inputs: list[Tensor], attributes: Attributes) -> tuple[Tensor, Tensor]:
@@ -288,7 +284,7 @@ MEANINGS: dict[str, Any] = {
     "topk": _topk,
     "max": _extreme(True),
     "min": _extreme(False),
-    "argmax": _argmax,
+    "argmax": _place(torch.argmax),
     "cumsum": lambda i, a: i[0].cumsum(a["axis"]),
     "eq": _compared(torch.eq),
     "ne": _compared(torch.ne),
@@ -300,7 +296,7 @@ MEANINGS: dict[str, Any] = {
     "logical_or": _logic(torch.logical_or),
     "logical_not": _logic(torch.logical_not),
     "logical_xor": _logic(torch.logical_xor),
-    "argmin": _argmin,
+    "argmin": _place(torch.argmin),
     "sort": _sort,
     "var": _var,
     "any": _every(torch.any),

@@ -222,5 +222,5 @@ class Backward:
 
 
 def counterpart(block: str, kind: str = "backward") -> str:
-    """Return the block ``backward...`` for a block ``forward...``, and any other block itself."""
+    """Return the block ``KIND...`` of a block ``forward...``; any other block is its own."""
     return kind + block.removeprefix("forward") if block.startswith("forward") else block

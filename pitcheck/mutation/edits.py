@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from pitcheck.plan.model import MICROBATCH_AXIS, Box, Operand, Operator, Plan
 
+Member = TypeVar("Member")
 MARK = "!"
 """The ending of the names of what a mutation adds."""
 
@@ -79,7 +80,7 @@ def _around(box: Box, place: Place, sizes: Mapping[str, int]) -> list[Box]:
 def exchanged(plan: Plan, number: int, *changed: Operator) -> Plan:
     """Return the plan with other operators in place of operator ``number``, in its blocks, too."""
     old = plan.operators[number]
-    operators = (*plan.operators[:number], *changed, *plan.operators[number + 1 :])
+    operators = put(plan.operators, number, *changed)
     ids = tuple(operator.id for operator in changed)
     blocks = {
         name: tuple(itertools.chain.from_iterable(ids if i == old.id else (i,) for i in members))
@@ -118,9 +119,12 @@ def with_attribute(operator: Operator, name: str, value: Any) -> Operator:
 
 def with_operand(operator: Operator, place: int, operand: Operand) -> Operator:
     """Return the operator with another operand at ``place``."""
-    return replace(
-        operator, inputs=(*operator.inputs[:place], operand, *operator.inputs[place + 1 :])
-    )
+    return replace(operator, inputs=put(operator.inputs, place, operand))
+
+
+def put(members: tuple[Member, ...], place: int, *new: Member) -> tuple[Member, ...]:
+    """Return members with new ones in place of the one at ``place``."""
+    return (*members[:place], *new, *members[place + 1 :])
 
 
 def followed(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
 
 from msgspec.structs import replace
 
-from pitcheck.mutation.edits import MARK, split
+from pitcheck.mutation.edits import MARK, Member, put, split
 from pitcheck.mutation.facts import Facts
 from pitcheck.ops.registry import communication_of
 from pitcheck.ops.traits import Communication
@@ -29,7 +28,6 @@ from pitcheck.plan.model import (
 
 Changed = Iterator[tuple[str, str, Callable[[], Plan]]]
 """(the changed record or tensor, the change, the plan)."""
-Member = TypeVar("Member")
 EVERY = 7
 """Every so many-th pair of neighbours in a list is also exchanged on one rank only."""
 
@@ -135,15 +133,8 @@ def _step(step: Step) -> str:
 
 def _other_steps(plan: Plan, number: int, at: int) -> Plan:
     program = plan.programs[number]
-    steps = _exchanged(program.steps, at)
-    return replace(
-        plan,
-        programs=(
-            *plan.programs[:number],
-            replace(program, steps=steps),
-            *plan.programs[number + 1 :],
-        ),
-    )
+    changed = replace(program, steps=_exchanged(program.steps, at))
+    return replace(plan, programs=put(plan.programs, number, changed))
 
 
 def _reordered(plan: Plan, name: str, other: tuple[str, ...], where: Box | None) -> Plan:
@@ -262,14 +253,8 @@ def given(facts: Facts) -> Changed:
 
 
 def _with_lineage(plan: Plan, number: int, lineage: Lineage) -> Plan:
-    return replace(
-        plan,
-        tensors=(
-            *plan.tensors[:number],
-            replace(plan.tensors[number], lineage=lineage),
-            *plan.tensors[number + 1 :],
-        ),
-    )
+    changed = replace(plan.tensors[number], lineage=lineage)
+    return replace(plan, tensors=put(plan.tensors, number, changed))
 
 
 def _other_cuts(facts: Facts, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
@@ -315,4 +300,4 @@ def _cut(dim: int, over: tuple[str, ...], values: tuple[object, ...]) -> Shard:
 
 
 def _reshard(lineage: Lineage, place: int, shard: Shard) -> Lineage:
-    return replace(lineage, shards=(*lineage.shards[:place], shard, *lineage.shards[place + 1 :]))
+    return replace(lineage, shards=put(lineage.shards, place, shard))

@@ -42,7 +42,7 @@ Field = TypeVar("Field")
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What is trained, and how it is spread over ranks."""
+    """A model, its batch and optimizer, and the layout that spreads them over ranks."""
 
     name: str
     model: Model

@@ -20,7 +20,7 @@ from pitcheck.programs.rank import Rank
 
 @dataclass(frozen=True)
 class Sent:
-    """What a rank has received for its experts.
+    """The tokens that a rank has received for its experts.
 
     ``tokens`` is (senders, sequences, places, hidden); ``chosen`` and ``weights`` are (senders,
     sequences, places, experts of the rank). ``slots`` (sequences, receivers, places, length) is 1
