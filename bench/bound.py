@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "check")]
 
 from bound_cases import CASES, Measured, measure  # noqa: E402
 
-HEAD = """# Is the claimed bound honest?
+HEAD = """# The error bound, measured
 
 Here two unequal formulas are proven equal over primes so small that this happens. *Bound* is the
 largest probability of being wrong that such a proof claims. *Rate* says how often the proof is

@@ -253,7 +253,7 @@ def _said(lines: list[Line]) -> str:
 # --- the page
 
 COLUMNS = 100
-HEAD = """# What is caught
+HEAD = """# Detection rates
 
 `python bench/detection.py FILE --mutants N --right N` measures the numbers of this page. Called
 again, it goes on where it stopped; with `--write` it writes the page. [`pitcheck
