@@ -1,4 +1,4 @@
-"""What starting costs: help is there at once."""
+"""The cost of starting: help is there at once, and imports stay light."""
 
 from __future__ import annotations
 
