@@ -60,6 +60,7 @@ class _Run:
         self.groups: dict[tuple[int, Any], tuple[int, ...]] = {}
 
     def all(self) -> None:
+        """Run all ranks to their ends; raise DeadlockError if none can go on."""
         while any(self.programs):
             moved = [self._advance(rank) for rank in range(len(self.programs))]
             if not any(moved):

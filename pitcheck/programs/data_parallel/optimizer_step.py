@@ -18,8 +18,11 @@ class Held(Protocol):
     """The way in which a rank holds a tensor, and others that are spread as it is."""
 
     @property
-    def lineage(self) -> Lineage: ...
-    def holds(self, reference: str) -> Lineage: ...
+    def lineage(self) -> Lineage:
+        """The part of the reference's tensor that the rank holds."""
+
+    def holds(self, reference: str) -> Lineage:
+        """Return the lineage of a tensor that holds the same part of another reference tensor."""
 
 
 def clip(
