@@ -1,4 +1,4 @@
-"""megatron-core's own GPTModel, as ``bench/capture.py`` measures it: the programs of the tests."""
+"""The GPTModel of megatron-core, for ``bench/capture.py``: the programs of the tests."""
 
 from __future__ import annotations
 

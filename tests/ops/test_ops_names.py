@@ -23,7 +23,7 @@ OF_ALGEBRAS = ("algebra", "prove/guards.py", "prove/known_ranges.py", "prove/thr
 ALLOWED: Mapping[str, int] = {
     "explain": 62,
     "graph": 2,
-    "mutation": 30,
+    "mutation": 11,
     "precision": 1,
     "prove": 8,
     "stage": 2,
