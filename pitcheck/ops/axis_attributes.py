@@ -13,6 +13,16 @@ from pitcheck.ops.declaration import Attributes, OperatorKind
 from pitcheck.ops.registry import BACKWARD, divided, operator_kind
 
 
+def reduced_dimensions(attributes: Attributes, rank: int) -> frozenset[int]:
+    """Return the dimensions, of ``rank``, that a reduction's attribute ``axes`` names: one, several
+    or, without it, all.
+    """
+    axes = attributes.get("axes")
+    if axes is None:
+        return frozenset(range(rank))
+    return frozenset(int(axis) % rank for axis in ((axes,) if isinstance(axes, int) else axes))
+
+
 def symbolic_attributes(kind: OperatorKind | str, attributes: Attributes) -> dict[str, Any]:
     """Attributes for the run on axes: numbers that :func:`reduce_attributes` rewrites are marked as
     following the dimensions, so that they are no literals.
