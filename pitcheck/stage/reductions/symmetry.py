@@ -277,12 +277,7 @@ def _step_signature(
     sums: dict[int, list[Words]],
     weights: dict[int, list[Words]],
 ) -> None:
-    base = _word(
-        step.kind,
-        sorted(step.attributes.items()),
-        [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs],
-    )
-    shape = np.full(step.count, base, dtype=np.uint64)
+    shape = np.full(step.count, step_word(step), dtype=np.uint64)
     for factor, value, rows in _columns(step):
         shape = mixed(shape * np.uint64(3) + np.concatenate(shapes[value])[rows] * factor)
     total, ones = np.zeros((2, step.count), dtype=np.uint64)
@@ -300,6 +295,18 @@ def _step_signature(
             shapes.setdefault(output, []).append(mixed(shape + own))
             sums.setdefault(output, []).append(total * own)
             weights.setdefault(output, []).append(ones * own)
+
+
+def step_word(step: Step, output: int | None = None) -> np.uint64:
+    """Return a word for the operator of a step, its attributes and the numbers among its operands;
+    with ``output`` for one of its results.
+    """
+    return _word(
+        step.kind,
+        sorted(step.attributes.items()),
+        [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs],
+        *(() if output is None else (output,)),
+    )
 
 
 def _columns(step: Step) -> Iterator[tuple[np.uint64, int, Codes]]:
