@@ -184,9 +184,7 @@ def _terms_of(
     )
     if not all(_alike(*found.described(row), found.count) for row in full):
         return None
-    repeated = stage.sampling is not None and any(
-        _repeated(*found.described(row)) for row in full
-    )
+    repeated = stage.sampling is not None and any(_repeated(*found.described(row)) for row in full)
     return None if repeated else found
 
 
