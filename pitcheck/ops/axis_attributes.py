@@ -22,6 +22,16 @@ from pitcheck.ops.declaration import Attributes, OperatorKind
 from pitcheck.ops.registry import BACKWARD, divided, operator_kind
 
 
+def reduced_dimensions(attributes: Attributes, rank: int) -> frozenset[int]:
+    """Return the dimensions, of ``rank``, that a reduction's attribute ``axes`` names: one, several
+    or, without it, all.
+    """
+    axes = attributes.get("axes")
+    if axes is None:
+        return frozenset(range(rank))
+    return frozenset(int(axis) % rank for axis in ((axes,) if isinstance(axes, int) else axes))
+
+
 def symbolic_attributes(kind: OperatorKind | str, attributes: Attributes) -> dict[str, Any]:
     """Return attributes for the run on axes.
 

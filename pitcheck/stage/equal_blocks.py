@@ -33,6 +33,7 @@ from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import GraphValue
 from pitcheck.graph.grids import Codes, Grid
 from pitcheck.graph.parts import Interval, Parts, distinct_rows
+from pitcheck.ops.axis_attributes import reduced_dimensions
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import BACKWARD, divided, forward_attributes, has_trait, kinds_with
 from pitcheck.ops.traits import Trait
@@ -489,8 +490,7 @@ class _Weighting:
         """
         dims = [self.dims.get(argument.value) for argument in step.arguments]
         rank = len(self.values[step.arguments[0].value].shape)
-        axes = step.attributes.get("axes")
-        over = range(rank) if axes is None else {axis % rank for axis in axes}
+        over = reduced_dimensions(step.attributes, rank)
         return (
             len(dims) == len(step.inputs) == 3
             and dims[0] is not None

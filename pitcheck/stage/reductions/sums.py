@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from pitcheck.algebra.dimensions.axis_values import AxisValue
 from pitcheck.graph.grids import Codes
+from pitcheck.ops.axis_attributes import reduced_dimensions
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import (
     divided,
@@ -242,10 +243,8 @@ def _contracts(
     first = arguments[0].value
     where = places(first)
     if _is_sum(step):
-        axes = step.attributes.get("axes")
-        return len(where) == 1 and (
-            axes is None or where[0] in {int(axis) % len(values[first].dims) for axis in axes}
-        )
+        over = reduced_dimensions(step.attributes, len(values[first].dims))
+        return len(where) == 1 and where[0] in over
     last = inner_dimensions(operator_kind(step.kind), step.attributes)
     inputs, outputs, gradients = divided(step.attributes, len(arguments))
     if (

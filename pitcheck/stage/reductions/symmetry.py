@@ -11,7 +11,7 @@ what is compared are the cones themselves.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -277,14 +277,42 @@ def _step_signature(
     sums: dict[int, list[Words]],
     weights: dict[int, list[Words]],
 ) -> None:
-    base = _word(
+    shape = np.full(step.count, step_word(step), dtype=np.uint64)
+    for factor, value, rows in _columns(step):
+        shape = mixed(shape * np.uint64(3) + np.concatenate(shapes[value])[rows] * factor)
+    total, ones = np.zeros((2, step.count), dtype=np.uint64)
+    # Products of words commute. With the word of the reader in each factor a product is that of one
+    # way down the cone; without it f(g(a, b), h(c, d)) gives b and c the same weight. Odd words do
+    # not multiply to 0.
+    own_word = mixed(shape) | np.uint64(1)
+    for factor, value, rows in _columns(step):
+        weight = own_word + np.uint64(2) * factor
+        total += np.concatenate(sums[value])[rows] * weight
+        ones += np.concatenate(weights[value])[rows] * weight
+    for number, output in enumerate(step.outputs):
+        if output is not None:
+            own = _word("output", number)
+            shapes.setdefault(output, []).append(mixed(shape + own))
+            sums.setdefault(output, []).append(total * own)
+            weights.setdefault(output, []).append(ones * own)
+
+
+def step_word(step: Step, output: int | None = None) -> np.uint64:
+    """Return a word for the operator of a step, its attributes and the numbers among its operands;
+    with ``output`` for one of its results.
+    """
+    return _word(
         step.kind,
         sorted(step.attributes.items()),
         [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs],
+        *(() if output is None else (output,)),
     )
-    shape = np.full(step.count, base, dtype=np.uint64)
-    total = np.zeros(step.count, dtype=np.uint64)
-    ones = np.zeros(step.count, dtype=np.uint64)
+
+
+def _columns(step: Step) -> Iterator[tuple[np.uint64, int, Codes]]:
+    """Yield (a word for the place of an operand, its value, the rows that the step reads there),
+    one after another; ``rows`` has shape (step.count,).
+    """
     for place, operand in enumerate(step.inputs):
         if place in step.unread:
             continue
@@ -297,19 +325,8 @@ def _step_signature(
         )
         for member, argument in enumerate(arguments):
             table = argument.rows if argument.rows.ndim == 2 else argument.rows[:, None]
-            whole = [np.concatenate(store[argument.value]) for store in (shapes, sums, weights)]
             for column in range(table.shape[1]):
-                factor = _word("operand", place, member, column)
-                chosen = [words[table[:, column]] for words in whole]
-                shape = mixed(shape * np.uint64(3) + chosen[0] * factor)
-                total += chosen[1] * factor
-                ones += chosen[2] * factor
-    for number, output in enumerate(step.outputs):
-        if output is not None:
-            own = _word("output", number)
-            shapes.setdefault(output, []).append(mixed(shape + own))
-            sums.setdefault(output, []).append(total * own)
-            weights.setdefault(output, []).append(ones * own)
+                yield _word("operand", place, member, column), argument.value, table[:, column]
 
 
 def mixed(words: Words) -> Words:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.pruned_batch import pruned
 from pitcheck.stage.reductions.spans import NOWHERE, spans
-from pitcheck.stage.reductions.symmetry import Words, mixed, signatures, spread
+from pitcheck.stage.reductions.symmetry import Words, mixed, signatures, spread, step_word
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage
 
@@ -70,11 +71,20 @@ def _adds(step: Step) -> bool:
     return stacked and has_trait(step.kind, Trait.ADDS_MEMBERS, step.attributes)
 
 
+class _Added(NamedTuple):
+    """The terms that one row adds up: their ``rows``, and a word for the steps that each goes
+    through on its ``ways`` there, both of shape (terms,).
+    """
+
+    rows: Codes
+    ways: Words
+
+
 @dataclass(frozen=True)
 class Terms:
     """What every row of the target adds up. ``low`` and ``high`` are spans of all values,
     ``blocks`` and ``cones`` tell of every term its block, by the segment in which it begins, and a
-    word for how it is computed; ``full`` has the rows of the terms of every row of the target.
+    word for how it is computed; ``full`` has the terms of every row of the target.
 
     A *block* is what one term depends on: ``size`` segments, such as the sequences of ranks that
     exchange tokens. Blocks have no segment in common; there are ``count`` of them.
@@ -86,7 +96,7 @@ class Terms:
     high: Mapping[int, Codes]
     blocks: Codes
     cones: Words
-    full: list[Codes]
+    full: list[_Added]
     size: int
     count: int
 
@@ -116,18 +126,24 @@ class Terms:
             if len(tables) == len(found)
             else []
         )
-        chosen = {tuple(np.unique(self.blocks[row]).tolist()) for row in some}
+        chosen = {tuple(np.unique(self.blocks[row.rows]).tolist()) for row in some}
         kept = len(chosen.pop()) if len(chosen) == 1 else 0
         fewer = 0 < kept < self.count
         whole = fewer and all(
-            len(part) * self.count == len(row) * kept
+            len(part.rows) * self.count == len(row.rows) * kept
             for part, row in zip(some, self.full, strict=True)
         )
         return (
             (tables, kept * self.size)
-            if whole and all(_alike(self.blocks[row], self.cones[row], kept) for row in some)
+            if whole and all(_alike(*self.described(row), kept) for row in some)
             else None
         )
+
+    def described(self, row: _Added) -> tuple[Codes, Words]:
+        """Return (the block of every term that a row adds up, a word for how the term is computed
+        and what becomes of it on its way), both of shape (terms,).
+        """
+        return self.blocks[row.rows], mixed(self.cones[row.rows] + mixed(row.ways))
 
 
 def terms_of(
@@ -166,11 +182,9 @@ def _terms_of(
         size,
         segments // size,
     )
-    if not all(_alike(found.blocks[row], found.cones[row], found.count) for row in full):
+    if not all(_alike(*found.described(row), found.count) for row in full):
         return None
-    repeated = stage.sampling is not None and any(
-        _repeated(found.blocks[row], found.cones[row]) for row in full
-    )
+    repeated = stage.sampling is not None and any(_repeated(*found.described(row)) for row in full)
     return None if repeated else found
 
 
@@ -296,23 +310,34 @@ def _terms(
     target: int,
     term: int,
     tables: Mapping[int, Codes] | None = None,
-) -> list[Codes]:
-    """For every row of the target the rows of the terms that it adds up; ``tables`` has the rows of
-    the members of steps of which some are left out.
+) -> list[_Added]:
+    """Return the terms that every row of the target adds up; ``tables`` has the rows of the members
+    of steps of which some are left out.
     """
-    rows: dict[int, list[Codes]] = {
-        term: [np.array([n], dtype=np.int64) for n in range(batch.count(term))]
+    found: dict[int, list[_Added]] = {
+        term: [
+            _Added(np.array([n], dtype=np.int64), np.zeros(1, dtype=np.uint64))
+            for n in range(batch.count(term))
+        ]
     }
     for number, step in enumerate(batch.steps):
         for operand in step.looked_into if number in steps else ():
             table = operand.rows if tables is None else tables.get(number, operand.rows)
-            for output in step.outputs:
+            lines = table.reshape(step.count, -1).tolist()
+            for place, output in enumerate(step.outputs):
                 if output is not None:
-                    lines = table.reshape(step.count, -1).tolist()
-                    rows.setdefault(output, []).extend(
-                        np.concatenate([rows[operand.value][n] for n in line]) for line in lines
+                    word = step_word(step, place)
+                    found.setdefault(output, []).extend(
+                        _together([found[operand.value][n] for n in line], word) for line in lines
                     )
-    return rows[target]
+    return found[target]
+
+
+def _together(rows: Sequence[_Added], word: np.uint64) -> _Added:
+    """Return the terms of several rows, once they went through a step that has this word."""
+    with np.errstate(over="ignore"):
+        ways = mixed(np.concatenate([row.ways for row in rows]) + word)
+    return _Added(np.concatenate([row.rows for row in rows]), ways)
 
 
 def _some_members(step: Step, low: Mapping[int, Codes], keep: int) -> Codes | None:
