@@ -109,7 +109,9 @@ class Tape(PlanBuilder):
         """Append a record with as many outputs as ``names``; return the outputs' names.
 
         An empty name is replaced by a new one. ``depth``: how many calls up the source line is, 1
-        for the caller. Everything else is as in ``op``. Raises PlanError for a wrong number of names.
+        for the caller. Everything else is as in ``op``.
+
+        Raises PlanError for a wrong number of names.
         """
         inputs = tuple(
             operand if isinstance(operand, (str, Use, Number)) else number_of(operand)
