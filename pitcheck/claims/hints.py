@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from pitcheck.claims.conjecture import VIEWS
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.graph.cuts import Cut, resolve
 from pitcheck.graph.graph import Graph, Node, Operand, sources_of
@@ -21,15 +21,15 @@ from pitcheck.ops.registry import BACKWARD, collective_kinds, has_trait
 from pitcheck.ops.traits import Trait
 
 
-def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
-    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference
-    value of ``first``, scaled or not.
+def hinted_cuts(problem: Problem) -> dict[int, Cut]:
+    """Return cuts of computed floating-point values whose lineage names one reference value.
 
     Terms of a sum are cut where they are scattered or put into a buffer; elsewhere the sum is cut
     instead. Views of what is cut already are left out (nothing is gained there), values that depend
     on discrete data alone (a cut would forget that zero has a meaning there), and hints that do not
     fit.
     """
+    first, second = problem.reference, problem.parallel
     numbers = _of_numbers(second)
     joined = _joined(second)
     found: dict[int, Cut] = {}
@@ -37,7 +37,7 @@ def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> di
         lineage = info.tensor.lineage
         if (
             lineage is None
-            or value in specification.initial
+            or value in problem.specification.initial
             or value not in numbers
             or ((lineage.partial or lineage.partial_ranks) and value not in joined)
         ):

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
-from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Mask, either
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
@@ -86,9 +85,7 @@ class Prover:
 
     def __init__(
         self,
-        first: Graph,
-        second: Graph,
-        specification: Specification,
+        problem: Problem,
         settings: Settings,
         progress: Progress | None = None,
         *,
@@ -96,9 +93,8 @@ class Prover:
         jobs: int = 1,
         patience: int = 0,
     ) -> None:
-        self.first = first
-        self.second = second
-        self.specification = specification
+        self.problem = problem
+        self.specification = problem.specification
         self.settings = settings
         self.progress = progress
         self.budget = ErrorBudget(accepted_log2)
@@ -108,7 +104,9 @@ class Prover:
         self.failed = False
         self.usable: dict[int, Cut] = {}
         """The cuts that were proven in the last run."""
-        self._fingerprints = Fingerprints(first, second, specification.initial)
+        self._fingerprints = Fingerprints(
+            problem.reference, problem.parallel, self.specification.initial
+        )
         self._workers: Workers | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
@@ -123,13 +121,13 @@ class Prover:
         spent. Without cuts a stage is all that is before an output, which of large plans is not
         tried.
         """
-        if not cuts and len(self.first.nodes) + len(self.second.nodes) > MOST_UNCUT:
+        if not cuts and self.problem.nodes > MOST_UNCUT:
             return None
         accepted, self._hoping = self.budget.accepted_log2, True
         self.budget.accepted_log2 = accepted - 1
         if not (self.settings.full_coordinates or self.settings.full_shapes):
             self._sample = sample_of(
-                self.second, [*self.specification.initial.values(), *cuts.values()]
+                self.problem.parallel, [*self.specification.initial.values(), *cuts.values()]
             )
         ledger = self.run(cuts)
         self.budget.accepted_log2, self._hoping, self._sample = accepted, False, None
@@ -237,12 +235,11 @@ class Prover:
                 known = pending.get(value)
                 if (known is None or (mask & ~known).any()) and value not in waiting:
                     waiting.add(value)
-                    heapq.heappush(queue, (-self.second.depth(value), value))
+                    heapq.heappush(queue, (-self.problem.parallel.depth(value), value))
                 pending[value] = either(known, mask)
 
-        for expected in self.specification.expected:
-            target = Target.at(expected.cut, expected.where, self.second, expected.name)
-            if not self._take(ledger, self._prove(target, usable, expected.name), demand):
+        for target in self.problem.targets():
+            if not self._take(ledger, self._prove(target, usable, target.name), demand):
                 return ledger
         while queue:
             _, value = heapq.heappop(queue)
@@ -250,8 +247,8 @@ class Prover:
             target = Target(
                 usable[value],
                 pending[value],
-                self.second.values[value].home,
-                self.second.values[value].name,
+                self.problem.parallel.values[value].home,
+                self.problem.parallel.values[value].name,
             )
             if not self._take(ledger, self._prove(target, usable, ""), demand):
                 return ledger
@@ -302,7 +299,10 @@ class Prover:
         for widened in range(1 if self._hoping else WIDENINGS + 1):
             try:
                 stage = build_stage(
-                    self.first, self.second, partial(self._cut_of, usable, excluded), [target]
+                    self.problem.reference,
+                    self.problem.parallel,
+                    partial(self._cut_of, usable, excluded),
+                    [target],
                 )
             except UnsupportedError as error:
                 return Obligation(
@@ -343,7 +343,7 @@ class Prover:
         if small is None or None in seen.values():
             return None
         try:
-            stage = build_stage(self.first, sample.graph, seen.get, [small])
+            stage = build_stage(self.problem.reference, sample.graph, seen.get, [small])
         except UnsupportedError:
             return None
         demands = {value: sample.mask(stage.parallel.held[value]) for value in stage.cuts}
@@ -392,7 +392,7 @@ class Prover:
         self._steps += len({step.node for step in stage.parallel.steps}) + len(
             {step.node for step in stage.reference.steps}
         )
-        return self._steps > max(LEAST_STEPS, len(self.first.nodes) + len(self.second.nodes))
+        return self._steps > max(LEAST_STEPS, self.problem.nodes)
 
     def _cut_of(self, usable: dict[int, Cut], excluded: set[int], value: int) -> Cut | None:
         if value in self.specification.initial:

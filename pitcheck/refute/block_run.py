@@ -15,12 +15,10 @@ import numpy as np
 
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.reals.real import RealAlgebra
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.graph.cuts import Cut
-from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Codes
-from pitcheck.ops.axis_templates import Templates
 from pitcheck.refute.whole_run import WholeRun, largest_differences
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.equal_blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
@@ -53,13 +51,13 @@ more than it is.
 """
 
 
-def find_batch(first: Graph, specification: Specification) -> Batched | None:
+def find_batch(problem: Problem) -> Batched | None:
     """The dimension of the reference's inputs that is cut into the most even blocks; None where
     there is none.
     """
     found: dict[tuple[int, int], dict[int, int]] = {}
-    for cut in specification.initial.values():
-        info = first.values[cut.reference]
+    for cut in problem.specification.initial.values():
+        info = problem.reference.values[cut.reference]
         if info.tensor.role != "input" or cut.groups is not None:
             continue
         for dim, different in enumerate(cut.parts.intervals):
@@ -76,22 +74,21 @@ def find_batch(first: Graph, specification: Specification) -> Batched | None:
     return Batched(total, segment, dims)
 
 
-def colourings(
-    second: Graph, specification: Specification, batched: Batched, suspects: Codes, seed: int
-) -> Iterator[Blocks]:
+def colourings(problem: Problem, batched: Batched, suspects: Codes) -> Iterator[Blocks]:
     """Ways to fill the blocks of a batch with few different ones. ``suspects``: codes of
     coordinates that should hold another block than those around them.
 
     The first way has two: a block is of the other one where it is at the place of the suspect along
     an odd number of axes.
     """
-    cut = next(cut for cut in specification.initial.values() if cut.reference in batched.dims)
+    given = problem.specification.initial.values()
+    cut = next(cut for cut in given if cut.reference in batched.dims)
     grid = batched.block_of(cut)
     if grid is None:
         return
-    places = np.unravel_index(suspects[:1], second.coordinates.shape)
+    places = np.unravel_index(suspects[:1], problem.parallel.coordinates.shape)
     for attempt in range(ATTEMPTS):
-        generator = np.random.default_rng([seed, attempt])
+        generator = np.random.default_rng([problem.seed, attempt])
         colour = np.zeros((1,) * grid.ndim, dtype=np.int64)
         for axis, size in enumerate(grid.shape):
             if size == 1:
@@ -113,47 +110,19 @@ def colourings(
         yield Blocks(batched, firsts[which.reshape(-1)].astype(np.int64))
 
 
-def run_on_blocks(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    blocks: Blocks,
-    seed: int,
-    templates: Templates,
-    max_memory: int,
-    draws: range = range(TRIALS),
-) -> WholeRun:
+def run_on_blocks(problem: Problem, blocks: Blocks, draws: range = range(TRIALS)) -> WholeRun:
     """Both plans from their inputs, of which the outputs alone are kept, in as many of the
     ``draws`` as fit into memory.
 
     Raises StepError, PlanError, UnsupportedError (the reference does more along the batch than add
     up), BudgetError.
     """
-    initial = {value: blocks.of(cut) for value, cut in specification.initial.items()}
-    targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
-    return _run(
-        first,
-        second,
-        initial.get,
-        targets,
-        blocks,
-        seed,
-        templates,
-        max_memory,
-        draws,
-        targets_only=True,
-    )
+    initial = {value: blocks.of(cut) for value, cut in problem.specification.initial.items()}
+    return _run(problem, initial.get, problem.targets(), blocks, draws, targets_only=True)
 
 
 def run_stage_on_blocks(
-    first: Graph,
-    second: Graph,
-    cut_of: CutOf,
-    target: Target,
-    blocks: Blocks,
-    seed: int,
-    templates: Templates,
-    max_memory: int,
+    problem: Problem, cut_of: CutOf, target: Target, blocks: Blocks
 ) -> WholeRun:
     """One stage, of which all values are kept. ``blocks`` has the dimensions of all reference
     values; raises what ``run_on_blocks`` raises.
@@ -163,42 +132,21 @@ def run_stage_on_blocks(
         cut = cut_of(value)
         return None if cut is None else blocks.of(cut)
 
-    return _run(
-        first,
-        second,
-        moved,
-        [target],
-        blocks,
-        seed,
-        templates,
-        max_memory,
-        range(STAGE_TRIALS),
-        targets_only=False,
-    )
+    return _run(problem, moved, [target], blocks, range(STAGE_TRIALS), targets_only=False)
 
 
 def _run(
-    first: Graph,
-    second: Graph,
+    problem: Problem,
     cut_of: CutOf,
     targets: Sequence[Target],
     blocks: Blocks,
-    seed: int,
-    templates: Templates,
-    max_memory: int,
     draws: range,
     *,
     targets_only: bool,
 ) -> WholeRun:
-    shaped, symbolic, blocks = shape_on_blocks(
-        first,
-        second,
-        cut_of,
-        targets,
-        blocks,
-        templates,
-        max_memory // SHARE if targets_only else None,
-    )
+    max_memory = problem.options.max_memory
+    memory = max_memory // SHARE if targets_only else None
+    shaped, symbolic, blocks = shape_on_blocks(problem, cut_of, targets, blocks, memory)
     fitting = max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))
     draws = draws[:fitting]
     check_memory(shaped, len(draws), max_memory)
@@ -208,7 +156,9 @@ def _run(
             f"--max-memory allows ({max_memory >> 20} MiB)"
         )
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, draws), targets_only=targets_only)
+        evaluated = evaluate_stage(
+            shaped, RealAlgebra(np, problem.seed, draws), targets_only=targets_only
+        )
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
     run = WholeRun(
         shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons)
@@ -217,12 +167,10 @@ def _run(
 
 
 def shape_on_blocks(
-    first: Graph,
-    second: Graph,
+    problem: Problem,
     cut_of: CutOf,
     targets: Iterable[Target],
     blocks: Blocks,
-    templates: Templates,
     memory: int | None = None,
 ) -> tuple[ShapedStage, SymbolicPair, Blocks]:
     """The stage at reduced sizes with the different blocks alone; and the blocks with the
@@ -230,7 +178,8 @@ def shape_on_blocks(
 
     With ``memory`` the largest of some small sizes are taken at which one draw fits.
     """
-    stage = build_stage(first, second, cut_of, list(targets))
+    first, templates = problem.reference, problem.templates
+    stage = build_stage(first, problem.parallel, cut_of, list(targets))
     if memory is not None:
         # Members of a group that hold equal blocks give equal parts; only where parts are rows of
         # their own these are computed once.

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pitcheck.algebra.keyed import key_of
-from pitcheck.base.options import GIB
-from pitcheck.claims.specification import Expected, Specification
+from pitcheck.claims.problem import Problem
+from pitcheck.claims.specification import Expected
 from pitcheck.errors import PitcheckError
 from pitcheck.graph.cuts import Cut
-from pitcheck.graph.graph import Graph
-from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import operator_kind
 from pitcheck.refute.block_run import TRIALS, run_on_blocks
 from pitcheck.refute.confirm import Told, confirmed, cost, replicas_differ
@@ -138,14 +136,7 @@ def _incomparable(run: WholeRun, number: int) -> str:
 
 
 def look_on_blocks(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    all_blocks: Iterable[Blocks],
-    near: Sequence[Expected],
-    seed: int,
-    templates: Templates,
-    max_memory: int,
+    problem: Problem, all_blocks: Iterable[Blocks], near: Sequence[Expected]
 ) -> SecondLook | None:
     """A run of both plans on few different blocks of data in which outputs differ; None where none
     of those tried shows that.
@@ -153,17 +144,10 @@ def look_on_blocks(
     ``all_blocks``: which blocks are equal, in each run; ``near``: the outputs to look at before all
     of them are. Raises what ``run_on_blocks`` raises.
     """
+    specification = problem.specification
     for blocks, outputs, draws in _looks(all_blocks, near, specification.expected):
-        run = run_on_blocks(
-            first,
-            second,
-            replace(specification, expected=list(outputs)),
-            blocks,
-            seed,
-            templates,
-            max_memory,
-            draws,
-        )
+        some = problem.specified(replace(specification, expected=list(outputs)))
+        run = run_on_blocks(some, blocks, draws)
         real = _judge_on_blocks(run)
         if real:
             return SecondLook(run, {}, real, shown_by_noise(run, real[0]))
@@ -224,19 +208,17 @@ class Inputs:
     alike: bool = False
     full_shapes: bool = False
 
+    def of(self, problem: Problem) -> Problem:
+        """Return the problem with this seed, and at full shapes if these ask for it."""
+        options = problem.options
+        if self.full_shapes:
+            memory = min(options.max_memory, FULL_MEMORY)
+            options = replace(options, shapes="full", max_memory=memory)
+        return replace(problem, seed=self.seed, options=options)
+
 
 def second_look(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    run: WholeRun,
-    cuts: dict[int, Cut],
-    names: Sequence[str],
-    seed: int,
-    templates: Templates,
-    *,
-    full_shapes: bool = False,
-    max_memory: int = GIB,
+    problem: Problem, run: WholeRun, cuts: dict[int, Cut], names: Sequence[str]
 ) -> SecondLook | None:
     """Look again at outputs that could not be proven: with more digits, on inputs of other
     magnitudes, on more draws, on tokens that are alike, at full shapes.
@@ -249,80 +231,32 @@ def second_look(
     found = _looked(run, cuts, open_ones)
     if found is not None:
         return found
+    seed = problem.seed
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
     drawn = [Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)]
     inputs = (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True))
-    return _look_at(
-        inputs,
-        first,
-        second,
-        specification,
-        open_ones,
-        templates,
-        full_shapes=full_shapes,
-        max_memory=max_memory,
-    )
+    return _look_at(problem, inputs, open_ones)
 
 
-def early_look(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    seed: int,
-    templates: Templates,
-    *,
-    full_shapes: bool = False,
-    max_memory: int = GIB,
-) -> SecondLook | None:
+def early_look(problem: Problem) -> SecondLook | None:
     """Look at all outputs on the first of the further draws: a wrong mask, place or route may be
     right in one draw, and is no more in most others.
 
     It costs much less than proving the stages of a plan that is wrong. None where nothing differs.
     """
-    drawn = [Inputs(key_of(seed, number)) for number in range(1, EARLY_DRAWS + 1)]
-    numbers = range(len(specification.expected))
-    return _look_at(
-        drawn,
-        first,
-        second,
-        specification,
-        numbers,
-        templates,
-        full_shapes=full_shapes,
-        max_memory=max_memory,
-    )
+    drawn = [Inputs(key_of(problem.seed, number)) for number in range(1, EARLY_DRAWS + 1)]
+    return _look_at(problem, drawn, range(len(problem.specification.expected)))
 
 
 def _look_at(
-    tried: Sequence[Inputs],
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    numbers: Sequence[int],
-    templates: Templates,
-    *,
-    full_shapes: bool,
-    max_memory: int,
+    problem: Problem, tried: Sequence[Inputs], numbers: Sequence[int]
 ) -> SecondLook | None:
+    """Return the first run on inputs ``tried`` in which an output of ``numbers`` differs."""
     for inputs in tried:
-        full, memory = (
-            full_shapes or inputs.full_shapes,
-            min(max_memory, FULL_MEMORY) if inputs.full_shapes else max_memory,
-        )
         try:
-            other = run_whole(
-                first,
-                second,
-                specification,
-                inputs.seed,
-                full,
-                templates,
-                scale=inputs.scale,
-                alike=inputs.alike,
-                max_memory=memory,
-            )
+            other = run_whole(inputs.of(problem), scale=inputs.scale, alike=inputs.alike)
             suspects = [n for n in other.suspects() if n in numbers]
-            other_cuts = conjecture(other, second, specification) if suspects else {}
+            other_cuts = conjecture(problem, other) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs
             continue
         found = _looked(other, other_cuts, suspects)

@@ -38,10 +38,7 @@ def retried(prover: Prover, ledger: Ledger) -> Retried:
     """The ledger of the attempt that left fewest outputs open: of the sizes before, of larger ones,
     or of full shapes.
     """
-    if (
-        prover.settings.full_shapes
-        or len(prover.first.nodes) + len(prover.second.nodes) > MOST_NODES
-    ):
+    if prover.settings.full_shapes or prover.problem.nodes > MOST_NODES:
         return Retried(ledger)
     base, tried = prover.settings, ""
     for number, (least, what) in enumerate(((LARGER, "larger sizes"), (0, "full shapes")), start=1):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pitcheck.algebra.dependence.taint import TaintAlgebra, Tainted
 from pitcheck.algebra.dependence.taint_mask import Labels, joined
 from pitcheck.algebra.interface import Kind
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import FREE, Box, length
 from pitcheck.graph.graph import Graph, Node, kind_of
@@ -93,29 +93,30 @@ class Reached:
         return REPAIR_OF_COLLECTIVE if self.of_collective else REPAIR
 
 
-def reached(first: Graph, second: Graph, specification: Specification) -> list[Reached]:
+def reached(problem: Problem) -> list[Reached]:
     """The outputs to prove that may depend on memory that nobody has written to, and integers from
     there that are indices or divisors.
 
     Raises StepError for an operator that cannot be followed.
     """
+    first, second, expected = problem.reference, problem.parallel, problem.specification.expected
     theirs: dict[int, Mask] = {
-        e.cut.reference: np.ones(first.anywhere, dtype=np.bool_) for e in specification.expected
+        e.cut.reference: np.ones(first.anywhere, dtype=np.bool_) for e in expected
     }
     ours: dict[int, Mask] = {}
-    for e in specification.expected:
+    for e in expected:
         ours[e.cut.value] = either(
             ours.get(e.cut.value), near(e.where, second.values[e.cut.value].home)
         )
     found: list[Reached] = []
     if _has_any(first):
         run = _Run("reference", first, theirs)
-        for e in specification.expected:
+        for e in expected:
             found += run.reaching(e.name, e.cut.reference, {})
         found += run.misused()
     if _has_any(second):
         run = _Run("parallel", second, ours)
-        for e in specification.expected:
+        for e in expected:
             codes = e.cut.lattice.codes(e.where)
             found += run.reaching(
                 e.name,

@@ -10,13 +10,11 @@ import numpy as np
 
 from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes
 from pitcheck.algebra.reals.real import RealAlgebra
-from pitcheck.base.options import GIB
 from pitcheck.claims.conjecture import find_cuts, real_differences, telling_trials
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import BudgetError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Source
-from pitcheck.ops.axis_templates import Templates
 from pitcheck.prove.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.drawn_inputs import draw
@@ -67,64 +65,37 @@ class WholeRun:
         return [number for number, difference in enumerate(self.largest) if difference > SAME]
 
 
-def run_whole(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    seed: int,
-    full_shapes: bool,
-    templates: Templates,
-    *,
-    scale: float | None = None,
-    alike: bool = False,
-    max_memory: int = GIB,
-) -> WholeRun:
+def run_whole(problem: Problem, *, scale: float | None = None, alike: bool = False) -> WholeRun:
     """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their
     shapes), or on tokens that are ``alike``.
 
     Raises StepError, PlanError, UnsupportedError, and BudgetError where the values of one draw, or
-    the inputs of all, need more than ``max_memory`` bytes.
+    the inputs of all, need more than the options' ``max_memory`` bytes.
     """
-    targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
-    stage = build_stage(first, second, specification.initial.get, targets)
-    shaped, symbolic = _shaped(first, stage, templates, max_memory, full_shapes=full_shapes)
-    return _compared(
-        shaped,
-        symbolic,
-        _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory),
+    stage = build_stage(
+        problem.reference, problem.parallel, problem.specification.initial.get, problem.targets()
     )
+    shaped, symbolic = _shaped(problem, stage, full_shapes=problem.full_shapes)
+    evaluated = _alike(problem, shaped) if alike else _evaluated(problem, shaped, scale)
+    return _compared(shaped, symbolic, evaluated)
 
 
-def run_stage(
-    first: Graph,
-    second: Graph,
-    cut_of: CutOf,
-    target: Target,
-    seed: int,
-    templates: Templates,
-    *,
-    max_memory: int,
-) -> WholeRun:
+def run_stage(problem: Problem, cut_of: CutOf, target: Target) -> WholeRun:
     """One stage as if it were the whole pair, from what it reads (``cut_of``, as of
     ``build_stage``) to its target. Raises what ``run_whole`` raises.
     """
-    shaped, symbolic = _shaped(
-        first,
-        build_stage(first, second, cut_of, [target]),
-        templates,
-        max_memory,
-        full_shapes=False,
-    )
-    return _compared(shaped, symbolic, _evaluated(shaped, seed, None, max_memory))
+    stage = build_stage(problem.reference, problem.parallel, cut_of, [target])
+    shaped, symbolic = _shaped(problem, stage, full_shapes=False)
+    return _compared(shaped, symbolic, _evaluated(problem, shaped, None))
 
 
 def _shaped(
-    first: Graph, stage: Stage, templates: Templates, max_memory: int, *, full_shapes: bool
+    problem: Problem, stage: Stage, *, full_shapes: bool
 ) -> tuple[ShapedStage, SymbolicPair]:
-    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), problem.templates)
     sizes = symbolic.system.full() if full_shapes else _small_sizes(symbolic)
-    _check_values(symbolic, sizes, max_memory)
-    keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
+    _check_values(symbolic, sizes, problem.options.max_memory)
+    keys = {value: f"whole/{info.name}" for value, info in enumerate(problem.reference.values)}
     return shape_stage(stage, symbolic, sizes, keys), symbolic
 
 
@@ -169,29 +140,29 @@ def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
     ]
 
 
-def _evaluated(shaped: ShapedStage, seed: int, scale: float | None, max_memory: int) -> Evaluated:
+def _evaluated(problem: Problem, shaped: ShapedStage, scale: float | None) -> Evaluated:
     """Both sides in as many trials as are enough; more where fewer than two are finite (a draw in
     which no token counts is NaN from the loss on).
     """
-    trials = _enough_trials(shaped, seed)
+    trials = _enough_trials(shaped, problem.seed)
     while True:
-        check_memory(shaped, trials, max_memory)
+        check_memory(shaped, trials, problem.options.max_memory)
         with np.errstate(all="ignore"):
-            evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials), scale=scale))
+            algebra = RealAlgebra(np, problem.seed, range(trials), scale=scale)
+            evaluated = evaluate_stage(shaped, algebra)
         if trials >= MOST_TRIALS or telling_trials(shaped.stage.reference, evaluated) >= 2:
             return evaluated
         trials += 2
 
 
-def _alike(shaped: ShapedStage, seed: int, max_memory: int) -> Evaluated:
+def _alike(problem: Problem, shaped: ShapedStage) -> Evaluated:
     """Both sides where tokens hardly differ, so that what chooses chooses the same for
     nearly all.
     """
-    check_memory(shaped, ALIKE_TRIALS, max_memory)
-    inputs, algebra = (
-        TrialInputs(seed, range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS), points_of(())),
-        RealAlgebra(np, seed, range(ALIKE_TRIALS)),
-    )
+    check_memory(shaped, ALIKE_TRIALS, problem.options.max_memory)
+    draws = range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS)
+    inputs = TrialInputs(problem.seed, draws, points_of(()))
+    algebra = RealAlgebra(np, problem.seed, range(ALIKE_TRIALS))
     with np.errstate(all="ignore"):
         return evaluate_stage(
             shaped, algebra, {value: draw(inputs, fresh) for value, fresh in shaped.fresh.items()}
@@ -205,25 +176,19 @@ def _enough_trials(shaped: ShapedStage, seed: int) -> int:
     )
 
 
-def conjecture(run: WholeRun, second: Graph, specification: Specification) -> dict[int, Cut]:
-    """Cuts of everything in between."""
-    return find_cuts(
-        run.shaped, run.symbolic, run.evaluated, plausible_scales(second), specification.initial
-    )
+def conjecture(problem: Problem, run: WholeRun) -> dict[int, Cut]:
+    """Return a cut for every computed value that holds parts of a reference value in a run."""
+    scales, known = plausible_scales(problem.parallel), problem.specification.initial
+    return find_cuts(run.shaped, run.symbolic, run.evaluated, scales, known)
 
 
-def further_conjecture(
-    run: WholeRun, second: Graph, specification: Specification, cuts: Mapping[int, Cut]
-) -> dict[int, Cut]:
+def further_conjecture(problem: Problem, run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
     """Cuts that hold with the size of a mesh axis as a factor, although no group of the plan has
     it: a wrong plan may have forgotten the group.
     """
-    used = plausible_scales(second)
-    sizes = [
-        Fraction(size)
-        for size in sorted(set(second.coordinates.sizes.values()) - {1})
-        if size not in used
-    ]
+    used = plausible_scales(problem.parallel)
+    axes = set(problem.parallel.coordinates.sizes.values()) - {1}
+    sizes = [Fraction(size) for size in sorted(axes) if size not in used]
     if not sizes:
         return dict(cuts)
     return find_cuts(
@@ -231,7 +196,7 @@ def further_conjecture(
         run.symbolic,
         run.evaluated,
         [*used, *sizes, *(1 / size for size in sizes)],
-        {**cuts, **specification.initial},
+        {**cuts, **problem.specification.initial},
     )
 
 

@@ -16,6 +16,7 @@ from zoo.builder import Builder
 from pitcheck.algebra.bound.degree_bounds import Heights
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import Specification, specify
 from pitcheck.graph.cuts import Cut, resolve
 from pitcheck.graph.graph import Graph
@@ -164,7 +165,8 @@ def _through_cut(
             Lineage(case.cut), value, second, reference, first.values[reference].shape, ""
         )
     }
-    ledger = Prover(first, second, specification, _settings(case, seed)).run(cuts)
+    problem = Problem(first, second, specification)
+    ledger = Prover(problem, _settings(case, seed)).run(cuts)
     proofs = [o.proof for o in ledger.obligations if o.output]
     proven = all(proof.outcome == "proven" for proof in proofs)
     return (

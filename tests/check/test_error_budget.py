@@ -13,6 +13,7 @@ import pytest
 from zoo.pairs import pair
 
 from pitcheck.base.options import Options
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.engine.check import check
 from pitcheck.graph.lowering import lower
@@ -157,7 +158,8 @@ def test_an_attempt_that_failed_before_one_that_holds_counts(
 
 def test_hints_that_came_to_nothing_count_with_half_of_what_is_accepted() -> None:
     first, second, specification = graphs("row_parallel")
-    prover = Prover(first, second, specification, settings(), accepted_log2=-60.0)
+    problem = Problem(first, second, specification)
+    prover = Prover(problem, settings(), accepted_log2=-60.0)
     prover.budget.set_aside(HINTS, -61.0)
     ledger = prover.run({})
     assert all(o.proof.outcome == "proven" for o in ledger.obligations)

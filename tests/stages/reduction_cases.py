@@ -16,6 +16,7 @@ from zoo.mutations import mutants
 from zoo.pairs import Pair, builders, pair
 
 from pitcheck.claims.hints import hinted_cuts
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.errors import PitcheckError, PlanError
 from pitcheck.graph.graph import Graph
@@ -202,7 +203,7 @@ def _of(name: str, reference: Plan, parallel: Plan) -> Iterator[Case]:
         specification = specify(reference, parallel, first, second)
     except PitcheckError:
         return
-    cuts = {**hinted_cuts(first, second, specification), **specification.initial}
+    cuts = {**hinted_cuts(Problem(first, second, specification)), **specification.initial}
     for number, expected in enumerate(specification.expected):
         target = Target.at(expected.cut, expected.where, second, expected.name)
         try:
