@@ -19,19 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.dimensions.axis_classes import Dimension
-from pitcheck.errors import UnsupportedError
+from pitcheck.claims.shard_places import Places
 from pitcheck.graph.cuts import Cut, Part, cut_by_code
 from pitcheck.ops.registry import BACKWARD, kinds_with
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Batch
 from pitcheck.stage.evaluate import Evaluated
+from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.shapes import SymbolicPair
-from pitcheck.stage.stage import ShapedStage
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-Origin = tuple[str, int]
-"""The kind of an operator, and which of its outputs."""
 TOLERANCE = 1e-8
 CANCELLED = 1e-13
 """What is below this share of a value's largest element may be what rounding leaves of zero, and
@@ -106,119 +104,6 @@ def find_cuts(
             found[value] = cut
             places.learn(cut)
     return found
-
-
-class Places:
-    """Where along an axis each coordinate's shards lie, as far as is known: what decides where a
-    value fits in several places.
-    """
-
-    def __init__(
-        self, symbolic: SymbolicPair, shaped: ShapedStage, known: Mapping[int, Cut]
-    ) -> None:
-        self.symbolic = symbolic
-        self.shaped = shaped
-        self._offsets: dict[tuple[int, int], NDArray[np.int64]] = {}
-        self._starts: dict[tuple[int, int, int], int | None] = {}
-        reference = shaped.stage.reference
-        self._named = {value.name: number for number, value in enumerate(reference.graph.values)}
-        self._origins: Mapping[int, Origin] = _origins(shaped.stage.parallel)
-        self._kind_of: dict[Origin | None, int] = {None: 0}
-        self._kinds = np.zeros(len(reference.graph.values), dtype=np.int64)
-        """What computes every reference value, by number; 0 for nothing."""
-        for computed, origin in _origins(reference).items():
-            self._kinds[computed] = self._kind_of.setdefault(origin, len(self._kind_of))
-        for cut in known.values():
-            self.learn(cut)
-
-    def preferred(self, value: int, references: Numbers) -> Numbers:
-        """Equal tensors abound (a sum hands its gradient on): first the one a hint names, then one
-        of the same name, then one computed by the same operator.
-        """
-        tensor = self.shaped.stage.parallel.graph.values[value].tensor
-        hint = self._named.get(tensor.lineage.reference, -1) if tensor.lineage is not None else -1
-        namesake = self._named.get(tensor.name, -1)
-        otherwise = self._kinds[references] != self._kind_of.get(self._origins.get(value), -1)
-        order = np.lexsort((references, otherwise, references != namesake, references != hint))
-        return references[order]
-
-    def learn(self, cut: Cut) -> None:
-        """Note the offsets of a cut along every axis, unless offsets of shards of that size are
-        known there.
-        """
-        dims = self.symbolic.reference.values.get(cut.reference)
-        if dims is None:
-            return
-        for dim, node in enumerate(dims.dims):
-            intervals = [part.box[dim] for part in cut.parts]
-            lengths = {i[0][1] - i[0][0] for i in intervals if len(i) == 1 and i[0][0] >= 0}
-            if len(lengths) != 1 or any(len(i) != 1 or i[0][0] < 0 for i in intervals):
-                continue
-            key = self.symbolic.system.number_of(node), lengths.pop()
-            offsets = np.where(
-                cut.part_of >= 0,
-                np.array([i[0][0] for i in intervals])[np.maximum(cut.part_of, 0)],
-                -1,
-            )
-            before = self._offsets.get(key)
-            self._offsets[key] = (
-                offsets if before is None else np.where(before >= 0, before, offsets)
-            )
-
-    def reduced(self, nodes: Sequence[Dimension], offsets: Sequence[int]) -> list[int] | None:
-        """Offsets at reduced sizes; None where one is no boundary."""
-        found = []
-        for node, offset in zip(nodes, offsets, strict=True):
-            key = self.symbolic.system.number_of(node), node.size, offset
-            if key not in self._starts:
-                try:
-                    self._starts[key] = self.shaped.sizes.position(node, offset)
-                except UnsupportedError:
-                    self._starts[key] = None
-            start = self._starts[key]
-            if start is None:
-                return None
-            found.append(start)
-        return found
-
-    def full(self, nodes: Sequence[Dimension], starts: Sequence[int]) -> list[int] | None:
-        """Reduced places at full size; None where one is no boundary there."""
-        found = [
-            self.shaped.sizes.full_position(node, start)
-            for node, start in zip(nodes, starts, strict=True)
-        ]
-        return [f for f in found if f is not None] if None not in found else None
-
-    def expected(self, value: int, reference: int) -> list[NDArray[np.int64] | None]:
-        """Per dimension the full offsets at which a value of this shape would lie in a reference
-        value, at the codes where it is there; None where unknown.
-        """
-        stage = self.shaped.stage
-        local = stage.parallel.graph.values[value].shape
-        whole = stage.reference.graph.values[reference].shape
-        codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
-        columns: list[NDArray[np.int64] | None] = []
-        for node, size, total in zip(
-            self.symbolic.reference.values[reference].dims, local, whole, strict=True
-        ):
-            if size == total:
-                columns.append(np.zeros(len(codes), dtype=np.int64))
-                continue
-            offsets = self._offsets.get((self.symbolic.system.number_of(node), size))
-            columns.append(
-                None if offsets is None or (offsets[codes] < 0).any() else offsets[codes]
-            )
-        return columns
-
-
-def _origins(batch: Batch) -> dict[int, Origin]:
-    """For every computed value the kind of operator and which of its outputs it is."""
-    return {
-        output: (step.kind, place)
-        for step in batch.steps
-        for place, output in enumerate(step.outputs)
-        if output is not None
-    }
 
 
 def _all_rows(data: Floats, rows: int) -> Floats:
@@ -409,74 +294,6 @@ def lookup(data: Floats, index: Index) -> int | None:
     return None
 
 
-def _match(
-    value: int, data: Floats, index: Index, places: Places, scales: Sequence[Fraction]
-) -> Cut | None:
-    """Look a value up; ``data`` has shape (trials, rows, *shape)."""
-    for scale in (Fraction(1), *scales):
-        scaled = data / float(scale) if scale != 1 else data
-        for reference in _likely(
-            scaled, index, places.preferred(value, _candidates(scaled, index))
-        ):
-            cut = _locate(value, scaled, index.arrays[reference], reference, scale, places)
-            if cut is not None:
-                return cut
-    return None
-
-
-def _locate(
-    value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places
-) -> Cut | None:
-    """The cut of a value in one reference value: at the places where shards of this shape are known
-    to lie, else wherever it is found.
-    """
-    stage = places.shaped.stage
-    rows = stage.parallel.rows[value]
-    codes = np.flatnonzero(rows >= 0)
-    expected = places.expected(value, reference)
-    unknown = np.full(len(codes), -1, dtype=np.int64)
-    table = np.stack(
-        [rows[codes], *(unknown if c is None else c for c in expected)], axis=1
-    ).tolist()
-    seen: dict[tuple[int, ...], int] = {}
-    which = [seen.setdefault(tuple(line), len(seen)) for line in table]
-    nodes = places.symbolic.reference.values[reference].dims
-    local = stage.parallel.graph.values[value].shape
-    parts: dict[Part, int] = {}
-    of_line = []
-    for row, *offsets in seen:
-        full = _place(data[:, row], whole, nodes, offsets, places)
-        if full is None or any(
-            o + n > node.size for o, n, node in zip(full, local, nodes, strict=True)
-        ):
-            return None
-        of_line.append(
-            parts.setdefault(
-                Part(tuple(((o, o + n),) for o, n in zip(full, local, strict=True))), len(parts)
-            )
-        )
-    part_of = np.full(len(rows), -1, dtype=np.int64)
-    part_of[codes] = np.array(of_line, dtype=np.int64)[which]
-    return cut_by_code(stage.parallel.graph, value, reference, tuple(parts), part_of, scale)
-
-
-def _place(
-    data: Floats, whole: Floats, nodes: Sequence[Dimension], offsets: list[int], places: Places
-) -> list[int] | None:
-    """Full offsets at which ``data`` (trials, *shape) stands in ``whole``: at ``offsets`` (-1:
-    unknown) if it does, else at another place.
-    """
-    if -1 not in offsets:
-        starts = places.reduced(nodes, offsets)
-        if starts is not None and _stands(data, whole, starts):
-            return offsets
-    found = [start for start in _starts(data, whole) if _stands(data, whole, start)]
-    full = [f for f in (places.full(nodes, start) for start in found) if f is not None]
-    return max(
-        full, key=lambda f: sum(a == b for a, b in zip(f, offsets, strict=True)), default=None
-    )
-
-
 def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
     box = whole[
         (slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[1:], strict=True)))
@@ -555,3 +372,71 @@ def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats
         return np.where(
             same, 0.0, np.nan_to_num(np.abs(actual - expected) / scale, nan=np.inf, posinf=np.inf)
         )
+
+
+def _match(
+    value: int, data: Floats, index: Index, places: Places, scales: Sequence[Fraction]
+) -> Cut | None:
+    """Look a value up; ``data`` has shape (trials, rows, *shape)."""
+    for scale in (Fraction(1), *scales):
+        scaled = data / float(scale) if scale != 1 else data
+        for reference in _likely(
+            scaled, index, places.preferred(value, _candidates(scaled, index))
+        ):
+            cut = _locate(value, scaled, index.arrays[reference], reference, scale, places)
+            if cut is not None:
+                return cut
+    return None
+
+
+def _locate(
+    value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places
+) -> Cut | None:
+    """The cut of a value in one reference value: at the places where shards of this shape are known
+    to lie, else wherever it is found.
+    """
+    stage = places.shaped.stage
+    rows = stage.parallel.rows[value]
+    codes = np.flatnonzero(rows >= 0)
+    expected = places.expected(value, reference)
+    unknown = np.full(len(codes), -1, dtype=np.int64)
+    table = np.stack(
+        [rows[codes], *(unknown if c is None else c for c in expected)], axis=1
+    ).tolist()
+    seen: dict[tuple[int, ...], int] = {}
+    which = [seen.setdefault(tuple(line), len(seen)) for line in table]
+    nodes = places.symbolic.reference.values[reference].dims
+    local = stage.parallel.graph.values[value].shape
+    parts: dict[Part, int] = {}
+    of_line = []
+    for row, *offsets in seen:
+        full = _place(data[:, row], whole, nodes, offsets, places)
+        if full is None or any(
+            o + n > node.size for o, n, node in zip(full, local, nodes, strict=True)
+        ):
+            return None
+        of_line.append(
+            parts.setdefault(
+                Part(tuple(((o, o + n),) for o, n in zip(full, local, strict=True))), len(parts)
+            )
+        )
+    part_of = np.full(len(rows), -1, dtype=np.int64)
+    part_of[codes] = np.array(of_line, dtype=np.int64)[which]
+    return cut_by_code(stage.parallel.graph, value, reference, tuple(parts), part_of, scale)
+
+
+def _place(
+    data: Floats, whole: Floats, nodes: Sequence[Dimension], offsets: list[int], places: Places
+) -> list[int] | None:
+    """Full offsets at which ``data`` (trials, *shape) stands in ``whole``: at ``offsets`` (-1:
+    unknown) if it does, else at another place.
+    """
+    if -1 not in offsets:
+        starts = places.reduced(nodes, offsets)
+        if starts is not None and _stands(data, whole, starts):
+            return offsets
+    found = [start for start in _starts(data, whole) if _stands(data, whole, start)]
+    full = [f for f in (places.full(nodes, start) for start in found) if f is not None]
+    return max(
+        full, key=lambda f: sum(a == b for a, b in zip(f, offsets, strict=True)), default=None
+    )

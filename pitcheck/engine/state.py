@@ -16,8 +16,8 @@ from pitcheck.errors import ReductionError, ShapeError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
 from pitcheck.plan.model import Plan
+from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Ledger, Obligation, Prover
-from pitcheck.prove.stage_proof import Settings
 from pitcheck.refute.block_run import find_batch
 from pitcheck.refute.whole_run import WholeRun, conjecture, run_whole
 from pitcheck.report.report import Finding, OperatorCounts, Seconds

@@ -16,7 +16,8 @@ from typing import Any
 
 from pitcheck.algebra.interface import Kind
 from pitcheck.base.numbers import Literal
-from pitcheck.graph.grids import Codes, Grid, Home, Lattice, Mask, Read, focus, near
+from pitcheck.graph.grids import Codes, Grid, Home, Lattice, Mask, focus, near
+from pitcheck.graph.reads import Read
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Tensor
 

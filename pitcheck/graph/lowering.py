@@ -5,7 +5,6 @@ attributes become nodes, copies become aliases.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,14 @@ from numpy.typing import NDArray
 from pitcheck.base.numbers import Literal, parse_number
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.graph.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
-from pitcheck.graph.grids import (
+from pitcheck.graph.grids import Grid, Lattice, Mask
+from pitcheck.graph.group_reads import GroupReads, Reads
+from pitcheck.graph.reads import (
     FromCodes,
     FromPlaces,
-    Grid,
-    Lattice,
-    Mask,
     OfMicrobatch,
     Once,
-    OverGroup,
-    OverListed,
     OverMicrobatches,
-    OverRoot,
     Read,
     Through,
 )
@@ -33,6 +28,7 @@ from pitcheck.graph.topological_order import order_nodes
 from pitcheck.graph.unread_operands import Unread
 from pitcheck.ops.meanings.indexing import UNINITIALISED
 from pitcheck.ops.registry import check_attributes, declared, operator_kind
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.collective_roots import gives_at_root, reads_at_root
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
@@ -74,8 +70,8 @@ class Lowering:
             operator.id: runs_per_microbatch(operator, self._microbatched)
             for operator in plan.operators
         }
-        self._members: dict[tuple[Group, int | None], list[tuple[Read, Grid]]] = {}
-        self._reads: dict[Hashable, Read] = {}
+        self._reads = Reads()
+        self._groups = GroupReads(self.coordinates, self._reads)
         self._literals: dict[tuple[type, object], Literal] = {}
         self._copies = self._find_copies()
         self._unread = Unread(self.graph.values)
@@ -163,7 +159,7 @@ class Lowering:
         ):
             return
         mask = self._mask(operator)
-        kind = "identity" if operator.kind == "receive" else operator.kind
+        kind = "identity" if _receives(operator) else operator.kind
         for attributes, part in self._resolve_attributes(operator, mask):
             gives = part
             if gives_at_root(operator):
@@ -224,7 +220,7 @@ class Lowering:
 
     def _place_in_group(self, operator: Operator) -> Grid:
         """Every coordinate's place in the group of an operator, -1 where it is in none."""
-        places = [place for _, place in self._groups_of(operator.group or Group())]
+        places = [place for _, place in self._groups.of(operator.group or Group())]
         return places[0] if len(places) == 1 else np.asarray(np.maximum.reduce(places))
 
     def _runs_per_microbatch(self, operator: Operator) -> bool:
@@ -306,7 +302,7 @@ class Lowering:
         self, operator: Operator, attributes: Mapping[str, Any], mask: Mask
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
-        if operator.kind == "receive":
+        if _receives(operator):
             yield from self._received(operator, mask)
         elif operator.kind == ACCUMULATE:
             yield self._accumulated(operator), {}, mask
@@ -334,7 +330,7 @@ class Lowering:
         name = operand_name(operand)
         value = self.graph.number[name]
         if isinstance(operand, Use):
-            return Source(value, self._shared(OfMicrobatch(self._shape, operand.microbatch)))
+            return Source(value, self._reads.shared(OfMicrobatch(self._shape, operand.microbatch)))
         if not self._microbatched[name]:
             return self._source(
                 value, self._once if per_microbatch and self.microbatches > 1 else None
@@ -354,10 +350,6 @@ class Lowering:
             self._sources[key] = Source(value, read)
         return self._sources[key]
 
-    def _shared(self, read: Read) -> Read:
-        """One object for all equal reads."""
-        return self._reads.setdefault(read.key, read)
-
     def _accumulated(self, operator: Operator) -> tuple[Operand, ...]:
         name = operand_name(operator.inputs[0])
         chosen: Any = operator.attributes.get("microbatches")
@@ -369,7 +361,8 @@ class Lowering:
             )
         return (
             Source(
-                self.graph.number[name], self._shared(OverMicrobatches(self._shape, microbatches))
+                self.graph.number[name],
+                self._reads.shared(OverMicrobatches(self._shape, microbatches)),
             ),
         )
 
@@ -401,7 +394,7 @@ class Lowering:
         ):
             read = self._along_one_axis(found, met)
             if read is not None:
-                return Source(self.graph.number[operand], self._shared(read))
+                return Source(self.graph.number[operand], self._reads.shared(read))
         return self._event_source(position, self.matching.received[operator.id].reshape(-1, 3))
 
     def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
@@ -420,7 +413,7 @@ class Lowering:
         elif not self._microbatched[name]:
             microbatches = np.zeros_like(microbatches)
         codes = np.where(found[..., 1] >= 0, ranks * self.microbatches + microbatches, -1)
-        return Source(self.graph.number[name], self._shared(FromCodes(self._shape, codes)))
+        return Source(self.graph.number[name], self._reads.shared(FromCodes(self._shape, codes)))
 
     def _along_one_axis(self, found: NDArray[np.int64], met: NDArray[np.bool_]) -> Read | None:
         """A read of the ranks at another place along one mesh axis, the same for all others, of the
@@ -453,86 +446,14 @@ class Lowering:
         source = self._operand(operator, operator.inputs[0], self._runs_per_microbatch(operator))
         if not isinstance(source, Source):
             raise UnsupportedError(f"operators[{operator.id}]: a literal cannot be communicated")
-        for read, place in self._groups_of(operator.group or Group(), root):
+        for read, place in self._groups.of(operator.group or Group(), root):
             stacked = Source(
                 source.value,
                 read
                 if source.read is None
-                else self._shared(Through(self._shape, read, source.read)),
+                else self._reads.shared(Through(self._shape, read, source.read)),
             )
             yield from self._by_position(operator, stacked, mask, place)
-
-    def _groups_of(self, group: Group, root: int | None = None) -> list[tuple[Read, Grid]]:
-        """For every size of groups: (the read of all members, every coordinate's place in its group
-        or -1).
-
-        With a ``root`` every member stands for the root: a stack of what the root holds, because
-        nobody reads what the others do.
-        """
-        if (group, root) not in self._members:
-            self._members[group, root] = (
-                [self._over_axes(group, root)]
-                if group.axes and not group.ranks
-                else list(self._by_lists(group, root))
-            )
-        return self._members[group, root]
-
-    def _over_axes(self, group: Group, root: int | None) -> tuple[Read, Grid]:
-        inside = tuple(axis.name for axis in self.plan.mesh if axis.name in group.axes)
-        dimensions = tuple(self.coordinates.dimension(axis, "group.axes") for axis in inside)
-        read: Read = OverGroup(self._shape, dimensions)
-        if root is not None:
-            read = OverRoot(
-                self._shape,
-                dimensions,
-                tuple(
-                    int(place)
-                    for place in np.unravel_index(root, [self._shape[d] for d in dimensions])
-                ),
-            )
-        return self._shared(read), self.coordinates.row_major_grid(inside)
-
-    def _by_lists(self, group: Group, root: int | None) -> Iterator[tuple[Read, Grid]]:
-        groups = self.coordinates.groups(group)
-        microbatches = np.arange(self.microbatches)
-        for size in sorted({len(ranks) for ranks in groups}):
-            table = np.full((self.graph.codes, size), -1, dtype=np.int64)
-            place = np.full((self.coordinates.ranks, 1), -1, dtype=np.int64)
-            for ranks in (ranks for ranks in groups if len(ranks) == size):
-                read = ranks if root is None else (ranks[root],) * size
-                for own, rank in enumerate(ranks):
-                    table[rank * self.microbatches + microbatches] = (
-                        np.array(read)[None, :] * self.microbatches + microbatches[:, None]
-                    )
-                    place[rank] = own
-            yield self._shared(self._listed(table)), place.reshape((*self._shape[:-1], 1))
-
-    def _listed(self, table: NDArray[np.int64]) -> Read:
-        """The read of the members by code, along the mesh axes alone along which groups go, if they
-        are the same at all places along the others.
-        """
-        known = table[:, 0] >= 0
-        own = np.array(np.unravel_index(np.arange(len(table)), self._shape))
-        theirs = np.array(np.unravel_index(np.maximum(table, 0), self._shape))
-        over = tuple(
-            axis
-            for axis in range(len(self._shape) - 1)
-            if (theirs[axis][known] != own[axis][known, None]).any()
-        )
-        sizes = [self._shape[axis] for axis in over]
-        if not over or len(over) == len(self._shape) - 1:
-            return FromCodes(self._shape, table)
-        places = np.ravel_multi_index(tuple(own[axis] for axis in over), sizes)
-        members = np.where(
-            known[:, None], np.ravel_multi_index(tuple(theirs[axis] for axis in over), sizes), -1
-        )
-        listed = np.full((prod(sizes), table.shape[1]), -1, dtype=np.int64)
-        listed[places] = members
-        return (
-            OverListed(self._shape, over, listed)
-            if (listed[places] == members).all()
-            else FromCodes(self._shape, table)
-        )
 
     def _by_position(
         self, operator: Operator, stacked: Operand, mask: Mask, place: Grid
@@ -568,6 +489,12 @@ class Lowering:
             for own, i in enumerate(real):
                 place[members[:, i, 1] == ranks] = own
             yield from self._by_position(operator, stacked, lattice.grid(part), lattice.grid(place))
+
+
+def _receives(operator: Operator) -> bool:
+    """Return True if an operator gives what a matching send reads."""
+    kind = declared(operator.kind)
+    return kind is not None and kind.communication is Communication.RECEIVE
 
 
 def _only_copies(operator: Operator) -> bool:

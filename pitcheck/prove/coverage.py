@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
-from pitcheck.prove.real_trials import RealTrials, seen_first, uncovered
-from pitcheck.prove.routing import Coverage, Routing, routing_of
+from pitcheck.prove.reals.real_trials import RealTrials, seen_first, uncovered
+from pitcheck.prove.routing import Routing, routing_of
+from pitcheck.prove.routing_counts import Coverage
 from pitcheck.stage.evaluate import Comparison, Evaluated
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 Counts = NDArray[np.int64]
 

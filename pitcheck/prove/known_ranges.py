@@ -16,7 +16,7 @@ from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.stage.batch import Argument
 from pitcheck.stage.run_batch import step_at
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 Range = tuple[int, int]
 """The least and the greatest value."""

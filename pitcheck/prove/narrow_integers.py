@@ -9,69 +9,15 @@ from fractions import Fraction
 
 from pitcheck.base.numbers import parse_number
 from pitcheck.ops.meanings.cast import NARROW
+from pitcheck.ops.registry import declared, has_trait, kinds_with
+from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.model import Number, Operator, Output, Plan, attribute_values
 from pitcheck.plan.schedule.run_order import tensor_of
 from pitcheck.report.report import Finding
 
-MOVING = frozenset(
-    {
-        "identity",
-        "contiguous",
-        "detach",
-        "multiref",
-        "view",
-        "reshape",
-        "transpose",
-        "permute",
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "repeat_interleave",
-    }
-    | {
-        "chunk",
-        "slice",
-        "select",
-        "split",
-        "unbind",
-        "cat",
-        "stack",
-        "pad",
-        "flip",
-        "roll",
-        "tril",
-        "triu",
-    }
-    | {
-        "embedding",
-        "index_select",
-        "gather",
-        "scatter_value",
-        "where",
-        "masked_fill",
-        "one_hot",
-        "full",
-        "full_like",
-        "uninitialised",
-    }
-    | {"maximum", "minimum", "max", "min", "amax", "amin", "clamp", "topk", "sort", "sign", "relu"}
-    | {
-        "send",
-        "receive",
-        "wait",
-        "all_gather",
-        "gather_to",
-        "broadcast",
-        "scatter_from",
-        "all_to_all",
-    }
-)
-"""Operators whose results are their operands, 0, 1 or -1, or literals."""
+CAST = "cast"
 LITERALS = frozenset({"value", "min", "max"})
-"""Attributes of them that are literals of the results."""
-REDUCTIONS = frozenset({"all_reduce", "reduce", "reduce_scatter"})
-CHOOSING = frozenset({"max", "min"})
-"""Reductions that choose one of the members' numbers."""
+"""The attributes that are literals of results."""
 
 
 def wrapping(plan: Plan, side: str) -> Iterator[Finding]:
@@ -103,13 +49,24 @@ def wrapping(plan: Plan, side: str) -> Iterator[Finding]:
 
 
 def _wraps(operator: Operator, dtype: str) -> bool:
-    if operator.kind in REDUCTIONS:
-        return not CHOOSING.issuperset(
-            attribute_values(operator.attributes.get("reduction", "sum"))
-        )
+    """Return True if a result of an operator may not fit into a narrow dtype."""
     # A cast says itself what has no meaning.
-    return operator.kind not in (*MOVING, "cast") or not all(
-        _fits(number, dtype) for number in _literals(operator)
+    return operator.kind != CAST and not (
+        _keeps_range(operator) and all(_fits(number, dtype) for number in _literals(operator))
+    )
+
+
+def _keeps_range(operator: Operator) -> bool:
+    """Return True if every result is an element of an operand, 0, 1, -1 or a literal."""
+    if _meets(operator) in (Communication.SEND, Communication.RECEIVE):
+        return True
+    kind = operator.kind
+    rounds_nothing = all(
+        has_trait(kind, Trait.ROUNDS_NOTHING, {**operator.attributes, "reduction": reduction})
+        for reduction in attribute_values(operator.attributes.get("reduction", "sum"))
+    )
+    return kind in kinds_with(Trait.GIVES_BITS) or (
+        rounds_nothing and kind not in kinds_with(Trait.FLIPS_SIGNS)
     )
 
 
@@ -139,12 +96,19 @@ def _needed(plan: Plan) -> frozenset[str]:
     sent = {
         name
         for operator in plan.operators
-        if operator.kind == "send" and (name := tensor_of(operator.inputs[0])) is not None
+        if _meets(operator) is Communication.SEND
+        and (name := tensor_of(operator.inputs[0])) is not None
     }
     for operator in plan.operators:
-        for name in operator.outputs if operator.kind == "receive" else ():
+        for name in operator.outputs if _meets(operator) is Communication.RECEIVE else ():
             sources[name] |= sent
     return _from(plan.outputs, sources)
+
+
+def _meets(operator: Operator) -> Communication:
+    """Return who meets in an operator; NONE also for a derivative."""
+    kind = declared(operator.kind)
+    return Communication.NONE if kind is None else kind.communication
 
 
 def _from(outputs: tuple[Output, ...], sources: Mapping[str, set[str]]) -> frozenset[str]:

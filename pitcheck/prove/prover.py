@@ -18,12 +18,14 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Mask, either
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
-from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
+from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.prove.workers import LARGE, Workers, cost
 from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.coordinate_sample import Sample, sample_of
 from pitcheck.stage.fingerprint import Fingerprints, Key, Walk, places
-from pitcheck.stage.stage import Stage, Target, canonical_form
+from pitcheck.stage.stage import Stage, Target
 
 Progress = Callable[[str, int, int], None]
 WIDENINGS = 6

@@ -16,7 +16,7 @@ from pitcheck.algebra.residues.drawn_primes import Family, squares_for
 from pitcheck.errors import UsageError
 from pitcheck.stage.evaluate import Comparison, Evaluated, evaluate_stage
 from pitcheck.stage.inputs import Fresh
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 UNLINKED = 3
 """Primes of a draw where no exponential ties them to each other."""

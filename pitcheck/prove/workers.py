@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from pitcheck.errors import UsageError
 from pitcheck.forks import Forks, can_fork
-from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
+from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.stage import Stage
 
 STEP = 20

@@ -20,12 +20,14 @@ from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Codes
 from pitcheck.refute.whole_run import WholeRun, largest_differences
+from pitcheck.stage.block_weights import weighted
 from pitcheck.stage.building import build_stage
-from pitcheck.stage.equal_blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
+from pitcheck.stage.equal_blocks import Batched, Blocks, BlockSizes, block_sizes
 from pitcheck.stage.evaluate import check_memory, compare_target, evaluate_stage
 from pitcheck.stage.reductions.split_all_to_all import taken_apart
+from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stage.stage import CutOf, ShapedStage, Target, shape_stage
+from pitcheck.stage.stage import CutOf, Target
 
 COLOURS = 3
 """Different blocks of an input that is coloured at random."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pitcheck.prove.proof import Allowance
 from pitcheck.prove.prover import Ledger, Obligation, Prover
-from pitcheck.prove.stage_proof import Allowance
 
 LARGER = 8
 """Elements of a unit that are tried before full shapes."""

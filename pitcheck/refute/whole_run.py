@@ -15,7 +15,7 @@ from pitcheck.claims.problem import Problem
 from pitcheck.errors import BudgetError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Source
-from pitcheck.prove.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
+from pitcheck.prove.reals.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.equal_blocks import Blocks
@@ -27,8 +27,9 @@ from pitcheck.stage.evaluate import (
     evaluate_stage,
     untested,
 )
+from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stage.stage import CutOf, ShapedStage, Stage, Target, shape_stage
+from pitcheck.stage.stage import CutOf, Stage, Target
 
 MOST_TRIALS = 24
 ALIKE_TRIALS = 4

@@ -19,21 +19,18 @@ import numpy as np
 
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Node, Operand, Source, Stacked, sources_of
-from pitcheck.graph.grids import (
+from pitcheck.graph.grids import Grid, Lattice, Mask, Shape
+from pitcheck.graph.parts import Parts
+from pitcheck.graph.reads import (
     FromPlaces,
-    Grid,
-    Lattice,
-    Mask,
     OfMicrobatch,
     Once,
     OverGroup,
     OverListed,
     OverMicrobatches,
     Read,
-    Shape,
     Through,
 )
-from pitcheck.graph.parts import Parts
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis
 from pitcheck.stage.sample_conditions import Sampling, extended

@@ -15,7 +15,8 @@ from pitcheck.graph.cuts import FREE, Box, Cut, length
 from pitcheck.stage.drawn_inputs import FEW, derive, derive_all, draw, scaled, take_box, untried
 from pitcheck.stage.inputs import Derived
 from pitcheck.stage.run_batch import Observer, literal, run_batch
-from pitcheck.stage.stage import ShapedStage, Target, compared_rows
+from pitcheck.stage.shaped_stage import ShapedStage
+from pitcheck.stage.stage import Target, compared_rows
 
 
 @dataclass

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Node, Source, Stacked
-from pitcheck.graph.grids import FromPlaces, Home, Mask
+from pitcheck.graph.grids import Home, Mask
+from pitcheck.graph.reads import FromPlaces
 from pitcheck.stage.batch import crosses
 from pitcheck.stage.stage import Stage, Target
 

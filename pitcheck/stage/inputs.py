@@ -16,23 +16,6 @@ import numpy as np
 from pitcheck.algebra.interface import Kind
 from pitcheck.graph.cuts import FREE, Box, length
 
-STRUCTURAL = frozenset(
-    {
-        "view",
-        "reshape",
-        "transpose",
-        "permute",
-        "slice",
-        "chunk",
-        "expand",
-        "squeeze",
-        "unsqueeze",
-        "identity",
-        "contiguous",
-        "split",
-    }
-)
-
 
 @dataclass(frozen=True)
 class Fresh:

@@ -11,7 +11,8 @@ from math import prod
 import numpy as np
 
 from pitcheck.graph.graph import sources_of
-from pitcheck.graph.grids import Codes, Grid, Lattice, Once, Read, Through
+from pitcheck.graph.grids import Codes, Grid, Lattice
+from pitcheck.graph.reads import Once, Read, Through
 from pitcheck.ops.registry import collective_kinds, kinds_with
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Batch

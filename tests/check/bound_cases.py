@@ -23,10 +23,12 @@ from pitcheck.graph.graph import Graph
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Lineage, Plan
 from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Prover
-from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.building import build_stage
-from pitcheck.stage.stage import Target, canonical_form
+from pitcheck.stage.canonical import canonical_form
+from pitcheck.stage.stage import Target
 
 ACCEPTED = 0.5
 Formula = Callable[..., str]

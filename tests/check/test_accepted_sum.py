@@ -12,8 +12,8 @@ from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Prover
-from pitcheck.prove.stage_proof import Settings
 
 
 @pytest.mark.parametrize("accepted", [-20.0, -60.0, -110.0])

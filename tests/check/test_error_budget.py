@@ -20,10 +20,12 @@ from pitcheck.graph.lowering import lower
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove import stage_proof as prove
 from pitcheck.prove.error_budget import EARLIER, HINTS, Attempts, ErrorBudget
+from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.prover import Prover
-from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.building import build_stage
-from pitcheck.stage.stage import Target, canonical_form
+from pitcheck.stage.canonical import canonical_form
+from pitcheck.stage.stage import Target
 
 
 def test_an_attempt_counts_in_full_until_it_is_settled() -> None:

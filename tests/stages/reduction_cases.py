@@ -25,13 +25,15 @@ from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Number, Plan
 from pitcheck.plan.schedule.matching import match
-from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.prove.proof import Settings
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.reductions.pipeline import Reductions, measured, reduced
 from pitcheck.stage.reductions.protocol import Context, Phase, StageReduction
 from pitcheck.stage.reductions.sizes import ReduceSizes
 from pitcheck.stage.shapes import symbolic_pair
-from pitcheck.stage.stage import Stage, Target, canonical_form
+from pitcheck.stage.stage import Stage, Target
 
 RANKS = 6
 DRAWS = 10

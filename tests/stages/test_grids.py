@@ -15,21 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.graph.grids import (
+from pitcheck.graph.grids import Lattice, along, either, far, focus, near
+from pitcheck.graph.reads import (
     FromCodes,
     FromPlaces,
-    Lattice,
     OfMicrobatch,
     Once,
     OverGroup,
     OverMicrobatches,
     Read,
     Through,
-    along,
-    either,
-    far,
-    focus,
-    near,
 )
 
 Place = tuple[int, ...]

@@ -22,7 +22,7 @@ from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Step, StepOperand
 from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.run_batch import step_at
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 PARALLEL = "parallel "
 

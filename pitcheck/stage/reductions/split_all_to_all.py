@@ -14,35 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.dimensions.axes import AxisAlgebra
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
-from pitcheck.algebra.dimensions.axis_values import AxisValue
-from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.graph.graph import GraphValue
 from pitcheck.graph.grids import Codes
-from pitcheck.ops.axis_attributes import reduce_attributes
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
+from pitcheck.ops.registry import evaluate
 from pitcheck.stage.batch import Argument, Batch, Step, StepOperand, distinct_columns, values_of
 from pitcheck.stage.pruned_batch import begins, pruned
+from pitcheck.stage.reductions.part_effects import Form, PartEffects, Passed, exchanges_parts
 from pitcheck.stage.reductions.protocol import Context, Phase
-from pitcheck.stage.run_batch import literal_operand, wanted_of
-from pitcheck.stage.shapes import tie_derivative
 from pitcheck.stage.stage import Stage
-
-MOVE, JOIN, SUM = "all_to_all", "all_gather", "accumulate"
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How a tensor is taken apart: into ``count`` equal parts along dimension ``dim``."""
-
-    dim: int
-    count: int
 
 
 @dataclass(frozen=True)
@@ -52,18 +35,8 @@ class _Parts:
     """
 
     value: int
-    form: _Form
+    form: Form
     rows: Codes
-
-
-@dataclass(frozen=True)
-class _Passed:
-    """What a step does to parts: its attributes for one part, and per output the dimension of its
-    parts; -1 for one that is the sum of what parts give.
-    """
-
-    attributes: Mapping[str, Any]
-    dims: Mapping[int, int]
 
 
 class SplitAllToAll:
@@ -101,18 +74,18 @@ def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:
     )
 
 
-def moved_form(step: Step, batch: Batch) -> _Form | None:
+def moved_form(step: Step, batch: Batch) -> Form | None:
     """How an all-to-all takes its operand apart; None where the parts do not stand in the order of
     the members afterwards.
     """
-    operand = step.inputs[0] if step.kind == MOVE else None
+    operand = step.inputs[0] if exchanges_parts(step.kind) else None
     if not isinstance(operand, Argument) or operand.rows.ndim != 2:
         return None
     shape, count = batch.shape(operand.value), operand.rows.shape[1]
     split, joined = (
         int(step.attributes[name]) % len(shape) for name in ("split_axis", "concat_axis")
     )
-    return _Form(split, count) if split == joined and shape[split] % count == 0 else None
+    return Form(split, count) if split == joined and shape[split] % count == 0 else None
 
 
 class _Rewriting:
@@ -122,7 +95,7 @@ class _Rewriting:
 
     def __init__(self, batch: Batch, templates: Templates) -> None:
         self._old = batch
-        self._meanings = _Meanings(batch, templates)
+        self._meanings = PartEffects(batch, templates)
         self._values: list[GraphValue] = list(batch.graph.values)
         self._steps: list[Step] = []
         self._counts = {value: len(parts) for value, parts in batch.inputs.items()}
@@ -218,7 +191,7 @@ class _Rewriting:
             return False
         (count,) = counts
         owners = {
-            output: self._own(output, _Form(passed.dims[place], count))
+            output: self._own(output, Form(passed.dims[place], count))
             for place, output in enumerate(step.outputs)
             if output is not None and passed.dims[place] >= 0
         }
@@ -249,7 +222,7 @@ class _Rewriting:
         self,
         step: Step,
         owners: Mapping[int, int | None],
-        passed: _Passed,
+        passed: Passed,
         first: Mapping[int, int],
         table: Codes,
     ) -> None:
@@ -271,7 +244,7 @@ class _Rewriting:
                     output,
                     first[output],
                     own,
-                    _Form(passed.dims[place], table.shape[1]),
+                    Form(passed.dims[place], table.shape[1]),
                     self._more(own, step.count)[table],
                 )
 
@@ -289,7 +262,7 @@ class _Rewriting:
             )
         )
         rows = self._more(terms, step.count)[table]
-        self._add(Step(step.node, SUM, {}, (Argument(terms, rows),), (output,), len(rows)))
+        self._add(Step(step.node, "accumulate", {}, (Argument(terms, rows),), (output,), len(rows)))
         self._write(output, begin, len(rows))
 
     def _add(self, step: Step) -> None:
@@ -311,7 +284,7 @@ class _Rewriting:
         """Whole tensors, as the last step gives them, in place of old rows from ``begin`` on."""
         self._places(value)[begin : begin + count] = self._more(value, count)
 
-    def _enter(self, value: int, begin: int, own: int, form: _Form, rows: Codes) -> bool:
+    def _enter(self, value: int, begin: int, own: int, form: Form, rows: Codes) -> bool:
         """Parts in place of old rows from ``begin`` on; False where other rows of the value are
         apart elsewhere.
         """
@@ -324,7 +297,7 @@ class _Rewriting:
         known.rows[begin : begin + len(rows)] = rows
         return True
 
-    def _own(self, value: int, form: _Form) -> int | None:
+    def _own(self, value: int, form: Form) -> int | None:
         """The value that has the parts of ``value``; None where they are apart in another way."""
         known = self._parts.get(value)
         if known is not None:
@@ -376,7 +349,7 @@ class _Rewriting:
             self._add(
                 Step(
                     node,
-                    JOIN,
+                    "all_gather",
                     {"axis": held.form.dim},
                     (Argument(held.value, held.rows[lacking[chosen]]),),
                     (operand.value,),
@@ -392,177 +365,3 @@ def _at(operand: StepOperand, rows: Codes) -> StepOperand:
     if isinstance(operand, tuple):
         return tuple(Argument(argument.value, argument.rows[rows]) for argument in operand)
     return Argument(operand.value, operand.rows[rows]) if isinstance(operand, Argument) else operand
-
-
-class _Meanings:
-    """What steps do to parts, found once for all steps of one kind with the same attributes and
-    operands.
-    """
-
-    def __init__(self, batch: Batch, templates: Templates) -> None:
-        self._batch = batch
-        self._templates = templates
-        self._known: dict[tuple[object, ...], _Passed | None] = {}
-
-    def of(self, step: Step, forms: Sequence[_Form | None]) -> _Passed | None:
-        """How a step treats operands that are apart; None where it does not treat every part for
-        itself.
-        """
-        key = (
-            step.kind,
-            repr(sorted(step.attributes.items())),
-            tuple(self._look(o) for o in step.inputs),
-            tuple(forms),
-            wanted_of(step),
-        )
-        if key not in self._known:
-            self._known[key] = self._found(step, forms)
-        return self._known[key]
-
-    def _look(self, operand: StepOperand) -> object:
-        if not isinstance(operand, Argument):
-            return operand
-        return (
-            self._batch.shape(operand.value),
-            self._batch.graph.values[operand.value].kind,
-            operand.rows.shape[1:],
-        )
-
-    def _found(self, step: Step, forms: Sequence[_Form | None]) -> _Passed | None:
-        dims: dict[int, int] = {}
-        attributes: Mapping[str, Any] | None = None
-        for place, output in enumerate(step.outputs):
-            if output is None:
-                continue
-            alone = _Alone(
-                self._batch,
-                self._templates,
-                step,
-                forms,
-                tuple(n == place for n in range(len(step.outputs))),
-            )
-            dim = alone.dim_of(place)
-            if dim is None and not _adds_up(self._batch, self._templates, step, forms, place):
-                return None
-            dims[place] = -1 if dim is None else dim
-            attributes = alone.attributes(step) if attributes is None else attributes
-        return None if attributes is None else _Passed(attributes, dims)
-
-
-def _adds_up(
-    batch: Batch, templates: Templates, step: Step, forms: Sequence[_Form | None], place: int
-) -> bool:
-    """Whether a result is the gradient of an operand that all parts share, by an operator that
-    treats each for itself: then parts' gradients add up to it.
-    """
-    if not step.kind.endswith(BACKWARD) or forms[place] is not None:
-        return False
-    inputs, outputs, gradients = divided(step.attributes, len(step.inputs))
-    plain = replace(
-        step,
-        kind=step.kind.removesuffix(BACKWARD),
-        attributes=forward_attributes(step.attributes),
-        inputs=step.inputs[:inputs],
-    )
-    forward = _Alone(batch, templates, plain, forms[:inputs], None)
-    of_outputs = [forward.dim_of(number) for number in range(len(forward.results))]
-    given = {number: forms[inputs + outputs + at] for at, number in enumerate(gradients)}
-    seen = {number: forms[inputs + number] for number in range(outputs)}
-    return all(dim is not None for dim in of_outputs) and all(
-        form is not None and form.dim == of_outputs[number]
-        for known in (given, seen)
-        for number, form in known.items()
-    )
-
-
-class _Alone:
-    """A step run on axes by itself: what it alone ties and mixes."""
-
-    def __init__(
-        self,
-        batch: Batch,
-        templates: Templates,
-        step: Step,
-        forms: Sequence[_Form | None],
-        wanted: tuple[bool, ...] | None,
-    ) -> None:
-        self._system = AxisSystem()
-        algebra = AxisAlgebra(self._system)
-        tensors = [_tensor(algebra, batch, operand) for operand in step.inputs]
-        discrete = all(tensor is None or tensor.kind != "field" for tensor in tensors)
-        self._given = [
-            literal_operand(algebra, operand, discrete)
-            if tensor is None and not isinstance(operand, (Argument, tuple))
-            else tensor
-            for tensor, operand in zip(tensors, step.inputs, strict=True)
-        ]
-        self.results: Sequence[AxisValue | None] = templates.run(
-            algebra, step.kind, self._given, step.attributes, wanted
-        )
-        tie_derivative(
-            algebra,
-            step,
-            self._given,
-            self.results,
-            templates,
-            batch.graph.nodes[step.node].operator,
-        )
-        self._nodes = [
-            tensor.dims[form.dim - len(batch.shape(operand.value))]
-            for tensor, operand, form in zip(self._given, step.inputs, forms, strict=True)
-            if form is not None and isinstance(operand, Argument)
-        ]
-        self._count = next((form.count for form in forms if form is not None), 1)
-
-    def dim_of(self, place: int) -> int | None:
-        """The dimension of a result along which it is apart as the operands are; None where parts
-        meet, or where the result does not have them.
-        """
-        result = self.results[place]
-        roots = {self._system.number_of(node) for node in self._nodes}
-        if (
-            result is None
-            or len(roots) != 1
-            or not all(self._system.is_batch(node) for node in self._nodes)
-        ):
-            return None
-        others = [node for value in self._given for node in value.dims if node not in self._nodes]
-        if any(self._system.number_of(node) in roots for node in others):
-            return None
-        dims = [
-            dim for dim, node in enumerate(result.dims) if self._system.number_of(node) in roots
-        ]
-        return (
-            dims[0] if len(dims) == 1 and result.dims[dims[0]].size == self._nodes[0].size else None
-        )
-
-    def attributes(self, step: Step) -> Mapping[str, Any]:
-        """The attributes of the step for one part."""
-        return reduce_attributes(
-            step.kind,
-            step.attributes,
-            self._given,
-            self.results,
-            _OnePart(self._system, self._nodes, self._count),
-        )
-
-
-def _tensor(algebra: AxisAlgebra, batch: Batch, operand: StepOperand) -> Any:
-    if not isinstance(operand, Argument):
-        return None
-    tensor = algebra.tensor(batch.shape(operand.value), batch.graph.values[operand.value].kind)
-    return algebra.stack(tensor, operand.rows) if operand.rows.ndim == 2 else tensor
-
-
-class _OnePart(Sizes):
-    """Full sizes, but of one part along the dimensions that are apart."""
-
-    def __init__(self, system: AxisSystem, nodes: Sequence[Dimension], count: int) -> None:
-        super().__init__(system, {})
-        self._roots = {system.number_of(node) for node in nodes}
-        self._parts = count
-
-    def size(self, node: Dimension) -> int:
-        """The size of a dimension, or of one part of it."""
-        size = super().size(node)
-        return size // self._parts if self._system.number_of(node) in self._roots else size

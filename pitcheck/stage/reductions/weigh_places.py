@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pitcheck.algebra.residues.weights import patterns
 from pitcheck.stage.reductions.protocol import Context, Phase
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 
 class WeighPlaces:

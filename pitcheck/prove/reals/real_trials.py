@@ -11,40 +11,44 @@ and is named.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pitcheck.algebra.discrete import Choice
-from pitcheck.algebra.interface import Comparison as Comparisons
-from pitcheck.algebra.interface import Kind
-from pitcheck.algebra.reals.noisy import DISTURBANCE, Noise
-from pitcheck.algebra.structure import aligned
-from pitcheck.algebra.value import LEADING, Value
+from pitcheck.algebra.reals.noisy import DISTURBANCE
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD
-from pitcheck.prove.depending_choices import depending_on_order
-from pitcheck.prove.routing import Routing
-from pitcheck.prove.thresholds import COARSE, Guard, Thresholds, guards
-from pitcheck.prove.trial_inputs import (
+from pitcheck.prove.reals.depending_choices import depending_on_order
+from pitcheck.prove.reals.real_distance import (
+    clearly_apart,
+    distances,
+    nan_on_one_side,
+    of_trial,
+    scales,
+)
+from pitcheck.prove.reals.thresholds import COARSE, Guard, Thresholds
+from pitcheck.prove.reals.trial_algebras import (
+    Bools,
+    DisturbedAlgebra,
+    Meeting,
+    RangedAlgebra,
+    TrialAlgebra,
+)
+from pitcheck.prove.reals.trial_inputs import (
     FIRST_ALIKE,
     FIRST_RAISED,
     FIRST_SCALED,
     SORTS,
     WAYS,
-    Points,
     Raising,
-    TrialInputs,
     points_of,
 )
+from pitcheck.prove.routing import Routing
 from pitcheck.stage.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.stage.literals import numbers
-from pitcheck.stage.stage import ShapedStage
-
-Bools = NDArray[np.bool_]
+from pitcheck.stage.shaped_stage import ShapedStage
 
 TRIALS = 2 * len(SORTS)
 CHEAP_TRIALS = 8 * len(SORTS)
@@ -78,25 +82,13 @@ instances, each must have come first.
 """
 LEAST_FIRST = 2
 """Places of an instance that must have come first where not all of them must."""
-SAME = 1e-9
-"""Relative difference, to the largest element of a trial and row, that counts as rounding without a
-closer look.
-"""
 CLEAR = 1e4
 """How many times larger than what disturbing every operation does to either side a difference must
 be.
 """
-SHAKEN = 2.0**-40
-"""By how much inputs are moved where derivatives are taken: what they are at a kink itself is a
-convention, and no difference.
-"""
 DISTURBED = 12
 """Disturbed runs: a decision between two results that are equal but for rounding stays the same in
 all of them once in 2^12.
-"""
-DUE = 8.0
-"""In how many trials two things would meet at one element, if independent, before it is believed
-that they exclude each other.
 """
 FILL = 1e4
 """Numbers that a plan names, at least so large, are taken for what masks fill in."""
@@ -106,224 +98,6 @@ large.
 """
 MOST_LOOKS = 8
 """Trials of which differences are looked at more closely."""
-
-
-@dataclass
-class Meeting:
-    """Of two things that count only together, in how many ``trials`` either did, per element, and
-    both did, over all elements of every instance.
-
-    Both factors of a product have to differ from 0; a condition matters where what it chooses
-    between differs.
-    """
-
-    trials: int
-    first: Any
-    second: Any
-    together: Any
-
-    def plus(self, other: Meeting) -> Meeting:
-        """Both counts added."""
-        return Meeting(
-            self.trials + other.trials,
-            self.first + other.first,
-            self.second + other.second,
-            self.together + other.together,
-        )
-
-    @property
-    def missed(self) -> bool:
-        """Whether in some instance either was seen, but not both, for want of trials: where many
-        were due, one excludes the other (x > 0 and x < 0).
-
-        Elements of one instance may all go together, so that it is the trials that are counted.
-        """
-        due = (
-            (self.first * (self.second / self.trials))
-            .reshape(len(self.together), -1)
-            .max(axis=1, initial=0.0)
-        )
-        return bool(((self.together == 0) & (due > 0) & (due < DUE)).any())
-
-
-class TrialAlgebra(TrialInputs):
-    """Trial inputs, with a record of what happened at every choice between two values and at every
-    product.
-    """
-
-    def __init__(
-        self,
-        seed: int,
-        trials: Sequence[int],
-        points: Points,
-        raising: Raising | None = None,
-        factors: Sequence[float] = (),
-    ) -> None:
-        super().__init__(seed, trials, points, raising, factors)
-        self.guards: list[Guard] = []
-        """Comparisons with one number, and what was compared."""
-        self.conditions: dict[str, tuple[Bools, Bools]] = {}
-        """Per use of a bool value in which instances it was true, and false, anywhere."""
-        self.meetings: dict[str, Meeting] = {}
-        """Per product, minimum, maximum or choice behind a decision how often both sides of it
-        counted, and how often together.
-        """
-
-    def shift(self, a: Value, axis: int) -> Value:
-        """The maximum; it cancels, so that nothing is decided by it."""
-        decisions, choices, counts = len(self.decisions), len(self.choices), dict(self._counts)
-        result = super().shift(a, axis)
-        del self.decisions[decisions:], self.choices[choices:]
-        self._counts = counts
-        return result
-
-    def condition(self, mark: str, condition: Value) -> None:
-        data = condition.data.reshape(*condition.data.shape[1:LEADING], -1)
-        self.conditions[self._numbered(mark)] = (data.any(axis=(0, 2)), (~data).any(axis=(0, 2)))
-
-    def _meeting(self, mark: str, a: Any, b: Any, both: Any) -> None:
-        """Count bool arrays of shape (1, trials or 1, instances or 1, *shape)."""
-        site = self._numbered(mark)
-        if self.decisions:
-            trials = len(self.trials)
-            counts = [x.sum(axis=1)[0] * (trials if x.shape[1] == 1 else 1) for x in (a, b)]
-            together = both.reshape(*both.shape[1:LEADING], -1).sum(axis=(0, 2))
-            shape = np.broadcast_shapes(
-                counts[0].shape, counts[1].shape, (len(together), *(1,) * (counts[0].ndim - 1))
-            )
-            self.meetings[site] = Meeting(
-                trials,
-                np.broadcast_to(counts[0], shape),
-                np.broadcast_to(counts[1], shape),
-                np.broadcast_to(together, shape[:1]),
-            )
-
-    def _product(self, mark: str, a: Value, b: Value, result: Value) -> Value:
-        rank = result.rank
-        self._meeting(
-            mark, aligned(a.data, rank) != 0, aligned(b.data, rank) != 0, result.data != 0
-        )
-        return result
-
-    def where(self, condition: Value, a: Value, b: Value) -> Value:
-        self.condition("?", condition)
-        rank = max(condition.rank, a.rank, b.rank)
-        holds, differ = (
-            aligned(condition.data, rank),
-            aligned(a.data, rank) != aligned(b.data, rank),
-        )
-        self._meeting("&", holds, differ, holds & differ)
-        return super().where(condition, a, b)
-
-    def cast(self, a: Value, kind: Kind) -> Value:
-        if a.kind == "bool" and kind != "bool":
-            self.condition("!", a)
-        return super().cast(a, kind)
-
-    def multiply(self, a: Value, b: Value) -> Value:
-        return self._product("*", a, b, super().multiply(a, b))
-
-    def compare(self, comparison: Comparisons, a: Value, b: Value) -> Value:
-        self._guarded(comparison, a, b)
-        return super().compare(comparison, a, b)
-
-    def _guarded(self, what: str, a: Value, b: Value) -> None:
-        if len(self.trials) > 1:
-            self.guards.extend(guards(self.site, what, a, b))
-
-    def maximum(self, a: Value, b: Value) -> Value:
-        self._guarded("maximum", a, b)
-        return self._product("<", a, b, super().maximum(a, b))
-
-    def minimum(self, a: Value, b: Value) -> Value:
-        self._guarded("minimum", a, b)
-        return self._product("<", a, b, super().minimum(a, b))
-
-
-class _Disturbed(Noise, TrialInputs):
-    """The same inputs, every result disturbed; another disturbance for every ``number``. With
-    ``shaken`` inputs are moved by ``SHAKEN``, too.
-    """
-
-    def __init__(self, plain: TrialAlgebra, trial: int, number: int, shaken: bool) -> None:
-        super().__init__(plain.seed, [trial], plain.points, plain.raising, plain.factors)
-        self.generator = np.random.default_rng([plain.seed, trial, number])
-        self.shaken = shaken
-
-    def fresh(
-        self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any"
-    ) -> Value:
-        """The fresh values of the plain algebra, or others right beside them."""
-        value = super().fresh(key, shape, instances, domain)
-        if not self.shaken:
-            return value
-        by = SHAKEN * self.generator.uniform(
-            0.5 if domain == "square" else -1.0, 1.0, value.data.shape
-        )
-        return Value("field", value.data + by * np.maximum(1.0, np.abs(value.data)))
-
-
-class _Ranged(TrialInputs):
-    """The same inputs, with a note of whether finite numbers gave one that is too large or too
-    small for float64. A quotient by 0 does not count.
-    """
-
-    left = False
-
-    def _noted(self, result: Value, *operands: Value) -> Value:
-        finite = all(bool(np.isfinite(a.data).all()) for a in operands)
-        self.left = self.left or (
-            bool(np.isinf(result.data).any())
-            and (finite or not any(np.isinf(a.data).any() for a in operands))
-        )
-        return result
-
-    def exp(self, a: Value) -> Value:
-        """exp(x) is never 0 but of minus infinity."""
-        result = self._noted(super().exp(a), a)
-        self.left = self.left or bool(((result.data == 0) & (a.data != -np.inf)).any())
-        return result
-
-    def multiply(self, a: Value, b: Value) -> Value:
-        result = super().multiply(a, b)
-        if a.kind != "field":
-            return result
-        rank = result.rank
-        vanished = (result.data == 0) & (aligned(a.data, rank) != 0) & (aligned(b.data, rank) != 0)
-        self.left = self.left or bool(vanished.any())
-        return self._noted(result, a, b)
-
-    def divide(self, a: Value, b: Value) -> Value:
-        result = super().divide(a, b)
-        self.left = self.left or bool(
-            (
-                (result.data == 0)
-                & (aligned(a.data, result.rank) != 0)
-                & np.isfinite(aligned(b.data, result.rank))
-            ).any()
-        )
-        return result if bool((b.data == 0).any()) else self._noted(result, a, b)
-
-    def power(self, a: Value, exponent: int) -> Value:
-        result = super().power(a, exponent)
-        self.left = self.left or bool(((result.data == 0) & (a.data != 0)).any())
-        return result if exponent < 0 else self._noted(result, a)
-
-    def add(self, a: Value, b: Value) -> Value:
-        return self._noted(super().add(a, b), a, b) if a.kind == "field" else super().add(a, b)
-
-    def subtract(self, a: Value, b: Value) -> Value:
-        return (
-            self._noted(super().subtract(a, b), a, b)
-            if a.kind == "field"
-            else super().subtract(a, b)
-        )
-
-    def sum(self, a: Value, axes: Sequence[int]) -> Value:
-        return self._noted(super().sum(a, axes), a) if a.kind == "field" else super().sum(a, axes)
-
-    def matmul(self, a: Value, b: Value) -> Value:
-        return self._noted(super().matmul(a, b), a, b)
 
 
 class RealTrials:
@@ -535,7 +309,7 @@ class RealTrials:
         self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]
     ) -> Comparison | None:
         for number, comparison in enumerate(comparisons):
-            apart = _apart(
+            apart = clearly_apart(
                 comparison,
                 np.array([self.domains or trial == 0 for trial in algebra.trials]),
                 self._limits,
@@ -554,33 +328,37 @@ class RealTrials:
         """Whether an element that is ``apart`` in a trial is so by far more than disturbing every
         operation moves it, on either side.
         """
-        sides = [_of_trial(value, index) for value in (comparison.actual, comparison.expected)]
+        sides = [of_trial(value, index) for value in (comparison.actual, comparison.expected)]
         moved: Any = 0.0
         with np.errstate(all="ignore"):
-            apart = apart & ~(_alone(*sides) & self._overflows(algebra, index))
+            apart = apart & ~(nan_on_one_side(*sides) & self._overflows(algebra, index))
             if not apart.any():
                 return False
             for disturbance in range(DISTURBED):
                 try:
                     evaluated = evaluate_stage(
                         self.shaped,
-                        _Disturbed(algebra, algebra.trials[index], disturbance, self._derives),
+                        DisturbedAlgebra(
+                            algebra, algebra.trials[index], disturbance, self._derives
+                        ),
                     )
                     other = compare_target(self.shaped, evaluated, number)
                 except PitcheckError:
                     return False
                 for before, value in zip(sides, (other.actual, other.expected), strict=True):
-                    moved = np.fmax(moved, _distance(before, _of_trial(value, 0)))
-            distance = _distance(*sides)
+                    moved = np.fmax(moved, distances(before, of_trial(value, 0)))
+            distance = distances(*sides)
             first, second = np.broadcast_arrays(*sides)
-            scale = _scales(first, second, tuple(range(first.ndim)), self._limits)
+            scale = scales(first, second, tuple(range(first.ndim)), self._limits)
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
 
     def _overflows(self, algebra: TrialAlgebra, index: int) -> bool:
         """Whether in a trial something leaves the range of float64, so that a NaN may come from
         there.
         """
-        ranged = _Ranged(algebra.seed, [algebra.trials[index]], algebra.points, algebra.raising)
+        ranged = RangedAlgebra(
+            algebra.seed, [algebra.trials[index]], algebra.points, algebra.raising
+        )
         evaluate_stage(self.shaped, ranged)
         return ranged.left
 
@@ -643,70 +421,3 @@ def _covered(first: Bools) -> bool:
     return bool(
         first.any(axis=0).all() and (first.sum(axis=1) >= min(LEAST_FIRST, first.shape[1])).all()
     )
-
-
-def _of_trial(value: Value, index: int) -> Any:
-    """Shape (rows, *shape)."""
-    data = value.data[0]
-    return data[index if len(data) > 1 else 0]
-
-
-def _distance(a: Any, b: Any) -> Any:
-    """How far two arrays are apart, element by element: of NaN and a number infinitely far, of
-    discrete values 0 or 1.
-    """
-    if a.dtype.kind != "f":
-        return (a != b).astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return np.where(same, 0.0, np.where(np.isnan(a) | np.isnan(b), np.inf, np.abs(a - b)))
-
-
-def _scales(a: Any, b: Any, axes: tuple[int, ...], limits: Sequence[float]) -> Any:
-    """The largest number over ``axes`` beside every element of either array, NaN and infinity left
-    out; below each of ``limits`` the largest of those below it, as what a mask fills in says
-    nothing of the rounding of what it leaves. ``limits`` are in descending order. 0 for discrete
-    values.
-    """
-    if a.dtype.kind != "f":
-        return 0.0
-    finite = np.isfinite(a) & np.isfinite(b)
-    size = np.maximum(np.abs(a), np.abs(b))
-    scale = np.max(size, axis=axes, where=finite, initial=0.0, keepdims=True)
-    for limit in limits:
-        below = finite & (size < limit)
-        scale = np.where(
-            below, np.max(size, axis=axes, where=below, initial=0.0, keepdims=True), scale
-        )
-    return scale
-
-
-def _alone(a: Any, b: Any) -> Bools:
-    """Where one side is NaN and the other a number."""
-    found: Bools = (
-        np.isnan(a) != np.isnan(b) if a.dtype.kind == "f" else np.zeros(a.shape, dtype=np.bool_)
-    )
-    return found
-
-
-def _apart(comparison: Comparison, defined: Bools, limits: Sequence[float]) -> Bools:
-    """Judged elements that differ by more than rounding usually does, shape (trials, rows, *shape).
-
-    Infinite numbers are left to the residues, where they are values; a NaN on one side alone counts
-    among the trials in which both sides should be ``defined``: beyond them what was cut at may have
-    values that it never has in the plans.
-    """
-    a, b = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0])
-    if comparison.expected.kind != "field":
-        apart = a != b
-    else:
-        finite = np.isfinite(a) & np.isfinite(b)
-        with np.errstate(all="ignore"):
-            scale = _scales(a, b, tuple(range(2, a.ndim)), limits)
-            apart = finite & (np.abs(a - b) > SAME * scale)
-        apart |= (
-            _alone(a, b)
-            & (np.isfinite(a) | np.isfinite(b))
-            & defined[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
-        )
-    result: Bools = apart & comparison.judged[:1]
-    return result

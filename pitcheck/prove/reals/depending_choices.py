@@ -12,7 +12,7 @@ from pitcheck.algebra.bound.degrees import DegreeValue
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.prove.known_ranges import RangedDegrees
 from pitcheck.stage.evaluate import evaluate_stage
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 ORDER = "order"
 
