@@ -65,7 +65,16 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
     },
     Trait.NORMALIZES: {
         **dict.fromkeys(
-            ("sum", "mean", "cumsum", "all_reduce", "reduce", "reduce_scatter", "accumulate"),
+            (
+                "sum",
+                "mean",
+                "cumsum",
+                "all_reduce",
+                "reduce",
+                "reduce_scatter",
+                "scan",
+                "accumulate",
+            ),
             ASKED_ELSEWHERE,
         ),
         **dict.fromkeys(
