@@ -1,9 +1,9 @@
-"""Which parallel tensor holds which part of which reference tensor: found by running both plans
-once on the reals and looking the values up.
+"""Conjectured cuts: which parallel tensor holds which part of which reference tensor.
 
-What is found here is a conjecture. It decides where stages are cut, and nothing else: a stage is
-proven with fresh residues, and a conjecture that does not hold is discarded. The reals serve
-because a whole model is deeper than any chain of primes has exponential levels.
+Both plans are run once on the reals, and the values of one are looked up in the other. The result
+decides where stages are cut, and nothing else: a stage is proven with fresh residues, and a
+conjecture that does not hold is discarded. The reals serve because a whole model is deeper than any
+chain of primes has exponential levels.
 """
 
 from __future__ import annotations
@@ -31,29 +31,36 @@ from pitcheck.stage.shapes import SymbolicPair
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 TOLERANCE = 1e-8
+"""The relative difference up to which two elements count as equal."""
 CANCELLED = 1e-13
-"""What is below this share of a value's largest element may be what rounding leaves of zero, and
-that is not the same in both plans.
+"""The share of a value's largest element below which an element may be what rounding leaves of
+zero. Such remains differ between the plans.
 """
 CANDIDATES = 6
+"""The number of reference values that are compared with one parallel value."""
 MOST_OWNERS = 256
+"""The number of reference values that are narrowed down to these candidates."""
 VIEWS = kinds_with(Trait.SHOWS_ALL)
+"""The operators that show their operand in another shape."""
 MOST_PLACES = 32
+"""The number of places in one reference value that are compared."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """Elements of the reference's values in trial 0, sorted, and the value that each belongs to."""
+    """Elements of the reference's values in trial 0, sorted, each with the value it belongs to."""
 
     keys: Floats
     owner: NDArray[np.int64]
     arrays: Mapping[int, Floats]
-    """Reference values, shape (trials, *shape)."""
+    """The reference values, shape (trials, *shape) each."""
 
     @cached_property
     def shapes(self) -> Mapping[int, Numbers]:
-        """By number of dimensions the shapes of all reference values, shape (values, dimensions);
-        -1 in those that have another number of them.
+        """Return the shapes of all reference values by number of dimensions.
+
+        Each entry has shape (values, dimensions), and -1 for values with another number of
+        dimensions.
         """
         found: dict[int, Numbers] = {}
         for value, array in self.arrays.items():
@@ -72,10 +79,10 @@ def find_cuts(
     scales: Sequence[Fraction],
     known: Mapping[int, Cut],
 ) -> dict[int, Cut]:
-    """A cut for every computed parallel value that holds parts of one reference value at every
-    needed coordinate.
+    """Return a cut for every computed parallel value that holds parts of one reference value.
 
-    ``scales`` are the factors tried beside 1. ``known`` cuts are kept as they are.
+    It must do so at every needed coordinate. ``scales`` are the factors tried besides 1. ``known``
+    cuts are kept as they are.
     """
     stage = shaped.stage
     order = _telling_first(stage.reference, evaluated)
@@ -107,7 +114,7 @@ def find_cuts(
 
 
 def _all_rows(data: Floats, rows: int) -> Floats:
-    """A value that stores one row for all, with all its rows."""
+    """Return a value with all of its ``rows``, also if it stores one row for all."""
     return (
         np.broadcast_to(data, (data.shape[0], rows, *data.shape[2:]))
         if data.shape[1] != rows
@@ -116,7 +123,7 @@ def _all_rows(data: Floats, rows: int) -> Floats:
 
 
 def computed_values(batch: Batch) -> list[int]:
-    """Values that the steps compute, in order."""
+    """Return the values that the steps of a batch compute, in order and once each."""
     return list(
         dict.fromkeys(
             output for step in batch.steps for output in step.outputs if output is not None
@@ -125,7 +132,7 @@ def computed_values(batch: Batch) -> list[int]:
 
 
 def _views(batch: Batch) -> set[int]:
-    """Values that only show another one in another shape: nothing is gained by a cut there."""
+    """Return the values that only show another one in another shape: a cut there saves nothing."""
     return {
         output
         for step in batch.steps
@@ -136,8 +143,10 @@ def _views(batch: Batch) -> set[int]:
 
 
 def of_numbers(batch: Batch) -> set[int]:
-    """Values that depend on floating-point inputs. Others (a count of tokens) come of discrete
-    data, which a cut would forget: zero has a meaning there.
+    """Return the values that depend on floating-point inputs.
+
+    All others come of discrete data (a count of tokens). A cut would forget these: zero has a
+    meaning there.
     """
     found = {
         value
@@ -153,8 +162,9 @@ def of_numbers(batch: Batch) -> set[int]:
 
 
 def varies(data: Floats) -> bool:
-    """Whether finite numbers, shape (trials, ...), differ from trial to trial. What does not is a
-    constant: it matches by accident and is never cut at.
+    """Return True if finite numbers, shape (trials, ...), differ between trials 0 and 1.
+
+    What does not vary is a constant. It matches by accident and is never cut at.
     """
     return (
         data.shape[0] > 1
@@ -165,8 +175,9 @@ def varies(data: Floats) -> bool:
 
 
 def _tells(data: Floats) -> bool:
-    """Whether trial 0 is finite and some other finite trial differs from it. A trial in which no
-    token counts, say, is NaN from the loss on.
+    """Return True if trial 0 is finite and some other finite trial differs from it.
+
+    A trial may be NaN from the loss on, for example if no token counts in it.
     """
     if data.shape[0] < 2 or not data[0].size or not np.isfinite(data[0]).all():
         return False
@@ -176,8 +187,10 @@ def _tells(data: Floats) -> bool:
 
 
 def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
-    """The trials, first those in which most of the reference's values are finite and do not begin
-    with 0: values are looked up by what they begin with.
+    """Return the trials in the order in which they tell most, shape (trials,).
+
+    In the first ones most reference values are finite and do not begin with 0: values are looked up
+    by what they begin with.
     """
     counts = _count(
         batch,
@@ -188,16 +201,18 @@ def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
 
 
 def telling_trials(batch: Batch, evaluated: Evaluated) -> int:
-    """How many trials are about as finite as the most finite one. With fewer than two, nothing can
-    be told apart from a constant.
+    """Return how many trials are about as finite as the most finite one.
+
+    With fewer than two of them nothing can be distinguished from a constant.
     """
     counts = _count(batch, evaluated, lambda rows: np.isfinite(rows).all(axis=1))
     return int((10 * counts >= 9 * counts.max()).sum())
 
 
 def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -> NDArray[np.int64]:
-    """Per trial for how many of the reference's computed numbers ``holds`` is true of their
-    elements, (trials, elements).
+    """Return for every trial how many computed reference values satisfy ``holds``, shape (trials,).
+
+    ``holds`` maps the elements of a value, shape (trials, elements), to truths of shape (trials,).
     """
     computed = (
         evaluated.reference[value].data
@@ -216,15 +231,16 @@ def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -
 
 
 def _ordered(data: Floats, order: NDArray[np.int64] | None) -> Floats:
-    """The trials of ``data`` (trials, ...) in that order; what all trials share is as it was."""
+    """Return the trials of ``data`` (trials, ...) in an order; data that all trials share stay."""
     return data if order is None or data.shape[0] != len(order) else data[order]
 
 
 def build_index(
     batch: Batch, evaluated: Evaluated, corners: Corners, order: NDArray[np.int64] | None = None
 ) -> Index:
-    """The elements of the reference's values at which a part may begin, their trials in
-    ``order``.
+    """Return the index of all elements of reference values at which a part may begin.
+
+    ``order``: the order in which trials are used, shape (trials,); None keeps it.
     """
     arrays: dict[int, Floats] = {}
     keys, owners = [], []
@@ -247,8 +263,9 @@ def build_index(
 
 
 class Corners:
-    """Reduced positions along the dimensions of reference values that are multiples of a unit at
-    full size: only there can a part begin.
+    """Reduced positions along the dimensions of reference values at which a part can begin.
+
+    These are the multiples of a unit at full size.
     """
 
     def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage) -> None:
@@ -257,7 +274,7 @@ class Corners:
         self._known: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def of(self, value: int) -> list[NDArray[np.int64]]:
-        """Per dimension of a reference value the positions."""
+        """Return the positions along every dimension of a reference value."""
         return [self._along(node) for node in self._symbolic.reference.values[value].dims]
 
     def _along(self, node: Dimension) -> NDArray[np.int64]:
@@ -283,7 +300,10 @@ class Corners:
 
 
 def lookup(data: Floats, index: Index) -> int | None:
-    """A reference value of which all rows of ``data`` (trials, rows, *shape) are boxes, or None."""
+    """Return a reference value of which every row of ``data`` is a box, or None.
+
+    ``data`` has shape (trials, rows, *shape).
+    """
     for reference in _likely(data, index, _candidates(data, index)):
         whole = index.arrays[reference]
         if all(
@@ -295,6 +315,7 @@ def lookup(data: Floats, index: Index) -> int | None:
 
 
 def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
+    """Return True if ``data`` is the box of ``whole`` that begins at ``starts``."""
     box = whole[
         (slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[1:], strict=True)))
     ]
@@ -302,7 +323,7 @@ def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
 
 
 def _starts(data: Floats, whole: Floats) -> list[list[int]]:
-    """Places at which the largest element of trial 0 would be where it must."""
+    """Return the places at which ``data`` may begin in ``whole``, told by its largest element."""
     flat = data[0].reshape(-1)
     pivot = int(np.abs(flat).argmax())
     if whole.shape[1:] == data.shape[1:]:
@@ -318,8 +339,9 @@ def _starts(data: Floats, whole: Floats) -> list[list[int]]:
 
 
 def _candidates(data: Floats, index: Index) -> Numbers:
-    """Reference values of as many dimensions in which a part may begin with the first element of
-    the first row, ascending.
+    """Return the reference values in which a part may begin with the first element, ascending.
+
+    They have as many dimensions as ``data``, whose first row decides.
     """
     own = data[0, 0].reshape(-1)
     first = float(own[0])
@@ -335,8 +357,9 @@ def _candidates(data: Floats, index: Index) -> Numbers:
 
 
 def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
-    """The first few of these reference values in which a part may begin with the first row; all of
-    them where they are few.
+    """Yield the first few of some reference values in which a part may begin with the first row.
+
+    All are yielded if they are few.
     """
     if len(ordered) <= CANDIDATES:
         yield from ordered.tolist()
@@ -351,14 +374,16 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
 
 
 def _same(a: Floats, b: Floats) -> bool:
+    """Return True if two arrays agree up to ``TOLERANCE`` times the largest element of ``b``."""
     limit = TOLERANCE * max(float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0)), 1e-300)
     with np.errstate(invalid="ignore"):
         return bool(((np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))).all())
 
 
 def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:
-    """Relative difference of every element: |a - b| over the largest finite magnitude of the trial,
-    shape (trials, rows, *shape).
+    """Return the relative difference of every element, shape (trials, rows, *shape).
+
+    It is |a - b| divided by the largest finite magnitude of the trial.
     """
     actual = np.asarray(comparison_actual.data, dtype=np.float64)[0]
     expected = np.asarray(comparison_expected.data, dtype=np.float64)[0]
@@ -377,7 +402,7 @@ def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats
 def _match(
     value: int, data: Floats, index: Index, places: Places, scales: Sequence[Fraction]
 ) -> Cut | None:
-    """Look a value up; ``data`` has shape (trials, rows, *shape)."""
+    """Return the cut of a value, looked up by ``data`` of shape (trials, rows, *shape), or None."""
     for scale in (Fraction(1), *scales):
         scaled = data / float(scale) if scale != 1 else data
         for reference in _likely(
@@ -392,8 +417,9 @@ def _match(
 def _locate(
     value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places
 ) -> Cut | None:
-    """The cut of a value in one reference value: at the places where shards of this shape are known
-    to lie, else wherever it is found.
+    """Return the cut of a value in one reference value, or None if some row is not found there.
+
+    Places where shards of this shape are known to lie come first.
     """
     stage = places.shaped.stage
     rows = stage.parallel.rows[value]
@@ -428,8 +454,9 @@ def _locate(
 def _place(
     data: Floats, whole: Floats, nodes: Sequence[Dimension], offsets: list[int], places: Places
 ) -> list[int] | None:
-    """Full offsets at which ``data`` (trials, *shape) stands in ``whole``: at ``offsets`` (-1:
-    unknown) if it does, else at another place.
+    """Return the full offsets at which ``data`` stands in ``whole``, or None.
+
+    ``data`` has shape (trials, *shape). ``offsets`` are tried first (-1: unknown), then all places.
     """
     if -1 not in offsets:
         starts = places.reduced(nodes, offsets)

@@ -1,4 +1,4 @@
-"""Where along the axes of reference values shards are known to lie."""
+"""Places of shards: where along its axes each coordinate holds its part, as far as is known."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from pitcheck.stage.shapes import SymbolicPair
 
 
 class Places:
-    """Where along an axis each coordinate's shards lie, as far as is known: what decides where a
-    value fits in several places.
-    """
+    """The places at which shards are known to lie: they decide between several fitting places."""
 
     def __init__(
         self, symbolic: SymbolicPair, shaped: ShapedStage, known: Mapping[int, Cut]
@@ -39,8 +37,10 @@ class Places:
             self.learn(cut)
 
     def preferred(self, value: int, references: Codes) -> Codes:
-        """Equal tensors abound (a sum hands its gradient on): first the one a hint names, then one
-        of the same name, then one computed by the same operator.
+        """Return reference values in the order in which they are tried, shape (values,).
+
+        Equal tensors abound (a sum hands its gradient on). First comes the one that a hint names,
+        then one of the same name, then one computed by the same operator.
         """
         tensor = self.shaped.stage.parallel.graph.values[value].tensor
         hint = self._named.get(tensor.lineage.reference, -1) if tensor.lineage is not None else -1
@@ -50,9 +50,7 @@ class Places:
         return references[order]
 
     def learn(self, cut: Cut) -> None:
-        """Note the offsets of a cut along every axis, unless offsets of shards of that size are
-        known there.
-        """
+        """Note the offsets of a cut along each axis for which none of that size are known yet."""
         dims = self.symbolic.reference.values.get(cut.reference)
         if dims is None:
             return
@@ -73,7 +71,7 @@ class Places:
             )
 
     def reduced(self, nodes: Sequence[Dimension], offsets: Sequence[int]) -> list[int] | None:
-        """Offsets at reduced sizes; None where one is no boundary."""
+        """Return full offsets at reduced sizes, one per dimension; None if one is no boundary."""
         found = []
         for node, offset in zip(nodes, offsets, strict=True):
             key = self.symbolic.system.number_of(node), node.size, offset
@@ -89,7 +87,10 @@ class Places:
         return found
 
     def full(self, nodes: Sequence[Dimension], starts: Sequence[int]) -> list[int] | None:
-        """Reduced places at full size; None where one is no boundary there."""
+        """Return reduced places at full size, one per dimension.
+
+        Return None if one is no boundary there.
+        """
         found = [
             self.shaped.sizes.full_position(node, start)
             for node, start in zip(nodes, starts, strict=True)
@@ -97,8 +98,9 @@ class Places:
         return [f for f in found if f is not None] if None not in found else None
 
     def expected(self, value: int, reference: int) -> list[Codes | None]:
-        """Per dimension the full offsets at which a value of this shape would lie in a reference
-        value, at the codes where it is there; None where unknown.
+        """Return the full offsets at which a value would lie in a reference value, per dimension.
+
+        Each is an array over the coordinates that hold the value, or None if unknown.
         """
         stage = self.shaped.stage
         local = stage.parallel.graph.values[value].shape
@@ -119,11 +121,11 @@ class Places:
 
 
 Origin = tuple[str, int]
-"""The kind of an operator, and which of its outputs."""
+"""The kind of an operator, and which of its outputs a value is."""
 
 
 def _origins(batch: Batch) -> dict[int, Origin]:
-    """For every computed value the kind of operator and which of its outputs it is."""
+    """Return for every computed value the kind of its operator and the place of the output."""
     return {
         output: (step.kind, place)
         for step in batch.steps

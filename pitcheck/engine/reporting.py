@@ -28,6 +28,7 @@ NOT_COVERED = (
     "the specification: lineage of inputs, parameters and outputs",
     "rounding: both plans are compared over exact numbers",
 )
+"""The limits of what an equivalent verdict says."""
 
 
 def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> Report:
@@ -83,8 +84,9 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
 
 
 def _routed(ledger: Ledger) -> tuple[RoutedTokens, ...]:
-    """Where tokens went, once for every distinct stage that was proven, with the first tensor that
-    it proves.
+    """Return where tokens went, once for every distinct proven stage.
+
+    Each is told with the first tensor that it proves.
     """
     first: dict[str, Obligation] = {}
     for obligation in ledger.obligations:
@@ -109,5 +111,6 @@ def _routed(ledger: Ledger) -> tuple[RoutedTokens, ...]:
 
 
 def _peak_memory() -> float:
+    """Return the largest memory of the process so far, in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1024 if sys.platform != "darwin" else 1 << 20), 1)
