@@ -27,9 +27,7 @@ Readers = dict[int, Mask]
 
 @dataclass(frozen=True)
 class Expected:
-    """One output to prove: a parallel value must hold what ``cut`` says at the coordinates
-    ``where``.
-    """
+    """One output to prove: a value must hold what ``cut`` says at the coordinates ``where``."""
 
     name: str
     cut: Cut
@@ -142,7 +140,7 @@ class _Specifier:
         return self._result
 
     def _initial(self, tensor: Tensor) -> None:
-        """Enter the cut of a tensor that is given from outside, and what it lacks of the reference."""
+        """Enter the cut of a tensor that is given from outside, and what it lacks."""
         value = self._second.number[tensor.name]
         lineage = tensor.lineage or Lineage(tensor.name)
         place = f"tensors[{tensor.name}].lineage"
@@ -452,7 +450,7 @@ def _named(lineage: Lineage, name: str) -> Lineage:
 
 
 def _exception(name: str, lineage: Lineage, coordinates: Coordinates) -> list[str]:
-    """Return a sentence for everything that a lineage makes of an output besides the reference's."""
+    """Return a sentence for everything by which a lineage departs from the reference's output."""
     said: list[str] = []
     # As many times the reference as there are terms: each of them is what the reference is the mean
     # of.

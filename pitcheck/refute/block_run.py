@@ -1,8 +1,8 @@
-"""The whole pair of plans, or one stage of it, run on float64 on inputs in which most blocks of the
-batch are equal: thousands of ranks at the cost of a few.
+"""Runs on float64 of inputs in which most blocks of the batch are equal.
 
-The input is one of the whole pair, and both plans are evaluated on it as they are. What makes it
-cheap is that equal blocks give equal rows.
+They run the whole pair of plans, or one stage of it, for thousands of ranks at the cost of a few.
+The input is one of the whole pair, and both plans are evaluated on it as they are. It is cheap
+because equal blocks give equal rows.
 """
 
 from __future__ import annotations
@@ -30,32 +30,34 @@ from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stage.stage import CutOf, Target
 
 COLOURS = 3
-"""Different blocks of an input that is coloured at random."""
+"""The number of different blocks of an input that is coloured at random."""
 ATTEMPTS = 3
-"""Inputs that are tried: the first sets the suspected coordinate apart from those around it, the
-next ones colour at random.
+"""The number of inputs that are tried. The first separates the suspected coordinate from those
+around it, the next ones colour at random.
 """
 TRIALS = 4
-"""Draws of a run of the whole pair: one of each kind of discrete draw, fewer where that needs too
-much memory.
+"""The draws of a run of the whole pair, one of every kind of discrete draw. There are fewer if that
+needs too much memory.
 """
 STAGE_TRIALS = 8
+"""The draws of a run of one stage."""
 LEAST = (3, 2)
-"""Elements of a segment of every dimension of the whole pair: the fewer where one draw of the more
-needs too much memory.
+"""The elements of a segment of every dimension of the whole pair. The smaller number is used if one
+draw at the larger one needs too much memory.
 
-Rather fewer draws than fewer elements: what is normed over two elements is nearly a sign, and hides
-most of what is wrong.
+Fewer draws are better than fewer elements: a norm over two elements is nearly a sign, and hides
+most faults.
 """
 SHARE = 2
-"""The values of a run may need this part of the memory; by what can be seen beforehand, which is
-more than it is.
+"""The part of the memory that the values of a run may need, as a divisor. The estimate beforehand
+is above what they really need.
 """
 
 
 def find_batch(problem: Problem) -> Batched | None:
-    """The dimension of the reference's inputs that is cut into the most even blocks; None where
-    there is none.
+    """Return the dimension of the reference's inputs that is cut into the most even blocks.
+
+    Return None if there is none.
     """
     found: dict[tuple[int, int], dict[int, int]] = {}
     for cut in problem.specification.initial.values():
@@ -77,10 +79,10 @@ def find_batch(problem: Problem) -> Batched | None:
 
 
 def colourings(problem: Problem, batched: Batched, suspects: Codes) -> Iterator[Blocks]:
-    """Ways to fill the blocks of a batch with few different ones. ``suspects``: codes of
-    coordinates that should hold another block than those around them.
+    """Yield ways to fill the blocks of a batch with few different ones.
 
-    The first way has two: a block is of the other one where it is at the place of the suspect along
+    ``suspects``: codes of coordinates that should hold another block than those around them. The
+    first way has two blocks: a block is the second one if it is at the place of the suspect along
     an odd number of axes.
     """
     given = problem.specification.initial.values()
@@ -113,11 +115,14 @@ def colourings(problem: Problem, batched: Batched, suspects: Codes) -> Iterator[
 
 
 def run_on_blocks(problem: Problem, blocks: Blocks, draws: range = range(TRIALS)) -> WholeRun:
-    """Both plans from their inputs, of which the outputs alone are kept, in as many of the
-    ``draws`` as fit into memory.
+    """Run both plans from their inputs, in as many of the ``draws`` as fit into memory.
 
-    Raises StepError, PlanError, UnsupportedError (the reference does more along the batch than add
-    up), BudgetError.
+    Only the outputs are kept.
+
+    Raises:
+        StepError, PlanError: an operator or a cut cannot be evaluated.
+        UnsupportedError: the reference does more along the batch than add up.
+        BudgetError: one draw does not fit into memory.
     """
     initial = {value: blocks.of(cut) for value, cut in problem.specification.initial.items()}
     return _run(problem, initial.get, problem.targets(), blocks, draws, targets_only=True)
@@ -126,8 +131,9 @@ def run_on_blocks(problem: Problem, blocks: Blocks, draws: range = range(TRIALS)
 def run_stage_on_blocks(
     problem: Problem, cut_of: CutOf, target: Target, blocks: Blocks
 ) -> WholeRun:
-    """One stage, of which all values are kept. ``blocks`` has the dimensions of all reference
-    values; raises what ``run_on_blocks`` raises.
+    """Run one stage and keep all of its values.
+
+    ``blocks`` has the dimensions of all reference values. Raises what ``run_on_blocks`` raises.
     """
 
     def moved(value: int) -> Cut | None:
@@ -146,6 +152,7 @@ def _run(
     *,
     targets_only: bool,
 ) -> WholeRun:
+    """Run a stage on blocks, in as many of the ``draws`` as fit into memory."""
     max_memory = problem.options.max_memory
     memory = max_memory // SHARE if targets_only else None
     shaped, symbolic, blocks = shape_on_blocks(problem, cut_of, targets, blocks, memory)
@@ -175,10 +182,12 @@ def shape_on_blocks(
     blocks: Blocks,
     memory: int | None = None,
 ) -> tuple[ShapedStage, SymbolicPair, Blocks]:
-    """The stage at reduced sizes with the different blocks alone; and the blocks with the
-    dimensions of all its reference values.
+    """Return a stage at reduced sizes with the different blocks alone.
 
-    With ``memory`` the largest of some small sizes are taken at which one draw fits.
+    With ``memory`` (in bytes) the largest of some small sizes are taken at which one draw fits.
+
+    Returns:
+        The stage, its dimensions, and the blocks with the dimensions of all its reference values.
     """
     first, templates = problem.reference, problem.templates
     stage = build_stage(first, problem.parallel, cut_of, list(targets))
@@ -216,6 +225,7 @@ def shape_on_blocks(
 
 
 def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes | None:
+    """Return the largest of the sizes in ``LEAST`` at which one draw fits into ``memory`` bytes."""
     sizes = None
     for least in LEAST:
         sizes = block_sizes(symbolic, blocks, least)
@@ -225,9 +235,7 @@ def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes 
 
 
 def _bytes(symbolic: SymbolicPair, sizes: Sizes) -> int:
-    """The memory of one draw, of all values of the reference; the parallel plan's are about as
-    many.
-    """
+    """Return the memory of one draw of all values of the reference, about that of the other plan."""
     return (
         8 * sum(prod(symbolic.reference.shape(value, sizes)) for value in symbolic.reference.values)
         + 1

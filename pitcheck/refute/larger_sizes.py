@@ -1,7 +1,7 @@
 """Outputs that reduced shapes left open, tried at larger sizes and then at full ones.
 
-That costs what nobody asked for, and so it is limited by the elements of a draw, not by a clock:
-the same seed gives the same report on any machine.
+Nobody asked for this work. It is limited by the elements of a draw, not by a clock: the same seed
+gives the same report on any machine.
 """
 
 from __future__ import annotations
@@ -12,31 +12,33 @@ from pitcheck.prove.proof import Allowance
 from pitcheck.prove.prover import Ledger, Obligation, Prover
 
 LARGER = 8
-"""Elements of a unit that are tried before full shapes."""
+"""The elements of a unit that are tried before full shapes."""
 MOST_ELEMENTS = 1 << 23
-"""Elements that are evaluated at each set of larger sizes, those of one draw of every stage
-counted: about ten seconds.
+"""The elements that are evaluated at each set of larger sizes, counting one draw of every stage.
+They take about ten seconds.
 """
 MOST_TRIALS = 96
+"""The most draws of a stage at larger sizes."""
 MOST_NODES = 20_000
-"""Nodes of both plans together up to which stages are cut out once more."""
+"""The nodes of both plans together up to which stages are cut out once more."""
 RETRIED = frozenset({"PIT003", "PIT200", "PIT202", "PIT203"})
-"""What sizes may be the cause of: shapes or boundaries that reduced sizes do not have, a difference
-modulo a prime, a bound or budget.
+"""The findings that sizes may cause: shapes or boundaries that reduced sizes lack, a difference
+modulo a prime, a bound or a budget.
 """
 
 
 @dataclass(frozen=True)
 class Retried:
-    """What became of a ledger, and what was tried in vain, in words, or ""."""
+    """A ledger after the retries, and the sizes that were tried in vain, in words or ""."""
 
     ledger: Ledger
     tried: str = ""
 
 
 def retried(prover: Prover, ledger: Ledger) -> Retried:
-    """The ledger of the attempt that left fewest outputs open: of the sizes before, of larger ones,
-    or of full shapes.
+    """Return the ledger of the attempt that left fewest outputs open.
+
+    The attempts are those of the sizes before, of larger ones, and of full shapes.
     """
     if prover.settings.full_shapes or prover.problem.nodes > MOST_NODES:
         return Retried(ledger)
@@ -69,4 +71,5 @@ def retried(prover: Prover, ledger: Ledger) -> Retried:
 
 
 def _open(ledger: Ledger) -> list[Obligation]:
+    """Return the obligations of outputs that are not proven."""
     return [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]

@@ -32,20 +32,22 @@ from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stage.stage import CutOf, Stage, Target
 
 MOST_TRIALS = 24
+"""The most trials of one run."""
 ALIKE_TRIALS = 4
-"""Draws of tokens that are alike."""
+"""The number of draws in which all tokens are nearly equal."""
 ROOMY = 1 << 23
-"""The number of elements of all values up to which every dimension has a size of its own; more of
-them are run at the smallest sizes that there are.
+"""The number of elements of all values up to which every dimension gets a size of its own. With
+more elements, the smallest sizes are used.
 """
 SAME = 1e-9
-"""Relative difference below which two float64 results of a whole step count as rounding."""
+"""The relative difference below which two float64 results of a whole step count as rounding."""
 
 
 @dataclass
 class WholeRun:
-    """The pair run once on float64. ``largest`` is the largest relative difference of every output;
-    ``comparisons`` stand beside it.
+    """One run of the pair on float64, with the comparison of every output.
+
+    ``largest`` has the largest relative difference of each of the ``comparisons``.
     """
 
     stage: Stage
@@ -55,23 +57,27 @@ class WholeRun:
     comparisons: list[Comparison]
     largest: list[float]
     blocks: Blocks | None = None
-    """Where blocks of the batch hold equal data: which."""
+    """The blocks of the batch that hold equal data, if any do."""
     targets_only: bool = False
-    """Whether other values than those compared were given up."""
+    """True if values other than those compared were given up."""
 
     def suspects(self) -> list[int]:
-        """Numbers of the outputs that differ by more than float64 usually rounds. Whether they
-        really do, more digits must tell.
+        """Return the numbers of the outputs that differ by more than float64 usually rounds.
+
+        Only more digits can tell if they really differ.
         """
         return [number for number, difference in enumerate(self.largest) if difference > SAME]
 
 
 def run_whole(problem: Problem, *, scale: float | None = None, alike: bool = False) -> WholeRun:
-    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their
-    shapes), or on tokens that are ``alike``.
+    """Run both plans from their inputs.
 
-    Raises StepError, PlanError, UnsupportedError, and BudgetError where the values of one draw, or
-    the inputs of all, need more than the options' ``max_memory`` bytes.
+    ``scale``: the standard deviation of the inputs, None for one that suits their shapes.
+    ``alike``: draw tokens that are nearly equal.
+
+    Raises:
+        StepError, PlanError, UnsupportedError: an operator or a cut cannot be evaluated.
+        BudgetError: one draw, or the inputs of all draws, need more than the options' memory.
     """
     stage = build_stage(
         problem.reference, problem.parallel, problem.specification.initial.get, problem.targets()
@@ -82,8 +88,10 @@ def run_whole(problem: Problem, *, scale: float | None = None, alike: bool = Fal
 
 
 def run_stage(problem: Problem, cut_of: CutOf, target: Target) -> WholeRun:
-    """One stage as if it were the whole pair, from what it reads (``cut_of``, as of
-    ``build_stage``) to its target. Raises what ``run_whole`` raises.
+    """Run one stage as if it were the whole pair, from the cuts that it reads to its target.
+
+    ``cut_of`` maps a parallel value to the cut at which it is given, or None. Raises what
+    ``run_whole`` raises.
     """
     stage = build_stage(problem.reference, problem.parallel, cut_of, [target])
     shaped, symbolic = _shaped(problem, stage, full_shapes=False)
@@ -93,6 +101,7 @@ def run_stage(problem: Problem, cut_of: CutOf, target: Target) -> WholeRun:
 def _shaped(
     problem: Problem, stage: Stage, *, full_shapes: bool
 ) -> tuple[ShapedStage, SymbolicPair]:
+    """Return a stage at the sizes of a run, and its dimensions."""
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), problem.templates)
     sizes = symbolic.system.full() if full_shapes else _small_sizes(symbolic)
     _check_values(symbolic, sizes, problem.options.max_memory)
@@ -101,6 +110,7 @@ def _shaped(
 
 
 def _compared(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
+    """Return the run of a stage that was evaluated."""
     with np.errstate(all="ignore"):
         comparisons = [
             compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))
@@ -111,6 +121,7 @@ def _compared(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated)
 
 
 def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
+    """Check that the values of one draw need at most ``most`` bytes. Raises BudgetError."""
     needed = 8 * (symbolic.reference.held(sizes) + symbolic.parallel.held(sizes))
     if needed > most:
         whole = sizes.largest_whole()
@@ -122,8 +133,9 @@ def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
 
 
 def _small_sizes(symbolic: SymbolicPair) -> Sizes:
-    """Sizes at which a run fits: where it shows no difference, proofs have dimensions of different
-    sizes all the same.
+    """Return reduced sizes at which a run fits into memory.
+
+    Dimensions may share a size here: if the run shows no difference, the proofs distinguish them.
     """
     sizes = symbolic.system.solve(0)
     return (
@@ -134,7 +146,7 @@ def _small_sizes(symbolic: SymbolicPair) -> Sizes:
 
 
 def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
-    """The largest relative difference of every comparison on the reals."""
+    """Return the largest relative difference of every comparison on the reals."""
     return [
         float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0))
         for c in comparisons
@@ -142,8 +154,10 @@ def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
 
 
 def _evaluated(problem: Problem, shaped: ShapedStage, scale: float | None) -> Evaluated:
-    """Both sides in as many trials as are enough; more where fewer than two are finite (a draw in
-    which no token counts is NaN from the loss on).
+    """Evaluate both sides in as many trials as are enough.
+
+    There are more if fewer than two are finite: a draw in which no token counts is NaN from the
+    loss on.
     """
     trials = _enough_trials(shaped, problem.seed)
     while True:
@@ -157,9 +171,7 @@ def _evaluated(problem: Problem, shaped: ShapedStage, scale: float | None) -> Ev
 
 
 def _alike(problem: Problem, shaped: ShapedStage) -> Evaluated:
-    """Both sides where tokens hardly differ, so that what chooses chooses the same for
-    nearly all.
-    """
+    """Evaluate both sides on nearly equal tokens, so that nearly all of them choose the same."""
     check_memory(shaped, ALIKE_TRIALS, problem.options.max_memory)
     draws = range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS)
     inputs = TrialInputs(problem.seed, draws, points_of(()))
@@ -171,7 +183,7 @@ def _alike(problem: Problem, shaped: ShapedStage) -> Evaluated:
 
 
 def _enough_trials(shaped: ShapedStage, seed: int) -> int:
-    """Two draws, and as many more as bring every discrete case to every shard."""
+    """Return two, or as many draws as bring every discrete case to every shard."""
     return next(
         (n for n in range(2, MOST_TRIALS) if not untested(shaped, seed, range(n))), MOST_TRIALS
     )
@@ -184,8 +196,9 @@ def conjecture(problem: Problem, run: WholeRun) -> dict[int, Cut]:
 
 
 def further_conjecture(problem: Problem, run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
-    """Cuts that hold with the size of a mesh axis as a factor, although no group of the plan has
-    it: a wrong plan may have forgotten the group.
+    """Return cuts that also may hold with the size of a mesh axis as a factor.
+
+    No group of the plan has such a size: a wrong plan may have forgotten the group.
     """
     used = plausible_scales(problem.parallel)
     axes = set(problem.parallel.coordinates.sizes.values()) - {1}
@@ -202,8 +215,9 @@ def further_conjecture(problem: Problem, run: WholeRun, cuts: Mapping[int, Cut])
 
 
 def plausible_scales(graph: Graph) -> Sequence[Fraction]:
-    """Factors by which a right plan may scale what it holds for a while: sizes of its groups and
-    numbers of its micro-batches, and their inverses.
+    """Return the factors by which a right plan may scale what it holds for a while.
+
+    They are the sizes of its groups, its number of micro-batches, and their inverses.
     """
     sizes = {graph.coordinates.microbatches}
     for node in graph.nodes:
