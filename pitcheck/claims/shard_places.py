@@ -30,7 +30,7 @@ class Places:
         self._origins: Mapping[int, Origin] = _origins(shaped.stage.parallel)
         self._kind_of: dict[Origin | None, int] = {None: 0}
         self._kinds = np.zeros(len(reference.graph.values), dtype=np.int64)
-        """What computes every reference value, by number; 0 for nothing."""
+        """The operator that computes every reference value, as a number; 0 for none."""
         for computed, origin in _origins(reference).items():
             self._kinds[computed] = self._kind_of.setdefault(origin, len(self._kind_of))
         for cut in known.values():

@@ -1,5 +1,9 @@
-"""Integers of 8 and 16 bits wrap around what does not fit, and every algebra here computes with
-whole numbers: what computes such integers has no meaning.
+"""Narrow integers: those of 8 and 16 bits wrap around what does not fit.
+
+Every algebra here computes with whole numbers, so computing such integers has no meaning.
+
+>>> _fits(127, "int8"), _fits(128, "int8")
+(True, False)
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ LITERALS = frozenset({"value", "min", "max"})
 
 
 def wrapping(plan: Plan, side: str) -> Iterator[Finding]:
-    """Yield a finding for the first operator on which an output depends and that may wrap around;
-    none where nothing may.
+    """Yield a finding for the first operator that may wrap around and on which an output depends.
+
+    ``side`` is the name of the plan in the finding.
     """
     narrow = {tensor.name: tensor.dtype for tensor in plan.tensors if tensor.dtype in NARROW}
     found = (
@@ -71,21 +76,23 @@ def _keeps_range(operator: Operator) -> bool:
 
 
 def _literals(operator: Operator) -> Iterator[object]:
-    """The numbers that an operator may put among its results."""
+    """Yield the numbers that an operator may put among its results."""
     yield from (operand.value for operand in operator.inputs if isinstance(operand, Number))
     for name in LITERALS & operator.attributes.keys():
         yield from attribute_values(operator.attributes[name])
 
 
 def _fits(number: object, dtype: str) -> bool:
+    """Return True if a number is an integer within the range of a narrow dtype, or no rational."""
     least, most = NARROW[dtype]
     value = parse_number(number) if isinstance(number, int | float | str) else None
     return not isinstance(value, Fraction) or least <= value <= most
 
 
 def _needed(plan: Plan) -> frozenset[str]:
-    """The tensors that outputs are computed from. An operator is taken to need all of its
-    operands.
+    """Return the tensors that outputs are computed from.
+
+    An operator is taken to need all of its operands.
     """
     sources: dict[str, set[str]] = {}
     for operator in plan.operators:
@@ -106,12 +113,13 @@ def _needed(plan: Plan) -> frozenset[str]:
 
 
 def _meets(operator: Operator) -> Communication:
-    """Return who meets in an operator; NONE also for a derivative."""
+    """Return who meets in an operator; NONE for a derivative."""
     kind = declared(operator.kind)
     return Communication.NONE if kind is None else kind.communication
 
 
 def _from(outputs: tuple[Output, ...], sources: Mapping[str, set[str]]) -> frozenset[str]:
+    """Return all tensors from which outputs come, given the sources of each tensor."""
     found: set[str] = set()
     open_ = [output.tensor for output in outputs]
     while open_:

@@ -1,4 +1,10 @@
-"""How stages are evaluated, and what becomes of one."""
+"""The settings by which stages are evaluated, and the proof that comes of one.
+
+>>> import numpy as np
+>>> settings = Settings(np, 1, -64.0, 1, full_shapes=False, max_memory=1 << 30)
+>>> Phase.SIZES in settings.phases()
+True
+"""
 
 from __future__ import annotations
 
@@ -19,21 +25,24 @@ Outcome = OneOf["proven", "failed", "inconclusive"]
 
 
 MOST_TRIALS = 256
+"""The redraws after which a stage is given up."""
 
 
 BUDGET = "PIT203"
+"""The code of a proof that would cost too much."""
 
 
 @dataclass
 class Allowance:
-    """How many elements may still be evaluated, those of one draw of every stage counted. It is
-    shared by stages, and used up in the order of their proofs.
+    """The elements that may still be evaluated, counting one draw of every stage.
+
+    Stages share it, and use it up in the order of their proofs.
     """
 
     left: int
 
     def take(self, elements: int) -> None:
-        """Take what a stage needs. Raises BudgetError where it is more than is left."""
+        """Take what a stage needs. Raises BudgetError if that is more than is left."""
         if elements > self.left:
             raise BudgetError(
                 f"a draw has {elements} elements, more than are tried where nobody asks for "
@@ -44,8 +53,10 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Settings:
-    """How stages are evaluated: array module, run seed, accepted error per obligation (log2), least
-    trials, full or reduced shapes, memory in bytes.
+    """The way in which stages are evaluated.
+
+    ``xp``: the array module. ``seed``: that of the run. ``target_log2``: log2 of the accepted error
+    per obligation. ``least_trials``: the least number of redraws. ``max_memory``: in bytes.
     """
 
     xp: Any
@@ -55,25 +66,26 @@ class Settings:
     full_shapes: bool
     max_memory: int
     primes: PrimeSource = field(init=False)
-    """Where the primes of redraws come from: drawn by the run's seed."""
+    """The source of the primes of redraws, drawn by the run's seed."""
     given_primes: PrimeSource | None = None
-    """Others to use instead."""
+    """Another source to use instead."""
     templates: Templates | None = None
-    """What operators do to dimensions, shared between stages."""
+    """Shape rules of operators that were run before, shared between stages."""
     most_trials: int = MOST_TRIALS
-    """Redraws after which a stage is given up."""
+    """The redraws after which a stage is given up."""
     full_coordinates: bool = False
-    """Whether every coordinate is evaluated, symmetric or not."""
+    """True if every coordinate is evaluated, symmetric or not."""
     formal_roots: bool = True
-    """Whether the square of a root is its argument
-    (:mod:`pitcheck.algebra.residues.formal_roots`).
+    """True if the square of a root is its argument (:mod:`pitcheck.algebra.residues.formal_roots`).
     """
     least: int = LEAST
-    """Elements of a unit at reduced shapes, at least."""
+    """The least number of elements of a unit at reduced shapes."""
     attempt: int = 0
-    """How often stages were tried at other sizes before: every attempt draws other numbers."""
+    """The number of times that stages were tried at other sizes before. Every attempt draws other
+    numbers.
+    """
     allowance: Allowance | None = None
-    """What an attempt may cost that nobody asked for."""
+    """The elements that an attempt may cost for which nobody asked."""
     reductions: Reductions = STAGE_REDUCTIONS
     """The reductions that make stages smaller, in this order."""
 
@@ -98,8 +110,10 @@ class Settings:
 
 @dataclass
 class Proof:
-    """What became of a stage. ``error_log2``: bound on the probability that it was called proven
-    although it is false.
+    """The outcome of a stage.
+
+    ``error_log2``: log2 of a bound on the probability that it was called proven although it is
+    false.
     """
 
     outcome: Outcome
@@ -113,12 +127,13 @@ class Proof:
     reductions: tuple[str, ...] = ()
     discrete: tuple[str, ...] = ()
     squared_roots: bool = False
-    """Whether a formal root was squared in the last evaluation."""
+    """True if a formal root was squared in the last evaluation."""
     routing: Coverage | None = None
-    """Where tokens went, in a stage that routes any."""
+    """The routes of tokens, for a stage that has any."""
     differing: Codes | None = None
-    """A code of every compared row at which the sides of a stage that failed differ."""
+    """A coordinate code of every compared row at which the sides of a failed stage differ, shape
+    (n,).
+    """
     undecided: int | None = None
-    """The node of a parallel step of which an outcome was not seen, and whose result may
-    be drawn.
+    """The node of a parallel step of which an outcome was not seen, and whose result may be drawn.
     """

@@ -1,9 +1,16 @@
-"""The obligations of a check: every output, and every cut that a proof of it takes as given, each
-as one stage.
+"""The obligations of a check: every output, and every cut that a proof of it takes as given.
 
-Obligations are raised from the outputs backwards. A stage for a parallel value takes only values as
-given that are computed before it, so justifications follow the parallel plan's own order and cannot
-be circular; the reference side is always the reference's own function of its inputs.
+Each obligation is one stage. They are raised from the outputs backwards. A stage for a parallel
+value takes only values as given that are computed before it, so justifications follow the parallel
+plan's own order and cannot be circular. The reference side is always the reference's own function
+of its inputs.
+
+>>> import numpy as np
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> prover = Prover(Problem.of(plan, plan), Settings(np, 1, -64.0, 1, False, 1 << 30))
+>>> [obligation.output for obligation in prover.run({}).obligations]
+['y']
 """
 
 from __future__ import annotations
@@ -29,22 +36,26 @@ from pitcheck.stage.stage import Stage, Target
 
 Progress = Callable[[str, int, int], None]
 WIDENINGS = 6
+"""The number of times that a failing stage is merged with those before it."""
 DEFERRED = Proof("proven")
-"""What stands for the proof of a stage that another process proves."""
+"""The proof that stands for one that another process makes."""
 MOST_UNCUT = 2_000
-"""Nodes of both plans together up to which outputs are tried as one stage each, where nothing says
+"""The nodes of both plans together up to which outputs are tried as one stage each, if nothing says
 where to cut.
 """
 LEAST_STEPS = 40_000
-"""Steps of stages that hints may always cost before they are given up. Every hop of a ring of 16
-ranks is a stage of 850 steps.
+"""The steps of stages that hints may always cost before they are given up. Every hop of a ring of
+16 ranks is a stage of 850 steps.
 """
 
 
 @dataclass
 class Obligation:
-    """One target with its proof. ``output`` names the reference output it is, "" for a cut in
-    between; ``nodes`` are parallel nodes it covers.
+    """One target with its proof.
+
+    ``output`` names the reference output that it is, "" for a cut in between. ``nodes`` are the
+    parallel nodes that it covers. ``demands`` are the values, with their coordinates, that the
+    proof takes as given.
     """
 
     target: Target
@@ -67,22 +78,22 @@ class Ledger:
     stage.
     """
     covered: set[int] = field(default_factory=set)
-    """Parallel nodes that lie in some stage."""
+    """The parallel nodes that lie in some stage."""
 
     @property
     def holds(self) -> bool:
-        """Whether everything entered is proven."""
+        """Return True if every obligation is proven."""
         return all(obligation.proof.outcome == "proven" for obligation in self.obligations)
 
 
 class Prover:
-    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors
-    of all attempts may add up to.
+    """The prover of the obligations of one problem.
 
-    With several ``jobs`` large stages are proven by as many processes. With ``patience`` an attempt
-    to prove everything over hints goes on although some stages do not hold, while these are at most
-    so many different ones; ``refused`` has them then. ``failed`` says whether a stage over hints
-    differs, rather than being left open.
+    ``accepted_log2``: log2 of what the errors of all attempts may add up to. With several ``jobs``
+    large stages are proven by as many processes. With ``patience`` an attempt to prove everything
+    over hints goes on although some stages fail, while these are at most so many different ones;
+    ``refused`` has them then. ``failed`` is True if a stage over hints differs, rather than being
+    left open.
     """
 
     def __init__(
@@ -116,12 +127,12 @@ class Prover:
         self._sample: Sample | None = None
 
     def hope(self, cuts: dict[int, Cut]) -> Ledger | None:
-        """Prove all outputs over cuts of which nothing is known; None as soon as one does not hold
-        as it stands, or the stages grow larger than both plans.
+        """Try to prove all outputs from untrusted cuts.
 
-        Half of the accepted error is kept for this: where it comes to nothing that half counts as
-        spent. Without cuts a stage is all that is before an output, which of large plans is not
-        tried.
+        Return None once a stage fails without widening, or if the stages grow larger than both
+        plans. Half of the accepted error is kept for this attempt; if it fails, that half counts as
+        spent. Without cuts a stage is all that comes before an output, which is not tried for large
+        plans.
         """
         if not cuts and self.problem.nodes > MOST_UNCUT:
             return None
@@ -142,10 +153,9 @@ class Prover:
         return None
 
     def run(self, cuts: dict[int, Cut]) -> Ledger:
-        """Prove all outputs, so that the errors of all attempts add up to at most the accepted one,
-        or leave an output unproven.
+        """Prove all outputs, or leave some unproven, within the accepted error.
 
-        Where so many attempts were needed that their sum is larger, all are proven again to a share
+        If so many attempts were needed that their sum exceeds it, all are proven again to a share
         of it.
         """
         while True:
@@ -159,9 +169,10 @@ class Prover:
             self.proofs = {}
 
     def at_other_sizes(self, settings: Settings) -> Ledger | None:
-        """Prove the outputs over the cuts that were proven, where something was left open with
-        these settings; None where earlier attempts have used up too much of the accepted error. All
-        that was attempted before counts, too.
+        """Prove the outputs over the proven cuts with other settings.
+
+        Return None if earlier attempts have used up too much of the accepted error. All that was
+        attempted before counts, too.
         """
         if not self.budget.allows_more:
             return None
@@ -175,8 +186,9 @@ class Prover:
         return ledger
 
     def _ahead(self, usable: dict[int, Cut]) -> Ledger | None:
-        """A round in which other processes prove large stages, which are taken for proven until all
-        are cut out; None where one of them is not.
+        """Return a round in which other processes prove large stages.
+
+        These count as proven until all are cut out. Return None if one of them is not proven.
         """
         self._workers = workers = Workers(self.jobs, self.settings)
         try:
@@ -207,7 +219,7 @@ class Prover:
         )
 
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
-        """Cuts that turn out false are dropped and everything that stood on them is proven anew."""
+        """Prove all outputs; drop cuts that turn out false, and prove anew what stood on them."""
         usable = dict(cuts)
         ahead = self._ahead(usable) if self.jobs > 1 else None
         while True:
@@ -226,6 +238,7 @@ class Prover:
                 del usable[value]
 
     def _round(self, usable: dict[int, Cut]) -> Ledger:
+        """Prove all outputs, and all that their proofs take as given, once."""
         self._steps = 0
         ledger = Ledger(proofs=self.proofs, budget=self.budget)
         pending: dict[int, Mask] = {}
@@ -263,9 +276,10 @@ class Prover:
     def _take(
         self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, Mask], None]
     ) -> bool:
-        """Enter an obligation and what it demands. False where nothing more need be looked at: of
-        cuts that are only hoped for nearly all must hold, and of stages that other processes prove
-        all.
+        """Enter an obligation and what it demands.
+
+        Return False if nothing more need be looked at: of untrusted cuts nearly all must hold, and
+        of stages that other processes prove all must.
         """
         ledger.obligations.append(obligation)
         if self._workers is not None:
@@ -284,7 +298,7 @@ class Prover:
         return True
 
     def _prove(self, target: Target, usable: dict[int, Cut], output: str) -> Obligation:
-        """Prove one target; a failing stage is merged with its predecessors before it is blamed."""
+        """Prove one target; merge a failing stage with its predecessors before it is blamed."""
         excluded: set[int] = set()
         key, walk = self._fingerprints.of(target, partial(self._cut_of, usable, excluded))
         known = self._again(key, walk, target, output)
@@ -336,8 +350,9 @@ class Prover:
         key: Key,
         walk: Walk,
     ) -> Obligation | None:
-        """Prove one target at a few coordinates that stand for all; None where they do not, or it
-        does not hold.
+        """Prove one target at a few coordinates that stand for all.
+
+        Return None if they do not stand for all, or if it fails.
         """
         small = sample.target(target)
         cuts = {value: self._cut_of(usable, set(), value) for value in walk.cuts}
@@ -366,7 +381,7 @@ class Prover:
         return obligation
 
     def _again(self, key: Key, walk: Walk, target: Target, output: str) -> Obligation | None:
-        """The obligation of a target whose stage is one that was proven as it stands."""
+        """Return the obligation of a target whose stage was proven before, else None."""
         known = self._fingerprints.known.get(key)
         if known is None:
             return None
@@ -387,8 +402,9 @@ class Prover:
         )
 
     def _too_much(self, stage: Stage) -> bool:
-        """Whether the different stages cut out so far are larger together than both plans: running
-        these as they are costs less then.
+        """Return True if the different stages cut out so far exceed both plans together.
+
+        Running the plans as they are costs less then.
         """
         # An all-to-all is a step per place in its group, but one node.
         self._steps += len({step.node for step in stage.parallel.steps}) + len(
@@ -397,11 +413,13 @@ class Prover:
         return self._steps > max(LEAST_STEPS, self.problem.nodes)
 
     def _cut_of(self, usable: dict[int, Cut], excluded: set[int], value: int) -> Cut | None:
+        """Return the cut at which a value is given to a stage, or None."""
         if value in self.specification.initial:
             return self.specification.initial[value]
         return None if value in excluded else usable.get(value)
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
+        """Return the obligation of a target whose stage is cut out."""
         key, keys = canonical_form(stage)
         if stage.sampling is not None:
             key = f"{key}, at {sorted(stage.sampling.axes.items())}"
@@ -422,6 +440,7 @@ class Prover:
         return Obligation(target, proof, key, output, widened, demands, nodes)
 
     def _proof(self, key: str, stage: Stage, keys: dict[int, str]) -> Proof:
+        """Return the proof of a stage, or DEFERRED if another process makes it."""
         if self._workers is None or cost(stage) < LARGE:
             return prove_stage(stage, keys, self.settings, key)
         self._workers.give(key, stage, keys)
@@ -429,11 +448,13 @@ class Prover:
 
 
 def _refused(ledger: Ledger) -> list[Obligation]:
+    """Return the obligations that are not proven."""
     return [o for o in ledger.obligations if o.proof.outcome != "proven"]
 
 
 def _bearable(refused: Sequence[Obligation], patience: int) -> bool:
-    """Whether stages that do not hold are so few that the others are worth proving. One that was
-    not even cut out ends the attempt.
+    """Return True if so few stages fail that the others are worth proving.
+
+    A stage that was not even cut out ends the attempt.
     """
     return all(o.key for o in refused) and len({o.key for o in refused}) <= patience

@@ -1,11 +1,17 @@
-"""Where tokens went in the draws of a stage: from which rank to which, to which expert, and whether
-some experts were left empty and others flooded.
+"""The routing of a stage: from which rank tokens went to which, and to which expert.
 
-A stage in which tokens choose experts says nothing of a way that no token took. So the ways are
-counted, in all draws together, over residues and on real numbers: whatever chooses places by the
-order of numbers is a *router*, its rows are the ranks whose tokens choose and its places the
-experts; an all-to-all that hands on what depends on a router is a *move*, and what its parts hold
-besides zeros are the tokens that it carries.
+A stage in which tokens choose experts says nothing of a way that no token took, or of experts that
+are never empty or flooded. So the ways are counted in all draws together, over residues and on real
+numbers. Whatever chooses places by the order of numbers is a *router*; its rows are the ranks whose
+tokens choose, and its places the experts. An all-to-all that hands on what depends on a router is a
+*move*; what its parts hold besides zeros are the tokens that it carries.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> routing_of(shape_reduced(Problem.of(plan, plan).whole_stage())) is None
+True
 """
 
 from __future__ import annotations
@@ -26,18 +32,19 @@ from pitcheck.stage.reductions.part_effects import exchanges_parts
 from pitcheck.stage.shaped_stage import ShapedStage
 
 CHOOSING = kinds_with(Trait.PICKS_PLACES)
-"""Operators that choose places by the order of numbers; the last output says which."""
+"""The operators that choose places by the order of numbers; their last output says which."""
 CONTRACTIONS = kinds_with(Trait.CONTRACTS)
+"""The operators behind which places are no longer those of experts."""
 CUT_OUT = "slice"
-"""What is left of an all-to-all whose parts are rows."""
+"""The step that is left of an all-to-all whose parts are rows."""
 LEAST_TOKENS = 8
-"""Tokens that each rank must have routed."""
+"""The tokens that each rank must have routed."""
 LEAST_CARRIED = 2
-"""Tokens that must have gone from each sender to each receiver: with one alone, its place among
+"""The tokens that must have gone from each sender to each receiver. With one alone, its place among
 others is not tried.
 """
 LEAST_CHOSEN = 1
-"""Tokens of each rank that must have chosen each expert."""
+"""The tokens of each rank that must have chosen each expert."""
 
 
 class Routing:
@@ -53,7 +60,7 @@ class Routing:
         self._draws = 0
 
     def take(self, evaluated: Evaluated, good: Any) -> None:
-        """Count the ``good`` draws of an evaluation."""
+        """Count the ``good`` draws of an evaluation, shape (draws,)."""
         chosen: Bools = np.asarray(good)
         for router in self._routers:
             router.take(evaluated, chosen)
@@ -62,23 +69,25 @@ class Routing:
         self._draws += int(chosen.sum())
 
     def places(self) -> int:
-        """The number of experts of a router of which no draw has left some empty and flooded
-        another, or of the one with the most; 0 before any draw.
+        """Return the number of experts of the router that most needs a biased draw; 0 before any.
+
+        That is the largest router of which no draw has left some experts empty and flooded another.
         """
         open_ones = [r for r in self._experts if r.loads and r.bias() is None]
         return max((router.chosen.shape[1] for router in open_ones or self._experts), default=0)
 
     @property
     def biased(self) -> bool:
-        """Whether there was a draw that left experts empty and flooded another, for every router,
-        or there can be none.
+        """Return True if a draw left experts empty and flooded another, for every router.
+
+        Routers of which no draw can do that do not count.
         """
         return (bool(self._moves) and all(move.even for move in self._moves)) or all(
             router.bias() is not None for router in self._experts
         )
 
     def lacking(self) -> str:
-        """A way that too few tokens took, or ""."""
+        """Return a way that too few tokens took, in a sentence, or ""."""
         for said in (*map(self._not_carried, self._moves), *map(self._not_chosen, self._drawn)):
             if said:
                 return f"the routing of the stage of {self._target!r} was not tried: {said}"
@@ -90,7 +99,7 @@ class Routing:
         )
 
     def coverage(self) -> Coverage | None:
-        """What was counted so far; None where no draw decides anything."""
+        """Return what was counted so far; None if no draw decides anything."""
         routers = self._experts
         if not routers:
             return None
@@ -113,14 +122,16 @@ class Routing:
 
     @property
     def _drawn(self) -> list[Router]:
+        """Return the routers that some draw decides."""
         return [router for router in self._routers if router.loads]
 
     @property
     def _experts(self) -> list[Router]:
+        """Return those of them whose places are experts."""
         return [router for router in self._drawn if not router.narrows]
 
     def _not_carried(self, move: Move) -> str:
-        """The pair that carried least, where that is too little."""
+        """Return the pair that carried least in words, if that is too little, else ""."""
         carried = np.where(move.sent, move.carried, LEAST_CARRIED)
         sender, receiver = np.unravel_index(int(carried.argmin()), carried.shape)
         least = int(carried[sender, receiver])
@@ -134,8 +145,9 @@ class Routing:
         )
 
     def _not_chosen(self, router: Router) -> str:
-        """The row and place that were chosen least, where that is too seldom, or the row with too
-        few tokens.
+        """Return the row and place that were chosen least in words, if that is too seldom, else "".
+
+        A row with too few tokens comes first.
         """
         name, row = self._batch.graph.nodes[router.step.node].operator, int(router.tokens.argmin())
         if router.tokens[row] < LEAST_TOKENS:
@@ -157,8 +169,9 @@ class Routing:
 
 
 def routing_of(shaped: ShapedStage) -> Routing | None:
-    """The routing of the parallel side of a stage; None where nothing there is chosen by an order
-    and used.
+    """Return the routing of the parallel side of a stage.
+
+    Return None if nothing there is chosen by an order and used.
     """
     batch = shaped.stage.parallel
     choosing = [
@@ -191,7 +204,7 @@ def routing_of(shaped: ShapedStage) -> Routing | None:
 
 
 def _router(batch: Batch, number: int, first: dict[int, int]) -> Router | None:
-    """The router at step ``number``; None where integers are ordered, or all of a tensor."""
+    """Return the router at step ``number``; None if it orders integers, or a whole tensor."""
     step = batch.steps[number]
     output, operand = step.outputs[-1], step.inputs[0]
     if (
@@ -215,8 +228,9 @@ def _router(batch: Batch, number: int, first: dict[int, int]) -> Router | None:
 
 
 def _reached(batch: Batch, values: Iterable[int], closed: frozenset[str] = frozenset()) -> set[int]:
-    """The values of which more than the shape depends on some others, by steps of other kinds than
-    ``closed``.
+    """Return some values and all whose elements depend on theirs.
+
+    Steps of the kinds ``closed`` are not followed.
     """
     found = set(values)
     for step in batch.steps:
@@ -228,7 +242,7 @@ def _reached(batch: Batch, values: Iterable[int], closed: frozenset[str] = froze
 
 
 def _moves(batch: Batch, chosen: set[int]) -> list[Move]:
-    """The all-to-alls that hand on numbers which depend on what was chosen."""
+    """Return the all-to-alls that hand on numbers which depend on what was chosen."""
     reached, found = _reached(batch, chosen), dict[tuple[int, int, int], Move]()
     for step in batch.steps:
         node = batch.graph.nodes[step.node]
@@ -250,12 +264,12 @@ def _moves(batch: Batch, chosen: set[int]) -> list[Move]:
 
 
 def _members(node: Node) -> int:
-    """How many ranks take part in a collective."""
+    """Return how many ranks take part in a collective."""
     return sum(source.members or 1 for operand in node.inputs for source in sources_of(operand))
 
 
 def _pair(batch: Batch, node: Node, value: int, row: int, position: int) -> str:
-    """The sender whose tensor has a row, and who gets the part at ``position`` of it."""
+    """Return the sender of a row and the receiver of its part at ``position``, in words."""
     senders = set(_codes(batch, value, row))
     for other in batch.graph.nodes:
         if other.operator != node.operator or other.attributes.get("position") != position:
@@ -271,16 +285,18 @@ def _pair(batch: Batch, node: Node, value: int, row: int, position: int) -> str:
 
 
 def _codes(batch: Batch, value: int, row: int) -> list[int]:
-    """The coordinates at which a value has a row."""
+    """Return the coordinate codes at which a value has a row."""
     return np.flatnonzero(batch.rows[value] == row).tolist() if value in batch.grids else []
 
 
 def _place(batch: Batch, value: int, row: int) -> str:
+    """Return the coordinate at which a value has a row, in words."""
     codes = _codes(batch, value, row)
     return _named(batch.graph, codes[0]) if codes else f"row {row}"
 
 
 def _named(graph: Graph, code: int) -> str:
+    """Return a coordinate in words."""
     rank, microbatch = graph.place(code)
     return (
         f"rank {rank}"
@@ -290,4 +306,5 @@ def _named(graph: Graph, code: int) -> str:
 
 
 def _tokens(count: int) -> str:
+    """Return a number of tokens in words."""
     return f"{count} token" if count == 1 else f"{count} tokens"

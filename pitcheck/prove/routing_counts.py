@@ -1,4 +1,9 @@
-"""Counts of the tokens that routers choose places for, and that all-to-alls carry."""
+"""Counts of the tokens that choose places of routers, and that all-to-alls carry.
+
+>>> one = Coverage(4, tokens=8, pairs=4, carried=2, choices=6, chosen=1, empty=1, share=3.0)
+>>> one.joined(one).draws
+8
+"""
 
 from __future__ import annotations
 
@@ -22,32 +27,32 @@ Counts = NDArray[np.int64]
 
 
 LEAST_EVEN = 3
-"""Draws over residues in which each pair must have carried the same number of tokens before it is
-believed that it always does.
+"""The draws over residues in which each pair must have carried the same number of tokens before it
+is believed that it always does.
 """
 
 
 HIDDEN = 1e-6
-"""How much smaller than the largest number of a draw one may be, among real numbers, to be seen in
-what is compared.
+"""The share of the largest real number of a draw below which another one does not show in what is
+compared.
 """
 
 
 FLOODED = 3.0
-"""How many times its even share an expert must have received in some draw, or half as much above it
-as all tokens would be.
+"""The factor of its even share that an expert must have received in some draw. If all tokens are
+less than that, half as much above the even share as they would be.
 """
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Where tokens went in so many ``draws``: at least so many ``tokens`` a rank, so many
-    ``carried`` for each of the ``pairs`` of a sender and a receiver (0 pairs where nothing is
-    sent), and so many that chose (``chosen``) for each of the ``choices`` of a rank and an expert.
+    """The routes of tokens in so many ``draws``.
 
-    In one draw ``empty`` experts received nothing and another one ``share`` times its even share;
-    both are 0 where no draw can do that, because all tokens choose all experts, or every expert
-    takes the same number.
+    Each rank routed at least so many ``tokens``. Each of the ``pairs`` of a sender and a receiver
+    (0 if nothing is sent) got at least ``carried``, and each of the ``choices`` of a rank and an
+    expert was chosen by at least ``chosen``. In one draw ``empty`` experts received nothing and
+    another one ``share`` times its even share. Both are 0 if no draw can do that, because all
+    tokens choose all experts, or every expert takes the same number.
     """
 
     draws: int
@@ -60,8 +65,9 @@ class Coverage:
     share: float
 
     def joined(self, other: Coverage) -> Coverage:
-        """What holds of two sets of sizes: all draws, the ways of the larger set, and what the less
-        travelled ones carried.
+        """Return what holds of two sets of sizes together.
+
+        That is all draws, the ways of the larger set, and what the less travelled ones carried.
         """
         carried = [c.carried for c in (self, other) if c.pairs]
         return Coverage(
@@ -77,15 +83,16 @@ class Coverage:
 
 
 def joined(found: Iterable[Coverage | None]) -> Coverage | None:
-    """What holds of all sets of sizes together."""
+    """Return what holds of all sets of sizes together; None if there is no coverage."""
     own = [coverage for coverage in found if coverage is not None]
     return reduce(Coverage.joined, own) if own else None
 
 
 @dataclass
 class Router:
-    """A step that chooses places along ``axis`` of an operand for every token; its rows of
-    ``output`` begin at ``begin``.
+    """A step that chooses places along ``axis`` of an operand for every token.
+
+    Its rows of ``output`` begin at ``begin``.
     """
 
     step: Step
@@ -93,33 +100,35 @@ class Router:
     begin: int
     axis: int
     narrows: bool
-    """Whether another router is left to choose within what it chose (a group of experts): its ways
+    """True if another router is left to choose within what it chose (a group of experts). Its ways
     count, but its places are no experts.
     """
     chosen: Counts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
-    """How many tokens chose, shape (rows, places)."""
+    """The number of tokens that chose, shape (rows, places)."""
     tokens: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """How many tokens each row had."""
+    """The number of tokens of each row, shape (rows,)."""
     loads: list[Counts] = field(default_factory=list)
-    """How many tokens chose each place in every draw, over all rows, shapes (draws, places)."""
+    """The number of tokens that chose each place in every draw, over all rows, shapes (draws,
+    places).
+    """
     varied: Bools | None = None
-    """Which places had different scores in different draws, (rows, places); None while no two draws
-    were seen together.
+    """The places with different scores in different draws, shape (rows, places). None while no two
+    draws were seen together.
     """
 
     @property
     def operand(self) -> Argument:
-        """The scores."""
+        """Return the scores."""
         (given,) = values_of(self.step.inputs[:1])
         return given
 
     @property
     def each(self) -> int:
-        """How many places a token chooses."""
+        """Return how many places a token chooses."""
         return int(self.step.attributes.get("k", 1))
 
     def take(self, evaluated: Evaluated, good: Bools) -> None:
-        """Count the ``good`` draws of an evaluation."""
+        """Count the ``good`` draws of an evaluation, shape (draws,)."""
         xp, trials = evaluated.algebra.xp, len(good)
         data = evaluated.parallel[self.output].data[0]
         if data.shape[0] == 1 and trials > 1:
@@ -149,8 +158,9 @@ class Router:
             self.varied = varied if self.varied is None else self.varied | varied
 
     def _varied(self, xp: Any, scores: Value) -> Bools:
-        """Where scores differ between draws: what a mask fills in, or a constant, is chosen by no
-        draw.
+        """Return where scores differ between draws, shape (rows, places).
+
+        No draw chooses what a mask fills in, or a constant.
         """
         key = (
             scores.data[0]
@@ -174,15 +184,14 @@ class Router:
 
     @property
     def eligible(self) -> Bools:
-        """Which places a draw can choose, (rows, places)."""
+        """Return the places that a draw can choose, shape (rows, places)."""
         return np.ones(self.chosen.shape, dtype=np.bool_) if self.varied is None else self.varied
 
     def bias(self) -> tuple[int, float] | None:
-        """(places that stayed empty, how many times its even share one received) of the draw that
-        flooded a place most; None where none did so far.
+        """Return (empty places, load of one place) of the draw that flooded a place most.
 
-        No place is counted that no draw can choose; (0, 0) where a token chooses all that there
-        are.
+        The load is in multiples of its even share. Only places count that a draw can choose. Return
+        (0, 0) if a token chooses all that there are, and None if no draw flooded a place so far.
         """
         able = self.eligible.any(axis=0)
         count = int(able.sum())
@@ -204,11 +213,10 @@ class Router:
 
 @dataclass
 class Move:
-    """An all-to-all of one value: its rows are the senders, its parts along ``dim`` go to the
-    receivers.
+    """An all-to-all of one value: its rows are the senders, its parts along ``dim`` the receivers'.
 
-    ``sent`` and ``carried``, of shape (rows, receivers): which parts are handed on, and how many
-    tokens they carried.
+    ``sent`` and ``carried``, shape (rows, receivers): the parts that are handed on, and the tokens
+    they carried.
     """
 
     node: int
@@ -217,10 +225,12 @@ class Move:
     sent: Bools
     carried: Counts
     exact: list[Counts] = field(default_factory=list)
-    """What each pair carried in every draw over residues, shapes (draws, rows, receivers)."""
+    """The tokens that each pair carried in every draw over residues, shapes (draws, rows,
+    receivers).
+    """
 
     def take(self, evaluated: Evaluated, good: Bools) -> None:
-        """Count the ``good`` draws of an evaluation."""
+        """Count the ``good`` draws of an evaluation, shape (draws,)."""
         value: Value = evaluated.parallel[self.value]
         full = _full(value)
         rank, count = value.rank, self.sent.shape[1]
@@ -249,8 +259,9 @@ class Move:
 
     @property
     def even(self) -> bool:
-        """Whether each pair carried the same in all draws over residues, as where experts take a
-        number of tokens each: none is ever empty or flooded.
+        """Return True if each pair carried the same in all draws over residues.
+
+        This is so if every expert takes a fixed number of tokens: none is ever empty or flooded.
         """
         each = (
             np.concatenate(self.exact)
@@ -261,8 +272,9 @@ class Move:
 
 
 def _full(value: Value) -> Any:
-    """Which elements hold a number other than zero, shape (trials or 1, rows or 1, *shape); of real
-    ones those that larger ones beside them do not hide.
+    """Return which elements hold a number other than zero, shape (trials or 1, rows or 1, *shape).
+
+    Real numbers count only if larger ones beside them do not hide them.
     """
     data = value.data[0]
     if data.dtype.kind == "f":

@@ -1,5 +1,14 @@
-"""Proving one stage: complete redraws over residues until the bound is met, at two sets
-of sizes.
+"""The proof of one stage: complete redraws over residues until the bound is met.
+
+A stage is proven at two sets of sizes, and with weights for the places of axes that are reduced.
+
+>>> import numpy as np
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> prove_stage(stage, {0: "x"}, Settings(np, 1, -64.0, 1, False, 1 << 30)).outcome
+'proven'
 """
 
 from __future__ import annotations
@@ -28,32 +37,36 @@ from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stage.stage import Stage
 
 MOST_ELEMENTS = 1 << 19
-"""Elements of the largest value, over trials that are evaluated together: more do not fit caches,
-and fewer calls save little then.
+"""The elements of the largest value, over trials that are evaluated together. More do not fit into
+caches, and fewer calls save little.
 """
 VARIANTS = (0, 1)
+"""The sets of sizes at which every stage is proven."""
 FULL = "full shapes, where smaller sizes left a stage open"
+"""The words for full shapes in a report."""
 WEIGHTED = 1
 """The set of sizes with which places have weights."""
 LARGER = (2, 3)
-"""Sets of sizes for what has no weights."""
+"""The sets of sizes for axes that have no weights."""
 FULL_SIZES = 4
-"""Stands for full sizes among the sets of sizes, so that other numbers are drawn."""
+"""The number of full sizes among the sets of sizes, so that other numbers are drawn."""
 SMALL = 1 << 18
-"""Elements of a stage at full sizes up to which these are tried where places have no weights."""
+"""The elements of a stage at full sizes up to which these are tried if places have no weights."""
 LENGTHS = (3, 4)
+"""The lengths of chains of primes that are tried."""
 MOST_FREE = 2
-"""Steps of a stage, and all that compute the same, for which any numbers are tried."""
+"""The number of steps of a stage, with all that compute the same, for which any numbers are tried.
+"""
 
 
 def prove_stage(
     stage: Stage, keys: dict[int, str], settings: Settings, statement: str = ""
 ) -> Proof:
-    """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a
-    program error is raised.
+    """Prove a stage, or say why not.
 
-    ``statement`` names what is to be proven: attempts at different ones draw different numbers. The
-    error of the proof is that of all attempts made.
+    ``keys`` name the reference inputs. ``statement`` names what is to be proven: attempts at
+    different statements draw different numbers. The error of the proof is that of all attempts
+    made. An error of an operator becomes an inconclusive proof; nothing is raised.
     """
     attempts = Attempts(statement, settings.target_log2)
     proof = _apart_or_whole(stage, keys, settings, attempts)
@@ -63,6 +76,7 @@ def prove_stage(
 def _apart_or_whole(
     stage: Stage, keys: dict[int, str], settings: Settings, attempts: Attempts
 ) -> Proof:
+    """Return the proof of a stage with parts as rows, or as the plan has it if that fails."""
     apart = _apart(stage, settings) if Phase.ROWS in settings.phases() else stage
     first = (
         None
@@ -81,8 +95,9 @@ def _apart_or_whole(
 
 @dataclass(frozen=True)
 class _Statement:
-    """A stage, how it is looked at, and the attempts at it. ``kind`` begins the names of those;
-    ``free``: nodes that give any numbers.
+    """A stage, the settings, and the attempts at it.
+
+    ``kind`` begins the names of the attempts. ``free``: the nodes that give any numbers.
     """
 
     stage: Stage
@@ -94,7 +109,7 @@ class _Statement:
 
 
 def _apart(stage: Stage, settings: Settings) -> Stage:
-    """The stage with more rows, of less each; the stage itself where that cannot be done."""
+    """Return the stage with more and smaller rows; the stage itself if that is not possible."""
     try:
         return reduced(stage, Phase.ROWS, Context(settings.templates), settings.reductions)
     except (PitcheckError, MemoryError):
@@ -102,7 +117,7 @@ def _apart(stage: Stage, settings: Settings) -> Stage:
 
 
 def _proof_of(statement: _Statement) -> Proof:
-    """What becomes of a stage, errors included."""
+    """Return the proof of a stage, in which errors are outcomes."""
     try:
         return _whatever_is_decided(statement)
     except StepError as error:
@@ -114,8 +129,9 @@ def _proof_of(statement: _Statement) -> Proof:
 
 
 def _whatever_is_decided(statement: _Statement) -> Proof:
-    """The stage as it is, or, where steps do not decide both ways, with any numbers for what they
-    give. That others differ then refutes nothing.
+    """Return the proof of a stage, also if steps do not decide both ways.
+
+    Any numbers are then drawn for what these steps give. That such numbers differ refutes nothing.
     """
     proof = last = _either_way(statement)
     free: list[int] = []
@@ -131,8 +147,9 @@ def _whatever_is_decided(statement: _Statement) -> Proof:
 
 
 def _either_way(statement: _Statement) -> Proof:
-    """With formal roots, or, where these are squared and nothing is proven with them, without: each
-    is a proof for itself.
+    """Return the proof with formal roots, or without if these are squared and prove nothing.
+
+    Each is a proof by itself.
     """
     proof = _prove_variants(statement)
     if proof.outcome == "proven" or not proof.squared_roots:
@@ -145,6 +162,7 @@ def _either_way(statement: _Statement) -> Proof:
 
 
 def _refused(error: PitcheckError, text: str) -> Proof:
+    """Return the inconclusive proof that an error leads to."""
     code = (
         "PIT200"
         if isinstance(error, UnsupportedError)
@@ -156,6 +174,7 @@ def _refused(error: PitcheckError, text: str) -> Proof:
 
 
 def _prove_variants(statement: _Statement) -> Proof:
+    """Return the proof at all sets of sizes; the first one that fails decides."""
     stage, settings = statement.stage, statement.settings
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     proofs: list[Proof] = []
@@ -202,7 +221,7 @@ def _prove_variants(statement: _Statement) -> Proof:
 
 
 def _described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:
-    """The sizes in sentences; that they are larger than those of other stages is said."""
+    """Return the sizes in sentences, which say if they are larger than those of other stages."""
     if not settings.attempt:
         return tuple(sizes.describe())
     if sizes.identity:
@@ -211,10 +230,12 @@ def _described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:
 
 
 def _measured(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> Measured:
-    """The stage at full or reduced shapes; at reduced ones with one (then two) coordinates of every
-    symmetric class.
+    """Return the stage at full or reduced shapes, after the reductions of its coordinates.
 
-    Raises UnsupportedError where a stage that shows a few coordinates does not stand for all.
+    At reduced shapes it has one (then two) coordinates of every symmetric class.
+
+    Raises:
+        UnsupportedError: a stage that shows a few coordinates does not stand for all.
     """
     return measured(
         stage,
@@ -226,8 +247,10 @@ def _measured(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Sett
 
 
 def _shaped(statement: _Statement, found: Measured) -> tuple[ShapedStage, SymbolicPair, Sizes]:
-    """(the stage at definite sizes, with any numbers for what the free steps give; its dimensions;
-    the sizes).
+    """Return a stage at definite sizes, with any numbers for the results of the free steps.
+
+    Returns:
+        The stage, its dimensions, and the sizes.
     """
     shaped = shape_stage(found.stage, found.symbolic, found.sizes, statement.keys)
     shaped = reduced(
@@ -239,8 +262,10 @@ def _shaped(statement: _Statement, found: Measured) -> tuple[ShapedStage, Symbol
 
 
 def _at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
-    """How many trials are evaluated together. Raises BudgetError where one trial needs more memory
-    than there may be, or more elements than are allowed.
+    """Return how many trials are evaluated together.
+
+    Raises:
+        BudgetError: one trial needs more memory, or more elements, than is allowed.
     """
     most = settings.max_memory
     largest = max(symbolic.reference.largest(sizes), symbolic.parallel.largest(sizes), 1)
@@ -262,8 +287,9 @@ def _at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
 
 
 def _few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:
-    """Whether places along an axis that is reduced, and has no weights, are combined: that it has
-    few of them may be why both sides agree.
+    """Return True if places along a reduced axis without weights are combined.
+
+    That the axis has few places may be why both sides agree.
     """
     return any(
         own.mixed and number not in weighed and sizes.unit(number) is not None
@@ -274,11 +300,10 @@ def _few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) 
 def _prove_larger(
     statement: _Statement, symbolic: SymbolicPair, weighted: Proof | None
 ) -> list[Proof]:
-    """Proofs at full sizes where they are small, and else at more reduced ones; the last is none
-    where a proof is lacking.
+    """Return the proofs at full sizes if they are small, else at more reduced ones.
 
-    What both sides give for ``weighted`` places differs where that failed: then reduced sizes,
-    however many, are no proof.
+    A proof that fails is the last. If ``weighted`` failed, both sides differ once places have
+    weights: then reduced sizes, however many, are no proof.
     """
     full = symbolic.system.full()
     small = symbolic.reference.held(full) + symbolic.parallel.held(full) <= SMALL
@@ -309,10 +334,14 @@ def _prove_larger(
 def _prove_weighted(
     statement: _Statement, shaped: ShapedStage, at_once: int
 ) -> tuple[Proof | None, frozenset[int]]:
-    """(what becomes of the stage with a weight for every place of its reduced axes, the classes
-    that have weights, where it is proven).
+    """Return the proof of a stage with a weight for every place of its reduced axes.
 
-    None where it cannot be tried. A failure refutes nothing: the real places have all the weight 1.
+    A failure refutes nothing: the real places all have weight 1.
+
+    Returns:
+        The proof, or None if it cannot be tried; the classes of dimensions that have weights, if
+            the
+        stage is proven.
     """
     context = Context()
     while (
@@ -333,8 +362,10 @@ def _prove_weighted(
 
 
 def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
-    """Try primes without exponentials, or chains with more and more levels, until both sides of
-    every target have one in common.
+    """Return the proof of a stage at definite sizes.
+
+    Primes without exponentials are tried, or chains with more and more levels, until both sides of
+    every target have a level in common.
     """
     settings = statement.settings
     check_memory(shaped, 16, settings.max_memory)

@@ -1,4 +1,17 @@
-"""Redraws of one stage at definite sizes, until it is decided."""
+"""Redraws of one stage at definite sizes, until it is decided.
+
+>>> import numpy as np
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> shaped = shape_reduced(Problem.of(plan, plan).whole_stage())
+>>> degrees, settings = StageDegrees.of(shaped), Settings(np, 1, -64.0, 1, False, 1 << 30)
+>>> trials = StageTrials(shaped, next(degrees.families([3])), degrees, settings, 8, refutes=True)
+>>> algebra = trials.redrawn()
+>>> trials.judged(algebra, *evaluate_targets(shaped, algebra)) is None  # one redraw is too few
+True
+"""
 
 from __future__ import annotations
 
@@ -34,18 +47,19 @@ from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.size_assignment import check_shapes
 
 REAL_NUMBERS = 4
-"""How many times as many trials are evaluated together on real numbers, which have no levels."""
+"""The factor by which more trials are evaluated together on real numbers, which have no levels."""
 
 
 FIRST_WITH_ROOTS = 4
-"""Draws of a stage with roots that are made first: of fewer, hardly one counts for every root."""
+"""The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
+"""
 
 
 class StageTrials:
-    """Redraws of a stage over primes of one family, and what they have shown so far: ``number`` of
-    them, at ``most`` so many.
+    """The redraws of a stage over primes of one family, and what they have shown so far.
 
-    ``refutes``: whether real numbers are tried as well.
+    ``number`` of at most ``most`` redraws are made. ``refutes``: True if real numbers are tried as
+    well. ``at_once``: the redraws that are evaluated together.
     """
 
     def __init__(
@@ -79,13 +93,14 @@ class StageTrials:
         self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
 
     def redrawn(self) -> ResidueAlgebra:
-        """The algebra of the next redraws, which have primes of their own."""
+        """Return the algebra of the next redraws, which have primes of their own."""
         chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
         self._primes.update(chain.primes)
         numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
         return self._algebra(chain, list(numbers))
 
     def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
+        """Return the algebra of some redraws over a chain of primes."""
         given = self._settings.xp, chain, self._settings.seed, redraws
         if self.shaped.weights:
             return WeightedAlgebra(
@@ -96,7 +111,10 @@ class StageTrials:
     def judged(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
     ) -> Proof | None:
-        """Take in an evaluation: a proof, a refutation, or None where more redraws are needed."""
+        """Take in an evaluation.
+
+        Return a proof or a refutation, or None if more redraws are needed.
+        """
         good = ~np.asarray(algebra.void)
         self._squared_roots = algebra.squared_roots
         self.number += len(algebra.trials)
@@ -140,8 +158,9 @@ class StageTrials:
         return self._concluded(one)
 
     def _depends(self, algebra: ResidueAlgebra, places: Mapping[int, Any], good: Any) -> bool:
-        """Return True if anything that is compared is undefined once operands are so at ``places``;
-        the redraws of ``algebra`` are evaluated again.
+        """Return True if what is compared is undefined once operands are so at ``places``.
+
+        The redraws of ``algebra`` are evaluated again.
         """
         again = self._algebra(algebra.chain, algebra.trials)
         again.undefined = places
@@ -158,7 +177,7 @@ class StageTrials:
     def _left_open(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int
     ) -> str:
-        """What the redraws so far leave open, or ""."""
+        """Return what the redraws so far leave open, or ""."""
         last = algebra.trials[-1] + 1
         unseen = self._outcomes.observe(algebra, good, enough)
         self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
@@ -172,6 +191,7 @@ class StageTrials:
         return "the argument of a square root may still be a square" if square else ""
 
     def _concluded(self, one: DrawError) -> Proof | None:
+        """Return the proof if the bound is met and nothing is open; else plan more redraws."""
         target, error = self._settings.target_log2, self._error(one)
         if error <= target and self.number >= self._settings.least_trials and not self._lacking:
             self._lacking, different = self._outcomes.unseen()
@@ -194,7 +214,7 @@ class StageTrials:
         return None
 
     def _missing(self, one: DrawError, error: float) -> int:
-        """How many redraws are made next."""
+        """Return how many redraws are made next."""
         target, most = self._settings.target_log2, self._settings.most_trials
         if error <= target:
             return max(2, self.number // 2)
@@ -215,20 +235,18 @@ class StageTrials:
         )
 
     def _error(self, one: DrawError) -> float:
-        """log2 of the probability that a false target agrees in all redraws so far that were not
-        void.
-        """
+        """Return log2 of the probability that a false target agrees in all good redraws."""
         counted = self._characters.counted(self._enough(one))
         return self._redraws.error(
             one, self._counts_voids, counted, self._characters.of_counted(one.log2)
         )
 
     def _enough(self, one: DrawError) -> int:
-        """In how many draws everything must be seen."""
+        """Return the number of draws in which everything must be seen."""
         return math.ceil(self._settings.target_log2 / one.log2)
 
     def given_up(self) -> Proof:
-        """What is said after the most redraws."""
+        """Return the proof after the most redraws."""
         if self._one is not None and self._error(self._one) <= self._settings.target_log2:
             return replace(
                 self._open("PIT204", f"after {self.number} draws {self._lacking}"),
@@ -237,9 +255,11 @@ class StageTrials:
         return self._open(BUDGET, f"the error bound was not reached after {self.number} draws")
 
     def _open(self, code: str, reason: str) -> Proof:
+        """Return an inconclusive proof."""
         return Proof("inconclusive", code=code, reason=reason, squared_roots=self._squared_roots)
 
     def _refuted(self, reason: str, comparison: Comparison) -> Proof:
+        """Return the proof of a stage whose sides differ."""
         squared = self._squared_roots
         return Proof(
             "failed",
@@ -254,8 +274,9 @@ class StageTrials:
 def evaluate_targets(
     shaped: ShapedStage, algebra: ResidueAlgebra
 ) -> tuple[Evaluated, list[Comparison]] | None:
-    """The stage evaluated and its targets compared; None where the chain of primes is too short for
-    its exponentials.
+    """Evaluate a stage and compare its targets.
+
+    Return None if the chain of primes is too short for its exponentials.
     """
     try:
         evaluated = evaluate_stage(shaped, algebra)
@@ -273,6 +294,7 @@ def evaluate_targets(
 
 
 def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:
+    """Return a sentence for every discrete case that was covered."""
     said = [
         f"{f.key}: integers in [{f.bounds[0]}, {f.bounds[1]}) with {', '.join(map(str, f.marks))} "
         f"among them"

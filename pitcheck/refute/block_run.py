@@ -235,7 +235,7 @@ def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes 
 
 
 def _bytes(symbolic: SymbolicPair, sizes: Sizes) -> int:
-    """Return the memory of one draw of all values of the reference, about that of the other plan."""
+    """Return the bytes of one draw of all values of the reference; those of the plan are alike."""
     return (
         8 * sum(prod(symbolic.reference.shape(value, sizes)) for value in symbolic.reference.values)
         + 1

@@ -79,9 +79,7 @@ def run_whole(problem: Problem, *, scale: float | None = None, alike: bool = Fal
         StepError, PlanError, UnsupportedError: an operator or a cut cannot be evaluated.
         BudgetError: one draw, or the inputs of all draws, need more than the options' memory.
     """
-    stage = build_stage(
-        problem.reference, problem.parallel, problem.specification.initial.get, problem.targets()
-    )
+    stage = problem.whole_stage()
     shaped, symbolic = _shaped(problem, stage, full_shapes=problem.full_shapes)
     evaluated = _alike(problem, shaped) if alike else _evaluated(problem, shaped, scale)
     return _compared(shaped, symbolic, evaluated)

@@ -18,7 +18,7 @@ from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch
 from pitcheck.stage.inputs import Derived, Fresh, Padding
 from pitcheck.stage.literals import integers_at_issue
-from pitcheck.stage.shapes import SymbolicBatch, SymbolicPair
+from pitcheck.stage.shapes import SymbolicBatch, SymbolicPair, symbolic_pair
 from pitcheck.stage.size_assignment import check_parts
 from pitcheck.stage.stage import Stage, Target, constant_mask, drawn_reference
 
@@ -119,6 +119,13 @@ def shape_stage(
         sizes,
         shapes,
     )
+
+
+def shape_reduced(stage: Stage) -> ShapedStage:
+    """Return a stage at the reduced sizes that a first proof uses, its inputs named by numbers."""
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+    keys = {value: str(value) for value in drawn_reference(stage)}
+    return shape_stage(stage, symbolic, symbolic.system.solve(0), keys)
 
 
 def _shapes(side: SymbolicBatch, sizes: Sizes) -> dict[int, tuple[int, ...]]:

@@ -1,1 +1,1 @@
-"""Stages on real numbers: at which inputs they are tried, what they decide there, what differs."""
+"""Stages on real numbers: the inputs at which they are tried, and the differences that show."""

@@ -1,4 +1,8 @@
-"""How far two results on real numbers are apart, beyond rounding."""
+"""The distance of two results on real numbers, beyond rounding.
+
+>>> distances(np.array([1.0, np.nan, np.nan]), np.array([1.5, np.nan, 0.0])).tolist()
+[0.5, 0.0, inf]
+"""
 
 from __future__ import annotations
 
@@ -12,20 +16,21 @@ from pitcheck.prove.reals.trial_algebras import Bools
 from pitcheck.stage.evaluate import Comparison
 
 SAME = 1e-9
-"""Relative difference, to the largest element of a trial and row, that counts as rounding without a
-closer look.
+"""The relative difference, to the largest element of a trial and row, that counts as rounding
+without a closer look.
 """
 
 
 def of_trial(value: Value, index: int) -> Any:
-    """Shape (rows, *shape)."""
+    """Return the data of one trial, shape (rows, *shape)."""
     data = value.data[0]
     return data[index if len(data) > 1 else 0]
 
 
 def distances(a: Any, b: Any) -> Any:
-    """How far two arrays are apart, element by element: of NaN and a number infinitely far, of
-    discrete values 0 or 1.
+    """Return the distance of two arrays, element by element.
+
+    NaN is infinitely far from a number. Discrete values are 0 or 1 apart.
     """
     if a.dtype.kind != "f":
         return (a != b).astype(np.float64)
@@ -34,10 +39,11 @@ def distances(a: Any, b: Any) -> Any:
 
 
 def scales(a: Any, b: Any, axes: tuple[int, ...], limits: Sequence[float]) -> Any:
-    """The largest number over ``axes`` beside every element of either array, NaN and infinity left
-    out; below each of ``limits`` the largest of those below it, as what a mask fills in says
-    nothing of the rounding of what it leaves. ``limits`` are in descending order. 0 for discrete
-    values.
+    """Return the largest number over ``axes`` beside every element of either array.
+
+    NaN and infinity are left out. Below each of ``limits``, in descending order, it is the largest
+    of those below it: what a mask fills in says nothing of the rounding of what it leaves. Return 0
+    for discrete values.
     """
     if a.dtype.kind != "f":
         return 0.0
@@ -53,7 +59,7 @@ def scales(a: Any, b: Any, axes: tuple[int, ...], limits: Sequence[float]) -> An
 
 
 def nan_on_one_side(a: Any, b: Any) -> Bools:
-    """Where one side is NaN and the other a number."""
+    """Return where one array is NaN and the other a number, as booleans of their shape."""
     found: Bools = (
         np.isnan(a) != np.isnan(b) if a.dtype.kind == "f" else np.zeros(a.shape, dtype=np.bool_)
     )
@@ -61,11 +67,11 @@ def nan_on_one_side(a: Any, b: Any) -> Bools:
 
 
 def clearly_apart(comparison: Comparison, defined: Bools, limits: Sequence[float]) -> Bools:
-    """Judged elements that differ by more than rounding usually does, shape (trials, rows, *shape).
+    """Return the judged elements that differ by more than rounding usually does.
 
-    Infinite numbers are left to the residues, where they are values; a NaN on one side alone counts
-    among the trials in which both sides should be ``defined``: beyond them what was cut at may have
-    values that it never has in the plans.
+    The shape is (trials, rows, *shape). Infinite numbers are left to the residues, where they are
+    values. A NaN on one side alone counts in the trials in which both sides should be ``defined``:
+    in others, what was cut at may have values that it never has in the plans.
     """
     a, b = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0])
     if comparison.expected.kind != "field":

@@ -1,11 +1,19 @@
 """A stage tried on real numbers: what its decisions make of inputs of many magnitudes.
 
 Residues have an order of their own, in which nothing tells a threshold 3 from 4. The real numbers
-tell: a stage that decides anything is also evaluated on float64, at inputs of many magnitudes,
+tell. A stage that decides anything is also evaluated on float64, at inputs of many magnitudes,
 close to the numbers that its steps name, small integers with ties, and of one sign. A difference
 far beyond rounding refutes it. What none of these inputs made happen (a condition that never held,
 a product of decisions that was always 0, an element that never came first) was not compared at all,
 and is named.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("relu", [(2, 3)], (2, 3))
+>>> trials = RealTrials(shape_reduced(Problem.of(plan, plan).whole_stage()), seed=1, at_once=8)
+>>> trials.difference() is None, trials.unseen()
+(True, ('', None))
 """
 
 from __future__ import annotations
@@ -51,57 +59,58 @@ from pitcheck.stage.literals import numbers
 from pitcheck.stage.shaped_stage import ShapedStage
 
 TRIALS = 2 * len(SORTS)
+"""The trials of the first round."""
 CHEAP_TRIALS = 8 * len(SORTS)
-"""Trials of a stage of few elements, which cost no more than the calls they need anyway."""
+"""The trials of a stage of few elements, which cost no more than the calls they need anyway."""
 CHEAP_CELLS = 1 << 15
+"""The input elements, over all trials, of a stage of few elements."""
 MORE_TRIALS = 16 * len(SORTS)
-"""Trials of the second round, for what the first one left open; twice as many each time that
+"""The trials of the second round, for what the first one left open. They double each time that
 something still is.
 """
 MOST_TRIALS = 48 * len(SORTS)
-"""Trials of the second round altogether, however small the stage is."""
+"""The trials of the second round altogether, however small the stage is."""
 LEAST_TRIALS = 6
-"""Trials of the first round, however large the stage is."""
+"""The trials of the first round, however large the stage is."""
 AT_ONCE = 1 << 21
-"""Input elements, over all trials, that are evaluated together."""
+"""The input elements, over all trials, that are evaluated together."""
 MOST_CELLS = 1 << 23
-"""Input elements, over all trials, that the first round may cost."""
+"""The input elements, over all trials, that the first round may cost."""
 MORE_CELLS = 1 << 25
-"""Those that the search for what it left open may."""
+"""The input elements, over all trials, that the search for what it left open may cost."""
 MOST_RAISED = 1 << 12
-"""Trials in which places are raised, however few elements a stage has."""
+"""The trials in which places are raised, however few elements a stage has."""
 BIASED = WAYS
-"""Trials of lines that are alike, of a stage that routes tokens; so many more each time that
-experts are not yet empty and flooded.
+"""The trials with lines that are nearly equal, of a stage that routes tokens. There are as many
+more each time that experts are not yet empty and flooded.
 """
 MOST_BIASED = 6 * WAYS
+"""The most of these trials."""
 MOST_PAIRS = 64
+"""The number of pairs of an instance and a place up to which each must have come first."""
 MOST_INSTANCES = 16
-"""Up to so many pairs of an instance and a place, and whatever their number in up to so many
-instances, each must have come first.
-"""
+"""The number of instances up to which the same holds, whatever the number of pairs."""
 LEAST_FIRST = 2
-"""Places of an instance that must have come first where not all of them must."""
+"""The places of an instance that must have come first if not all of them must."""
 CLEAR = 1e4
-"""How many times larger than what disturbing every operation does to either side a difference must
-be.
+"""The factor by which a difference must exceed what disturbing every operation does to either side.
 """
 DISTURBED = 12
-"""Disturbed runs: a decision between two results that are equal but for rounding stays the same in
-all of them once in 2^12.
+"""The number of disturbed runs. A decision between two results that differ by rounding alone stays
+the same in all of them once in 2^12.
 """
 FILL = 1e4
-"""Numbers that a plan names, at least so large, are taken for what masks fill in."""
+"""The size from which on numbers that a plan names are taken for what masks fill in."""
 BESIDE_FILL = 2.0**-10
-"""Results smaller than this part of such a number are not measured by it, nor by what else is as
+"""The part of such a number below which results are not measured by it, nor by what else is as
 large.
 """
 MOST_LOOKS = 8
-"""Trials of which differences are looked at more closely."""
+"""The trials of which differences are looked at more closely."""
 
 
 class RealTrials:
-    """What was tried on real numbers of one stage, at most ``at_once`` trials together."""
+    """The trials of one stage on real numbers, at most ``at_once`` of them together."""
 
     def __init__(
         self, shaped: ShapedStage, seed: int, at_once: int, routing: Routing | None = None
@@ -112,9 +121,7 @@ class RealTrials:
         self.seed = seed
         self.at_once = at_once
         self.domains = False
-        """Whether a NaN on one side alone counts in all trials: where one side alone may have no
-        value.
-        """
+        """True if a NaN on one side alone counts in all trials: one side alone may lack a value."""
         named = numbers(shaped.stage.reference) | numbers(shaped.stage.parallel)
         self.points = points_of(named)
         self._limits = sorted({abs(n) * BESIDE_FILL for n in named if abs(n) >= FILL}, reverse=True)
@@ -137,8 +144,10 @@ class RealTrials:
         )
 
     def difference(self) -> Comparison | None:
-        """A target that differs in the first round. Raises StepError where ordinary numbers cannot
-        be computed with.
+        """Return a target that differs in the first round, or None.
+
+        Raises:
+            StepError: the stage cannot be computed with ordinary numbers.
         """
         cheap = min(CHEAP_TRIALS, CHEAP_CELLS // self._cells)
         return self._try(
@@ -147,7 +156,11 @@ class RealTrials:
         )
 
     def unseen(self) -> tuple[str, Comparison | None]:
-        """(what no trial made happen, or ""; a difference found while looking for it)."""
+        """Look for what no trial has made happen.
+
+        Returns:
+            What still never happened, or ""; a difference found on the way.
+        """
         done, chunk, found = 0, MORE_TRIALS, self._straddled()
         affordable = self._affordable(MOST_TRIALS, 0)
         while (left := self._open()) and found is None and done < affordable:
@@ -157,8 +170,9 @@ class RealTrials:
         return left or self._thresholds.said(), found
 
     def _straddled(self) -> Comparison | None:
-        """Look for inputs between thresholds that the sides do not share; a difference found
-        meanwhile.
+        """Look for inputs between thresholds that the sides do not share.
+
+        Return a difference found on the way.
         """
         found: list[Comparison] = []
 
@@ -180,10 +194,12 @@ class RealTrials:
         return found[0] if found else None
 
     def cover(self, chosen: Mapping[str, Bools]) -> tuple[str, Comparison | None]:
-        """Raise elements until each of every axis that is ordered came first; (a site where one
-        never did, or ""; a difference found meanwhile).
+        """Raise elements until each of every axis that is ordered came first.
 
         ``chosen`` are places seen elsewhere, per site, shape (instances, places).
+
+        Returns:
+            A site where a place never came first, or ""; a difference found on the way.
         """
         tried: dict[Raising, int] = {}
         shapes = [fresh.shape for fresh in self.shaped.fresh.values()]
@@ -206,8 +222,9 @@ class RealTrials:
         return site, found
 
     def bias(self) -> Comparison | None:
-        """Make lines alike until tokens leave some experts empty and flood another; a difference
-        found meanwhile.
+        """Make lines nearly equal until tokens leave some experts empty and flood another.
+
+        Return a difference found on the way.
         """
         found = None
         while (
@@ -220,18 +237,21 @@ class RealTrials:
         return found
 
     def _alike(self) -> range:
-        """The next trials of lines that are alike; none where no tokens are routed."""
+        """Return the next trials with lines that are nearly equal; none if no tokens are routed."""
         start = FIRST_ALIKE + self._biased
         self._biased += BIASED if self._routing is not None else 0
         return range(start, FIRST_ALIKE + self._biased)
 
     def _experts(self) -> Raising:
+        """Return the raising of axes of as many places as there are experts."""
         return Raising(0 if self._routing is None else self._routing.places())
 
     def _affordable(self, trials: int, least: int) -> int:
+        """Return how many of ``trials`` the elements of an input allow, at least ``least``."""
         return max(least, min(trials, (MOST_CELLS if least else MORE_CELLS) // self._cells))
 
     def _try(self, trials: Sequence[int], raising: Raising | None = None) -> Comparison | None:
+        """Evaluate trials, as many together as fit, until one differs. Return the difference."""
         together = max(1, min(AT_ONCE // self._cells, self.at_once))
         for start in range(0, len(trials), together):
             found = self._evaluate(trials[start : start + together], raising)
@@ -240,8 +260,9 @@ class RealTrials:
         return None
 
     def _evaluate(self, trials: Sequence[int], raising: Raising | None) -> Comparison | None:
-        """Evaluate trials together; those that an operator refuses are left out, but for the first
-        of all.
+        """Evaluate trials together, without those that an operator refuses.
+
+        It may not refuse the first of all. Return a difference, or None.
         """
         try:
             return self._together(TrialAlgebra(self.seed, trials, self.points, raising))
@@ -252,8 +273,9 @@ class RealTrials:
             return next((f for f in found if f is not None), None)
 
     def _together(self, algebra: TrialAlgebra) -> Comparison | None:
-        """Evaluate the trials of an algebra and take in what they show: a difference, if there is
-        one. Raises StepError.
+        """Evaluate the trials of an algebra and take in what they show.
+
+        Return a difference, if there is one. Raises StepError.
         """
         with np.errstate(all="ignore"):
             evaluated = evaluate_stage(self.shaped, algebra)
@@ -267,6 +289,7 @@ class RealTrials:
         return self._different(algebra, comparisons)
 
     def _take(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> None:
+        """Take in the choices, conditions and meetings of some trials."""
         self._thresholds.take(algebra.guards)
         for number, comparison in enumerate(comparisons):
             if comparison.expected.kind == "bool":
@@ -283,7 +306,7 @@ class RealTrials:
             )
 
     def _open(self) -> str:
-        """What was never seen of what decisions between floating-point numbers lead to."""
+        """Return what decisions between floats lead to and no trial has shown, or ""."""
         conditions = [
             site
             for site, (true, false) in self._conditions.items()
@@ -308,6 +331,7 @@ class RealTrials:
     def _different(
         self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]
     ) -> Comparison | None:
+        """Return a comparison that differs by more than rounding in some trial, or None."""
         for number, comparison in enumerate(comparisons):
             apart = clearly_apart(
                 comparison,
@@ -325,8 +349,9 @@ class RealTrials:
     def _clear(
         self, algebra: TrialAlgebra, comparison: Comparison, number: int, index: int, apart: Bools
     ) -> bool:
-        """Whether an element that is ``apart`` in a trial is so by far more than disturbing every
-        operation moves it, on either side.
+        """Return True if an element that is ``apart`` in a trial is so by far more than rounding.
+
+        Disturbing every operation moves neither side as far.
         """
         sides = [of_trial(value, index) for value in (comparison.actual, comparison.expected)]
         moved: Any = 0.0
@@ -353,8 +378,9 @@ class RealTrials:
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
 
     def _overflows(self, algebra: TrialAlgebra, index: int) -> bool:
-        """Whether in a trial something leaves the range of float64, so that a NaN may come from
-        there.
+        """Return True if something leaves the range of float64 in a trial.
+
+        A NaN may come from there.
         """
         ranged = RangedAlgebra(
             algebra.seed, [algebra.trials[index]], algebra.points, algebra.raising
@@ -364,8 +390,9 @@ class RealTrials:
 
 
 def _first_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
-    """How many trials are made first; twice as many each time that something still never came
-    first.
+    """Return how many trials are made first.
+
+    There are twice as many each time that something still never came first.
     """
     own = [
         (shape, axis)
@@ -380,7 +407,7 @@ def _first_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
 
 
 def _most_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
-    """After how many trials every element has been raised and lowered."""
+    """Return after how many trials every element has been raised and lowered."""
     return max(
         (
             raising.most(shape, axis) * len(raising.axes(shape))
@@ -393,8 +420,9 @@ def _most_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
 
 
 def seen_first(choices: Sequence[Choice], good: Any = True) -> dict[str, Bools]:
-    """Per site which places came first in some of the ``good`` trials, shape (instances,
-    places).
+    """Return per site which places came first in some of the ``good`` trials.
+
+    The shape of each is (instances, places).
     """
     return {
         choice.site: choice.first[np.broadcast_to(good, len(choice.first))].any(axis=0)
@@ -403,18 +431,21 @@ def seen_first(choices: Sequence[Choice], good: Any = True) -> dict[str, Bools]:
 
 
 def uncovered(chosen: Mapping[str, Bools], more: Mapping[str, Bools]) -> str:
-    """A site of ``chosen`` where some place never came first, there or in ``more``, or ""."""
+    """Return a site of ``chosen`` where some place never came first, or "".
+
+    ``more`` has further places that came first, by site.
+    """
     return next(
         (site for site, first in chosen.items() if not _covered(first | more.get(site, False))), ""
     )
 
 
 def _covered(first: Bools) -> bool:
-    """Whether every place came first in every instance, shape (instances, places).
+    """Return True if every place came first in every instance, shape (instances, places).
 
-    Of many places in many instances each must have come first in some instance, and in every
-    instance ``LEAST_FIRST`` of them: all instances run the same operator, with the same attributes,
-    and what is particular to one of them is not particular to one of its places.
+    With many places in many instances, each must have come first in some instance, and in every
+    instance ``LEAST_FIRST`` of them. All instances run the same operator with the same attributes,
+    and what is particular to one instance is not particular to one of its places.
     """
     if first.size <= MOST_PAIRS or len(first) <= MOST_INSTANCES:
         return bool(first.all())

@@ -1,4 +1,9 @@
-"""The algebras in which a stage is tried on real numbers."""
+"""The algebras in which a stage is tried on real numbers.
+
+>>> x_and_y_together = Meeting(10, np.array([9]), np.array([8]), np.array([0]))
+>>> x_and_y_together.missed  # it was due in 7 of 10 trials, which is too few to exclude it
+True
+"""
 
 from __future__ import annotations
 
@@ -25,24 +30,25 @@ Bools = NDArray[np.bool_]
 
 
 SHAKEN = 2.0**-40
-"""By how much inputs are moved where derivatives are taken: what they are at a kink itself is a
-convention, and no difference.
+"""The distance by which inputs are moved where derivatives are taken. Their value at a kink itself
+is a convention, and no difference.
 """
 
 
 DUE = 8.0
-"""In how many trials two things would meet at one element, if independent, before it is believed
+"""The trials in which two things would meet at one element, if independent, before it is believed
 that they exclude each other.
 """
 
 
 @dataclass
 class Meeting:
-    """Of two things that count only together, in how many ``trials`` either did, per element, and
-    both did, over all elements of every instance.
+    """The counts of two things that matter only together.
 
-    Both factors of a product have to differ from 0; a condition matters where what it chooses
-    between differs.
+    ``trials`` is their number. ``first`` and ``second`` count the trials in which either happened,
+    per element, shape (instances, *shape). ``together`` counts those in which both did anywhere,
+    shape (instances,). Both factors of a product have to differ from 0, for example; a condition
+    matters where what it chooses between differs.
     """
 
     trials: int
@@ -51,7 +57,7 @@ class Meeting:
     together: Any
 
     def plus(self, other: Meeting) -> Meeting:
-        """Both counts added."""
+        """Return both counts added."""
         return Meeting(
             self.trials + other.trials,
             self.first + other.first,
@@ -61,10 +67,10 @@ class Meeting:
 
     @property
     def missed(self) -> bool:
-        """Whether in some instance either was seen, but not both, for want of trials: where many
-        were due, one excludes the other (x > 0 and x < 0).
+        """Return True if in some instance either was seen, but not both, for want of trials.
 
-        Elements of one instance may all go together, so that it is the trials that are counted.
+        If both were due in many trials, one excludes the other (x > 0 and x < 0). Elements of one
+        instance may all go together, so the trials are counted.
         """
         due = (
             (self.first * (self.second / self.trials))
@@ -75,9 +81,7 @@ class Meeting:
 
 
 class TrialAlgebra(TrialInputs):
-    """Trial inputs, with a record of what happened at every choice between two values and at every
-    product.
-    """
+    """Trial inputs, with a record of what happened at every choice and every product."""
 
     def __init__(
         self,
@@ -89,16 +93,16 @@ class TrialAlgebra(TrialInputs):
     ) -> None:
         super().__init__(seed, trials, points, raising, factors)
         self.guards: list[Guard] = []
-        """Comparisons with one number, and what was compared."""
+        """The comparisons with one number, and what was compared."""
         self.conditions: dict[str, tuple[Bools, Bools]] = {}
-        """Per use of a bool value in which instances it was true, and false, anywhere."""
+        """The instances in which a bool value was true, and false, anywhere, by its use."""
         self.meetings: dict[str, Meeting] = {}
-        """Per product, minimum, maximum or choice behind a decision how often both sides of it
-        counted, and how often together.
+        """The counts of both sides of every product, minimum, maximum or choice behind a decision,
+        and how often they counted together.
         """
 
     def shift(self, a: Value, axis: int) -> Value:
-        """The maximum; it cancels, so that nothing is decided by it."""
+        """Return the maximum. It cancels, so nothing is decided by it."""
         decisions, choices, counts = len(self.decisions), len(self.choices), dict(self._counts)
         result = super().shift(a, axis)
         del self.decisions[decisions:], self.choices[choices:]
@@ -106,11 +110,12 @@ class TrialAlgebra(TrialInputs):
         return result
 
     def condition(self, mark: str, condition: Value) -> None:
+        """Note in which instances a condition was true, and false, anywhere."""
         data = condition.data.reshape(*condition.data.shape[1:LEADING], -1)
         self.conditions[self._numbered(mark)] = (data.any(axis=(0, 2)), (~data).any(axis=(0, 2)))
 
     def _meeting(self, mark: str, a: Any, b: Any, both: Any) -> None:
-        """Count bool arrays of shape (1, trials or 1, instances or 1, *shape)."""
+        """Count boolean arrays of shape (1, trials or 1, instances or 1, *shape)."""
         site = self._numbered(mark)
         if self.decisions:
             trials = len(self.trials)
@@ -127,6 +132,7 @@ class TrialAlgebra(TrialInputs):
             )
 
     def _product(self, mark: str, a: Value, b: Value, result: Value) -> Value:
+        """Note a product, minimum or maximum, and return its result."""
         rank = result.rank
         self._meeting(
             mark, aligned(a.data, rank) != 0, aligned(b.data, rank) != 0, result.data != 0
@@ -156,6 +162,7 @@ class TrialAlgebra(TrialInputs):
         return super().compare(comparison, a, b)
 
     def _guarded(self, what: str, a: Value, b: Value) -> None:
+        """Note a comparison with one number."""
         if len(self.trials) > 1:
             self.guards.extend(guards(self.site, what, a, b))
 
@@ -169,8 +176,9 @@ class TrialAlgebra(TrialInputs):
 
 
 class DisturbedAlgebra(Noise, TrialInputs):
-    """The same inputs, every result disturbed; another disturbance for every ``number``. With
-    ``shaken`` inputs are moved by ``SHAKEN``, too.
+    """The same inputs with every result disturbed, by another noise for every ``number``.
+
+    With ``shaken`` inputs are moved by ``SHAKEN``, too.
     """
 
     def __init__(self, plain: TrialAlgebra, trial: int, number: int, shaken: bool) -> None:
@@ -181,7 +189,7 @@ class DisturbedAlgebra(Noise, TrialInputs):
     def fresh(
         self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any"
     ) -> Value:
-        """The fresh values of the plain algebra, or others right beside them."""
+        """Return the fresh values of the plain algebra, or others right beside them."""
         value = super().fresh(key, shape, instances, domain)
         if not self.shaken:
             return value
@@ -192,13 +200,15 @@ class DisturbedAlgebra(Noise, TrialInputs):
 
 
 class RangedAlgebra(TrialInputs):
-    """The same inputs, with a note of whether finite numbers gave one that is too large or too
-    small for float64. A quotient by 0 does not count.
+    """The same inputs, with a note if finite numbers gave one that float64 cannot hold.
+
+    That is one too large or too small for it. A quotient by 0 does not count.
     """
 
     left = False
 
     def _noted(self, result: Value, *operands: Value) -> Value:
+        """Note whether a result is infinite although its operands are not, and return it."""
         finite = all(bool(np.isfinite(a.data).all()) for a in operands)
         self.left = self.left or (
             bool(np.isinf(result.data).any())
@@ -207,7 +217,7 @@ class RangedAlgebra(TrialInputs):
         return result
 
     def exp(self, a: Value) -> Value:
-        """exp(x) is never 0 but of minus infinity."""
+        """Return exp(x), which is never 0 except for minus infinity."""
         result = self._noted(super().exp(a), a)
         self.left = self.left or bool(((result.data == 0) & (a.data != -np.inf)).any())
         return result
