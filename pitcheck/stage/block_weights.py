@@ -1,4 +1,20 @@
-"""Weights of blocks in the reference."""
+"""Weights of the reference's blocks, for inputs of which most blocks are equal.
+
+The reference computes every block by itself until it adds them up. There a block that stands for
+others counts as often as they do: a sum over the batch of equal terms is that many times one of
+them. A derivative is linear in the gradients that it is given, and adds up what it gives for
+operands that all blocks share, so these gradients are multiplied by how often each block is there.
+A mean over the batch is one over the blocks that are kept, each weighted by its share of all. An
+operator that does anything else along the batch is refused.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.ops.registry import evaluate
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("sum", [(8, 3)], (3,), axes=(0,))
+>>> found = weighted(Problem.of(plan, plan).whole_stage().reference, 8, {0: 0}, Templates(evaluate))
+>>> [step.kind for step in found.batch.steps]  # every block counts as often as it is there
+['mul', 'sum']
+"""
 
 from __future__ import annotations
 
@@ -24,11 +40,11 @@ from pitcheck.stage.run_batch import literal
 
 @dataclass(frozen=True)
 class Weight:
-    """What terms of a sum over the batch are multiplied by: how often every place along dimension
-    ``dim`` of ``rank`` is there, or nothing (None).
+    """A factor of the terms of a sum over the batch.
 
-    Of a mean it is multiplied by the share of the blocks that are kept, because it is divided by
-    their number alone. ``kind``: of what is multiplied.
+    It says how often every place along dimension ``dim`` of ``rank`` is there, or nothing (None).
+    For a mean it has the share of the blocks that are kept as a factor, because the mean divides by
+    their number alone. ``kind``: that of what is multiplied.
     """
 
     rank: int
@@ -39,11 +55,10 @@ class Weight:
 
 @dataclass
 class Weighted:
-    """A batch of the reference in which what is added up over the batch is multiplied by weights
-    first.
+    """A batch of the reference in which what is added up over the batch has weights.
 
-    ``weights``: inputs to fill with weights. ``dims``: for every value that has the batch
-    dimension, where. ``scaled``: the values that were multiplied by weights, and what was.
+    ``weights``: the inputs to fill with weights. ``dims``: the batch dimension of every value that
+    has it. ``scaled``: the values that were multiplied by weights, and those they were made of.
     """
 
     batch: Batch
@@ -53,19 +68,24 @@ class Weighted:
 
 
 def weighted(batch: Batch, total: int, dims: Mapping[int, int], templates: Templates) -> Weighted:
-    """Make a reference batch fit for equal blocks. ``dims``: where its inputs have the batch
-    dimension.
+    """Make a reference batch fit for equal blocks.
 
-    Raises UnsupportedError for an operator that does anything along the batch but add up what it
-    computes for every place by itself.
+    ``total``: the size of the batch dimension. ``dims``: where its inputs have it.
+
+    Raises:
+        UnsupportedError: an operator does anything along the batch but add up what it computes for
+        every place by itself.
     """
     return _Weighting(batch, total, dict(dims), templates).run()
 
 
 @dataclass
 class _Effect:
-    """What a step does for an output: where that has the batch dimension (None: nowhere), and the
-    operands to be weighted where it is a sum over the batch, or with ``mean`` a mean."""
+    """The effect of a step on one output.
+
+    ``dim``: where the output has the batch dimension, or None. ``weigh``: the operands to be
+    weighted if it is a sum over the batch, or with ``mean`` a mean.
+    """
 
     dim: int | None
     weigh: tuple[int, ...] = ()
@@ -74,6 +94,8 @@ class _Effect:
 
 @dataclass
 class _Weighting:
+    """The reference while weights are put into it."""
+
     batch: Batch
     total: int
     dims: dict[int, int]
@@ -85,6 +107,7 @@ class _Weighting:
     values: list[GraphValue] = field(default_factory=list)
 
     def run(self) -> Weighted:
+        """Return the weighted batch."""
         graph = self.batch.graph
         self.values = list(graph.values)
         for step in self.batch.steps:
@@ -116,7 +139,7 @@ class _Weighting:
         )
 
     def _append(self, step: Step, effects: Sequence[_Effect | None]) -> None:
-        """The step, once for each set of operands that are weighted for some of its outputs."""
+        """Append the step, once for each set of operands that some of its outputs weigh."""
         groups: dict[tuple[tuple[int, ...], bool], list[bool]] = {}
         for place, effect in enumerate(effects):
             if effect is not None:
@@ -132,7 +155,7 @@ class _Weighting:
             self.steps.append(replace(step, inputs=inputs, outputs=outputs))
 
     def _weighed(self, step: Step, operand: Any, mean: bool) -> Argument:
-        """An operand times its weight."""
+        """Return an operand times its weight."""
         if not isinstance(operand, Argument) or (operand.value not in self.dims and not mean):
             raise UnsupportedError(f"{step.kind} adds up over the batch what does not depend on it")
         value = operand.value
@@ -160,6 +183,7 @@ class _Weighting:
         return Argument(self.scaled[value, mean], operand.rows)
 
     def _weights(self, weight: Weight) -> int:
+        """Return the input that has a weight."""
         if weight not in self.weights:
             shape = tuple(self.total if d == weight.dim else 1 for d in range(weight.rank))
             self.weights[weight] = self._new(
@@ -170,6 +194,7 @@ class _Weighting:
         return self.weights[weight]
 
     def _new(self, name: str, shape: tuple[int, ...], kind: Kind) -> int:
+        """Return the number of a new value."""
         lattice = next(iter(self.values)).lattice
         self.values.append(
             GraphValue(
@@ -185,6 +210,7 @@ class _Weighting:
     # --- what a step does
 
     def _effects(self, step: Step) -> tuple[_Effect | None, ...]:
+        """Return the effects of a step on its outputs, None for one that is not wanted."""
         if not any(a.value in self.dims for a in step.arguments):
             return tuple(None if output is None else _Effect(None) for output in step.outputs)
         said = tuple(
@@ -207,7 +233,7 @@ class _Weighting:
         return self.known[key]
 
     def _effect(self, step: Step, place: int) -> _Effect:
-        """What a step does for one of its outputs."""
+        """Return the effect of a step on one of its outputs."""
         found = self._alone(step, place)
         if found is not None:
             return found
@@ -231,8 +257,9 @@ class _Weighting:
         )
 
     def _alone(self, step: Step, place: int) -> _Effect | None:
-        """Where an output has the batch dimension if every place along it is computed by itself,
-        else None.
+        """Return where an output has the batch dimension.
+
+        Return None if some place along it is not computed by itself.
         """
         system = AxisSystem()
         algebra = AxisAlgebra(system)
@@ -255,9 +282,7 @@ class _Weighting:
     def _given(
         self, step: Step, algebra: AxisAlgebra, places: Sequence[int]
     ) -> tuple[list[AxisValue], Dimension]:
-        """Operands of a step as dimensions of their own, but for the batch dimension,
-        which is one.
-        """
+        """Return a step's operands with separate dimensions, except for one batch dimension."""
         node = algebra.system.dimension(self.total)
         given = []
         for operand in (step.inputs[place] for place in places):
@@ -276,9 +301,7 @@ class _Weighting:
         return given, node
 
     def _over_batch(self, step: Step) -> bool:
-        """Whether the mean that a step is the derivative of is taken over the batch dimension of
-        its operand.
-        """
+        """Return True if a step is the derivative of a mean over the batch dimension."""
         dims = [self.dims.get(argument.value) for argument in step.arguments]
         rank = len(self.values[step.arguments[0].value].shape)
         axes = step.attributes.get("axes")
@@ -291,7 +314,7 @@ class _Weighting:
         )
 
     def _gone(self, step: Step) -> bool:
-        """Whether the results of a step have no batch dimension."""
+        """Return True if the results of a step have no batch dimension."""
         system = AxisSystem()
         given, node = self._given(step, AxisAlgebra(system), range(len(step.inputs)))
         results = self.templates.run(AxisAlgebra(system), step.kind, given, step.attributes, None)
@@ -304,6 +327,7 @@ class _Weighting:
     def _place(
         self, system: AxisSystem, node: Dimension, results: Sequence[AxisValue]
     ) -> _Effect | None:
+        """Return where results have a dimension; None if they differ, or mix its places."""
         root = system.number_of(node)
         where = {
             tuple(dim for dim, own in enumerate(result.dims) if system.number_of(own) == root)
@@ -315,8 +339,9 @@ class _Weighting:
         return _Effect(dims[0] if dims else None) if len(dims) < 2 else None
 
     def _gradients_to_weigh(self, step: Step, place: int) -> tuple[int, ...]:
-        """Of a derivative with respect to an operand that all places share: the gradients in which
-        it is linear; none where places are not alone.
+        """Return the gradients in which a derivative by an operand that all places share is linear.
+
+        Return none if places are not computed by themselves.
         """
         inputs, outputs, _ = divided(step.attributes, len(step.inputs))
         operand = step.inputs[place]

@@ -1,4 +1,12 @@
-"""The canonical form of a stage."""
+"""The canonical form of a stage: equal forms are one statement, which is proven once.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan, other = (one_operator(kind, [(2, 3)], (2, 3)) for kind in ("exp", "tanh"))
+>>> forms = [canonical_form(Problem.of(p, p).whole_stage())[0] for p in (plan, plan, other)]
+>>> len(set(forms))
+2
+"""
 
 from __future__ import annotations
 
@@ -9,11 +17,14 @@ from pitcheck.stage.stage import Stage, compared_rows, drawn_reference
 
 
 def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
-    """(SHA-256 of everything that decides whether the stage holds, the canonical key of every
-    reference input).
+    """Return the canonical form of a stage.
 
     Names, layers, ranks and micro-batches are left out: values are numbered as the steps meet them.
     Constants, literals, dtype kinds, full shapes, gather tables, parts and bounds are in.
+
+    Returns:
+        SHA-256 of everything that decides if the stage holds; the canonical key of every reference
+        input.
     """
     digest = hashlib.sha256()
     reference = _Numbering(stage.reference)
@@ -47,16 +58,18 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
 
 
 class _Numbering:
-    """Numbers the values of a batch in the order in which its steps meet them."""
+    """The numbers of a batch's values, in the order in which its steps meet them."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self._numbers: dict[int, int] = {}
 
     def of(self, value: int) -> int:
+        """Return the number of a value."""
         return self._numbers.setdefault(value, len(self._numbers))
 
     def lines(self) -> list[bytes]:
+        """Return a line for every step."""
         result = []
         for step in self.batch.steps:
             parts: list[bytes] = [
@@ -75,11 +88,13 @@ class _Numbering:
         return result
 
     def _argument(self, argument: Argument) -> bytes:
+        """Return the number and the rows of an argument."""
         return (
             repr((self.of(argument.value), argument.rows.shape)).encode() + argument.rows.tobytes()
         )
 
     def described(self) -> list[tuple[object, ...]]:
+        """Return what is known of every value that was met."""
         values = self.batch.graph.values
         known: list[tuple[object, ...]] = []
         for value, number in self._numbers.items():

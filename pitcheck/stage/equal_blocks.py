@@ -1,17 +1,14 @@
-"""Equal blocks: inputs of a whole pair of plans of which most ranks and micro-batches hold the same
-numbers.
+"""Equal blocks: inputs of which most ranks and micro-batches hold the same numbers.
 
 A batch that 64 data-parallel ranks share in 16 micro-batches each is cut into 1,024 blocks. On an
-input in which only a few of them are different, the parallel plan computes a few rows of
-everything, because coordinates that compute the same thing from the same inputs share a row; it is
-evaluated as it is.
+input with only a few different blocks, the parallel plan computes a few rows of everything, because
+coordinates that compute the same thing from the same inputs share a row. The plan is evaluated as
+it is. The reference counts a block as often as it stands for others
+(:mod:`pitcheck.stage.block_weights`).
 
-The reference computes every block by itself until it adds them up. There a block that stands for
-others counts as often as they do: a sum over the batch of equal terms is that many times one of
-them, and a derivative is linear in the gradients that it is given, and adds up what it gives for
-operands that all blocks share. So these gradients are multiplied by how often each block is there.
-A mean over the batch is one over the blocks that are kept, each weighted by its share of all. An
-operator that does anything else along the batch is refused.
+>>> batched = Batched(total=64, segment=4, dims={0: 0})
+>>> batched.count, Blocks(batched, np.arange(16) % 2).often.tolist()
+(16, [8, 8])
 """
 
 from __future__ import annotations
@@ -34,10 +31,10 @@ from pitcheck.stage.shapes import SymbolicPair
 
 @dataclass(frozen=True)
 class Batched:
-    """The batch dimension of a pair: ``total`` places in blocks of ``segment``. ``dims``: for
-    reference values that have it, where.
+    """The batch dimension of a pair: ``total`` places in blocks of ``segment``.
 
-    ``scaled``: values that are others times how often their blocks are there, and of what.
+    ``dims``: the dimension of each reference value that has it. ``scaled``: the values that are
+    others times how often their blocks are there, and those others.
     """
 
     total: int
@@ -47,12 +44,13 @@ class Batched:
 
     @property
     def count(self) -> int:
-        """Number of blocks."""
+        """Return the number of blocks."""
         return self.total // self.segment
 
     def block_of(self, cut: Cut) -> Grid | None:
-        """The block that is held at every coordinate of a cut (-1: none), a grid; None of a value
-        without the dimension.
+        """Return the block that is held at every coordinate of a cut (-1: none), as a grid.
+
+        Return None for a value without the batch dimension.
         """
         dim = self.dims.get(cut.reference)
         if dim is None:
@@ -64,14 +62,17 @@ class Batched:
         )
 
     def blocks(self, cut: Cut, dim: int) -> Codes:
-        """The block of every list of intervals that a cut has along a dimension. Raises
-        UnsupportedError for one that is no single block.
+        """Return the block of every list of intervals that a cut has along a dimension.
+
+        Raises:
+            UnsupportedError: one of them is no single block.
         """
         return np.array(
             [self._block(intervals) for intervals in cut.parts.intervals[dim]], dtype=np.int64
         )
 
     def _block(self, intervals: tuple[Interval, ...]) -> int:
+        """Return the block that a list of intervals is."""
         start, stop = intervals[0]
         if len(intervals) != 1 or start < 0 or stop - start != self.segment or start % self.segment:
             raise UnsupportedError(
@@ -83,8 +84,9 @@ class Batched:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Which blocks hold the same numbers: block i holds those of block ``same[i]``, shape
-    (blocks,).
+    """The equal blocks of a batch: block i holds the numbers of block ``same[i]``.
+
+    ``same`` has shape (blocks,).
     """
 
     batched: Batched
@@ -92,16 +94,16 @@ class Blocks:
 
     @property
     def kept(self) -> Codes:
-        """The blocks that are evaluated, in ascending order."""
+        """Return the blocks that are evaluated, in ascending order."""
         return np.unique(self.same)
 
     @property
     def often(self) -> Codes:
-        """How many blocks hold the numbers of each block that is kept."""
+        """Return how many blocks hold the numbers of each block that is kept."""
         return np.unique(self.same, return_counts=True)[1].astype(np.int64)
 
     def of(self, cut: Cut) -> Cut:
-        """What a cut says on such inputs: every block is the one whose numbers it holds."""
+        """Return what a cut says on such inputs: every block is the one whose numbers it holds."""
         dim = self.batched.dims.get(cut.reference)
         if dim is None:
             return cut
@@ -123,7 +125,7 @@ class Blocks:
 
 
 class BlockSizes(Sizes):
-    """Sizes at which the batch dimension has the blocks alone that are kept."""
+    """Sizes at which the batch dimension has the kept blocks alone."""
 
     def __init__(self, base: Sizes, blocks: Blocks, root: int, node: Dimension) -> None:
         super().__init__(base._system, base._scales)
@@ -132,11 +134,11 @@ class BlockSizes(Sizes):
         self._small = base.size(node) * blocks.batched.segment // blocks.batched.total
 
     def size(self, node: Dimension) -> int:
-        """Reduced size of a dimension."""
+        """Return the reduced size of a dimension."""
         return len(self._blocks.kept) * self._small if self._is_batch(node) else super().size(node)
 
     def position(self, node: Dimension, offset: int) -> int:
-        """Reduced place of a boundary."""
+        """Return the reduced place of a boundary."""
         if not self._is_batch(node):
             return super().position(node, offset)
         return (
@@ -145,23 +147,25 @@ class BlockSizes(Sizes):
         )
 
     def full_position(self, node: Dimension, offset: int) -> int | None:
-        """Places along the batch dimension are not those of the whole plan; others are as they
-        were.
+        """Return the full place of a reduced one, or None.
+
+        Along the batch dimension there is none: blocks are left out.
         """
         return None if self._is_batch(node) else super().full_position(node, offset)
 
     @property
     def identity(self) -> bool:
-        """Never: blocks are left out."""
+        """Return False: blocks are left out."""
         return False
 
     def _is_batch(self, node: Dimension) -> bool:
+        """Return True if a dimension is the batch dimension."""
         return (
             node.size == self._blocks.batched.total and self._system.number_of(node) == self._root
         )
 
     def weights(self, weight: Weight) -> tuple[Fraction, ...]:
-        """The numbers that a weight is filled with."""
+        """Return the numbers that a weight is filled with."""
         share = (
             Fraction(len(self._blocks.kept), self._blocks.batched.count)
             if weight.mean
@@ -176,10 +180,12 @@ class BlockSizes(Sizes):
 def block_sizes(
     symbolic: SymbolicPair, blocks: Blocks, least: int | None = None
 ) -> BlockSizes | None:
-    """Reduced sizes of a stage on equal blocks; None where it has no batch dimension. With
-    ``least`` they need not be different from one another.
+    """Return reduced sizes of a stage on equal blocks; None if it has no batch dimension.
 
-    Raises UnsupportedError where a rank holds anything but single blocks.
+    With ``least`` elements of a unit, sizes need not differ from one another.
+
+    Raises:
+        UnsupportedError: a rank holds anything but single blocks.
     """
     batched = blocks.batched
     nodes = [

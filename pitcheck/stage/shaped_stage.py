@@ -1,4 +1,11 @@
-"""A stage at definite sizes."""
+"""A stage at definite sizes, ready to be evaluated in any algebra.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(64, 512)], (64, 512))
+>>> shape_reduced(Problem.of(plan, plan).whole_stage()).fresh[0].kind
+'field'
+"""
 
 from __future__ import annotations
 
@@ -23,32 +30,32 @@ from pitcheck.stage.size_assignment import check_parts
 from pitcheck.stage.stage import Stage, Target, constant_mask, drawn_reference
 
 MOST_LOADED = 8
-"""Integers of which many elements hold one at a time."""
+"""The number of different integers up to which each is held by many elements in some trial."""
 
 
 MOST_LOADS = 32
+"""The most pairs of such an integer and the number of elements that hold it."""
 
 
 LEAST_LOADS = 8
+"""The number of these pairs that are tried however large a stage is."""
 
 
 LOADED_CELLS = 1 << 12
-"""Pairs of such an integer and how many elements hold it, at most and whatever a stage costs; and
-how many elements all of them may have between.
-"""
+"""The elements that all these pairs may have between them."""
 
 
 LARGE = 1 << 31
-"""Free integers without bounds lie between minus this and this."""
+"""The bound of free integers that have none: they lie between minus this and this."""
 
 
 MOST_PADDING = 48
-"""Numbers that are filled in for free integers."""
+"""The most numbers that are filled in for free integers."""
 
 
 @dataclass
 class ShapedStage:
-    """A stage at definite sizes, ready to be evaluated in any algebra."""
+    """A stage at definite sizes."""
 
     stage: Stage
     fresh: dict[int, Fresh]
@@ -58,15 +65,14 @@ class ShapedStage:
     ]
     attributes: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
     boxes: list[Mapping[int, Box]]
-    """Per target the boxes of the parts that are compared."""
+    """The boxes of the parts that are compared, per target."""
     sizes: Sizes
     shapes: tuple[Mapping[int, tuple[int, ...]], Mapping[int, tuple[int, ...]]]
-    """Of every value of the reference and of the parallel side the shape that its
-    dimensions say.
+    """The shapes that their dimensions give all values, of the reference and of the parallel side.
     """
     free: Mapping[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    """Parallel steps for whose result any numbers are drawn: by number of the step under which key,
-    and the shape.
+    """The parallel steps for whose result any numbers are drawn: (key, shape) by number of the
+    step.
     """
     weights: Mapping[int, Pattern] = field(default_factory=dict)
     """The weights of the places of an axis, by its size."""
@@ -75,11 +81,13 @@ class ShapedStage:
 def shape_stage(
     stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]
 ) -> ShapedStage:
-    """Give a stage definite sizes; ``keys`` names the reference inputs, so that equal stages draw
-    equal numbers.
+    """Give a stage definite sizes.
 
-    Raises ReductionError where these sizes leave nothing of a tensor that has elements (equality of
-    nothing would prove nothing), or are not one assignment.
+    ``keys`` names the reference inputs, so that equal stages draw equal numbers.
+
+    Raises:
+        ReductionError: these sizes are not one assignment, or leave nothing of a tensor that has
+        elements. Equality of nothing would prove nothing.
     """
     squares = _square_inputs(stage)
     unread = _unread(stage)
@@ -129,6 +137,7 @@ def shape_reduced(stage: Stage) -> ShapedStage:
 
 
 def _shapes(side: SymbolicBatch, sizes: Sizes) -> dict[int, tuple[int, ...]]:
+    """Return the shape of every value of a side."""
     return {value: side.shape(value, sizes) for value in side.values}
 
 
@@ -138,9 +147,7 @@ def _check(
     derived: Mapping[int, Derived],
     boxes: Sequence[Mapping[int, Box]],
 ) -> None:
-    """Check that the sizes are one assignment over both sides. Raises ReductionError where they are
-    not.
-    """
+    """Check that the sizes are one assignment over both sides. Raises ReductionError."""
     parts: list[tuple[Cut, list[tuple[Box, Box]]]] = []
     for value, cut in stage.cuts.items():
         first_with = {
@@ -166,9 +173,10 @@ def _check(
 
 
 def _loads(stage: Stage, fresh: Fresh) -> tuple[tuple[int, int], ...]:
-    """How many elements are to hold which integer, where numbers are counted that decide something:
-    as many as a step compares with, one more or less, all of them and half of them; of many
-    integers the first and last ones that are marked.
+    """Return how many elements are to hold which integer, if counts decide something.
+
+    The counts are those with which a step compares, one more or less, all and half of the elements.
+    Of many integers the first and last marked ones are taken.
     """
     low, high = fresh.bounds or (0, 2)
     values = (
@@ -192,12 +200,13 @@ def _loads(stage: Stage, fresh: Fresh) -> tuple[tuple[int, int], ...]:
 
 
 def _ends(marks: Sequence[int]) -> list[int]:
+    """Return the first and the last ones of some marks."""
     half = MOST_LOADED // 2
     return list(dict.fromkeys((*marks[:half], *marks[-half:])))
 
 
 def _unread(stage: Stage) -> set[int]:
-    """Reference inputs of which neither side looks at more than the shape."""
+    """Return the reference inputs of which neither side looks at more than the shape."""
     compared = {target.cut.reference for target in stage.targets}
     read = (
         compared
@@ -212,11 +221,12 @@ def _unread(stage: Stage) -> set[int]:
 
 
 def _looked_into(batch: Batch) -> set[int]:
-    """The values whose elements some step reads."""
+    """Return the values whose elements some step reads."""
     return {argument.value for step in batch.steps for argument in step.looked_into}
 
 
 def _boxes(target: Target, symbolic: SymbolicPair, sizes: Sizes) -> Mapping[int, Box]:
+    """Return the boxes at reduced sizes of the parts that a target compares, by number."""
     reduced = symbolic.boxes(target.cut, sizes)
     return {
         n: reduced(target.cut.parts[n].box)
@@ -227,6 +237,7 @@ def _boxes(target: Target, symbolic: SymbolicPair, sizes: Sizes) -> Mapping[int,
 def _derived(
     stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: Sizes, key: str
 ) -> Derived:
+    """Return the rows of a parallel input at reduced sizes."""
     boxes: dict[tuple[Box, int], int] = {}
     shaped: list[Box] = []
     rows = []
@@ -250,12 +261,12 @@ def _derived(
 def _padding(
     stage: Stage, symbolic: SymbolicPair, value: int, cut: Cut, sizes: Sizes
 ) -> Padding | None:
-    """What free elements of an integer input of the parallel plan may be: what its bounds allow,
-    or, where it has none, anything.
+    """Return the range of free elements of an integer input of the parallel plan.
 
-    Anything is tried as the numbers that steps name, those right beside the bounds of the
-    reference, small ones and large ones. Padding that is a place along a reduced dimension is no
-    other place than there are, or lies right before the first or behind the last.
+    It is what its bounds allow or, if it has none, anything. Anything is tried as the numbers that
+    steps name, those right beside the bounds of the reference, small ones and large ones. Padding
+    that is a place along a reduced dimension is no other place than there are, or lies right before
+    the first or behind the last.
     """
     graph = stage.parallel.graph
     if graph.values[value].kind != "int":
@@ -275,6 +286,7 @@ def _padding(
 def _constants(
     batch: Batch, shape: Callable[[int, Sizes], tuple[int, ...]], sizes: Sizes
 ) -> dict[int, tuple[Any, tuple[int, ...], str]]:
+    """Return (number, shape, kind) of the constant inputs of a batch."""
     found: dict[int, tuple[Any, tuple[int, ...], str]] = {}
     for value in batch.inputs:
         info = batch.graph.values[value]
@@ -288,11 +300,10 @@ def _constants(
 
 
 def _square_inputs(stage: Stage) -> set[int]:
-    """Reference inputs whose elements are arguments of the reference's roots as they are: they are
-    drawn as squares.
+    """Return the reference inputs whose elements the reference takes roots of as they are.
 
-    A root of the parallel plan alone narrows nothing: its argument may be any number in the
-    reference.
+    They are drawn as squares. A root of the parallel plan alone narrows nothing: its argument may
+    be any number in the reference.
     """
     marked: set[int] = set()
     parts = kinds_with(Trait.SHOWS_ALL, Trait.CUTS)
@@ -313,10 +324,11 @@ def _square_inputs(stage: Stage) -> set[int]:
 def _range(
     stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes
 ) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
-    """Between which values an integer input is drawn, and which it must take: its first and last,
-    both sides of every boundary of the dimension along which they are places, and those that steps
-    name. Places along a dimension that is reduced are reduced with it; no step names another of
-    them than 0.
+    """Return the bounds of an integer input, and the integers that it must take.
+
+    These are its first and last, both sides of every boundary of the dimension along which they are
+    places, and those that steps name. Places along a dimension that is reduced are reduced with it;
+    no step names another of them than 0.
     """
     bounds = stage.reference.graph.values[value].tensor.bounds
     return (None, ()) if bounds is None else _between(stage, symbolic, value, bounds, sizes)
@@ -325,8 +337,9 @@ def _range(
 def _between(
     stage: Stage, symbolic: SymbolicPair, value: int, bounds: tuple[int, int], sizes: Sizes
 ) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """Bounds, and the integers within them that must be tried, of what holds integers of the kind
-    that reference input ``value`` does.
+    """Return bounds, and the integers within them that must be tried.
+
+    They are for what holds integers of the kind that reference input ``value`` does.
     """
     along = symbolic.reference.values[value].places
     low, high = bounds[0], bounds[1] if along is None else sizes.below(along, bounds[1])
@@ -343,7 +356,7 @@ def _between(
 
 
 def _shard_ends(stage: Stage, high: int) -> set[int]:
-    """The first and last place of every shard of a dimension of that extent."""
+    """Return the first and last place of every shard of a dimension of that extent."""
     found: set[int] = set()
     for cut in stage.all_cuts():
         shape = stage.reference.graph.values[cut.reference].shape

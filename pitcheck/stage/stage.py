@@ -1,7 +1,14 @@
-"""A stage: a part of the reference and a part of the parallel plan between the same cuts, with what
-must hold at its target.
+"""A stage: parts of the reference and of the parallel plan between the same cuts.
 
-The whole pair of plans is one such stage too, cut at the plans' initial tensors.
+A target says what must hold at its end. The whole pair of plans is one such stage too, cut at the
+plans' initial tensors.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> [target.name for target in stage.targets], len(stage.all_cuts())
+(['y'], 2)
 """
 
 from __future__ import annotations
@@ -21,12 +28,14 @@ from pitcheck.stage.batch import Batch
 from pitcheck.stage.sample_conditions import Sampling
 
 CutOf = Callable[[int], Cut | None]
+"""A function from a parallel value to the cut at which it is given, or None."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What must hold: ``cut`` at the coordinates ``where``, near the home of the parallel value;
-    the terms of a partial cut are added over every group.
+    """A claim: ``cut`` holds at the coordinates ``where``, near the home of the parallel value.
+
+    The terms of a partial cut are added over every group.
     """
 
     cut: Cut
@@ -36,22 +45,22 @@ class Target:
 
     @classmethod
     def at(cls, cut: Cut, where: Mask, graph: Graph, name: str = "") -> Target:
-        """A target at the coordinates ``where`` of all, of a value of ``graph``."""
+        """Return a target at the coordinates ``where`` of all, of a value of ``graph``."""
         home = graph.values[cut.value].home
         return cls(cut, near(where, home), home, name)
 
     @cached_property
     def codes(self) -> Codes:
-        """The coordinate codes of ``where``."""
+        """Return the coordinate codes of ``where``."""
         return self.cut.lattice.codes(far(self.where, self.home, self.cut.lattice.shape, False))
 
 
 @dataclass
 class Stage:
-    """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those
-    as well that only reach other parts of a buffer.
+    """Both sides of a stage.
 
-    ``sampling``: of which axes it shows a few coordinates only.
+    ``cuts`` maps every drawn parallel input to its cut; ``met`` also has those that only reach
+    other parts of a buffer. ``sampling``: the axes of which it shows a few coordinates only.
     """
 
     reference: Batch
@@ -62,19 +71,22 @@ class Stage:
     sampling: Sampling | None = None
 
     def all_cuts(self) -> list[Cut]:
-        """The cuts of inputs and targets, by which the two sides' dimensions are tied."""
+        """Return the cuts of inputs and targets, by which the two sides' dimensions are tied."""
         return [*self.cuts.values(), *(target.cut for target in self.targets)]
 
 
 def constant_mask(graph: Graph, value: int) -> Grid | None:
-    """A boundary of one part for tensors of known constant value; they are never drawn."""
+    """Return a boundary of one part for a tensor of known constant value, which is never drawn.
+
+    Return None for any other value.
+    """
     if graph.values[value].tensor.value is None or graph.values[value].writers:
         return None
     return np.zeros(graph.anywhere, dtype=np.int64)
 
 
 def drawn_reference(stage: Stage) -> list[int]:
-    """Reference values to draw: its own boundary, and what parallel inputs are derived from."""
+    """Return the reference values to draw: its own inputs, and those of parallel inputs."""
     given = [
         value
         for value in stage.reference.inputs
@@ -84,11 +96,14 @@ def drawn_reference(stage: Stage) -> list[int]:
 
 
 def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]:
-    """(distinct pairs (row, part) to compare, shape (2, n); no rows; a code of each), or for a
-    partial cut (part of every sum, shape (1, n); rows of its terms, shape (n, terms); a code of its
-    first term).
+    """Return the distinct rows of a target and the parts they must hold.
 
-    Raises UnsupportedError where a group lacks a term: nothing may be compared then.
+    Returns:
+        The pairs (row, part), shape (2, n); no rows; a code of each. For a partial cut: the part of
+        every sum, shape (1, n); the rows of its terms, shape (n, terms); a code of its first term.
+
+    Raises:
+        UnsupportedError: a group lacks a term. Nothing may be compared then.
     """
     cut = target.cut
     grids = [parallel.grids[cut.value], cut.grid, *([] if cut.groups is None else [cut.groups])]
@@ -113,10 +128,12 @@ def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]
 
 
 def by_group(target: Target, parts: Codes, groups: Codes) -> Codes:
-    """The places of the terms of every sum, shape (sums, terms), the sums in the order of their
-    numbers; ``parts`` and ``groups`` by place.
+    """Return the places of the terms of every sum, shape (sums, terms), ordered by group.
 
-    Raises UnsupportedError where a group lacks a term.
+    ``parts`` and ``groups`` are by place, shape (places,).
+
+    Raises:
+        UnsupportedError: a group lacks a term.
     """
     terms, expected = target.cut.parts.term[parts], int(target.cut.parts.terms.max(initial=1))
     order = np.lexsort((terms, groups))
@@ -131,8 +148,9 @@ def by_group(target: Target, parts: Codes, groups: Codes) -> Codes:
 
 
 def _codes_at(target: Target, places: Home, where: Mask, chosen: Codes) -> Codes:
-    """The coordinate codes of some of the coordinates of a mask that is near ``places`` and the
-    target's home.
+    """Return the coordinate codes of some of the coordinates of a mask.
+
+    The mask is near ``places`` and the target's home.
     """
     coordinates = [column[chosen] for column in np.nonzero(where)]
     for axis, place in (*target.home, *places):

@@ -1,4 +1,8 @@
-"""What a step does to operands that are split into parts."""
+"""The effect of a step on operands that are split into parts.
+
+>>> exchanges_parts("all_to_all"), exchanges_parts("scatter_from")
+(True, False)
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ def exchanges_parts(kind: str) -> bool:
 
 @dataclass(frozen=True)
 class Form:
-    """How a tensor is taken apart: into ``count`` equal parts along dimension ``dim``."""
+    """The way in which a tensor is split: into ``count`` equal parts along dimension ``dim``."""
 
     dim: int
     count: int
@@ -43,8 +47,10 @@ class Form:
 
 @dataclass(frozen=True)
 class Passed:
-    """What a step does to parts: its attributes for one part, and per output the dimension of its
-    parts; -1 for one that is the sum of what parts give.
+    """The effect of a step on parts.
+
+    ``attributes``: those for one part. ``dims``: per output the dimension of its parts; -1 for one
+    that is the sum of what parts give.
     """
 
     attributes: Mapping[str, Any]
@@ -52,8 +58,9 @@ class Passed:
 
 
 class PartEffects:
-    """What steps do to parts, found once for all steps of one kind with the same attributes and
-    operands.
+    """The effects of steps on parts, found once for equal steps.
+
+    Steps are equal here if they have one kind, the same attributes and operands of the same shapes.
     """
 
     def __init__(self, batch: Batch, templates: Templates) -> None:
@@ -62,9 +69,7 @@ class PartEffects:
         self._known: dict[tuple[object, ...], Passed | None] = {}
 
     def of(self, step: Step, forms: Sequence[Form | None]) -> Passed | None:
-        """How a step treats operands that are apart; None where it does not treat every part for
-        itself.
-        """
+        """Return the effect of a step on split operands; None if it combines parts."""
         key = (
             step.kind,
             repr(sorted(step.attributes.items())),
@@ -77,6 +82,7 @@ class PartEffects:
         return self._known[key]
 
     def _look(self, operand: StepOperand) -> object:
+        """Return all that the effect depends on of an operand."""
         if not isinstance(operand, Argument):
             return operand
         return (
@@ -86,6 +92,7 @@ class PartEffects:
         )
 
     def _found(self, step: Step, forms: Sequence[Form | None]) -> Passed | None:
+        """Compute what ``of`` returns."""
         dims: dict[int, int] = {}
         attributes: Mapping[str, Any] | None = None
         for place, output in enumerate(step.outputs):
@@ -109,8 +116,10 @@ class PartEffects:
 def _adds_up(
     batch: Batch, templates: Templates, step: Step, forms: Sequence[Form | None], place: int
 ) -> bool:
-    """Whether a result is the gradient of an operand that all parts share, by an operator that
-    treats each for itself: then parts' gradients add up to it.
+    """Return True if a result is the sum of the gradients that parts give.
+
+    That is so for the gradient of an operand that all parts share, by an operator that treats each
+    part by itself.
     """
     if not step.kind.endswith(BACKWARD) or forms[place] is not None:
         return False
@@ -172,8 +181,9 @@ class _Alone:
         self._count = next((form.count for form in forms if form is not None), 1)
 
     def dim_of(self, place: int) -> int | None:
-        """The dimension of a result along which it is apart as the operands are; None where parts
-        meet, or where the result does not have them.
+        """Return the dimension of a result along which it is split as the operands are.
+
+        Return None if parts meet, or if the result does not have them.
         """
         result = self.results[place]
         roots = {self._system.number_of(node) for node in self._nodes}
@@ -194,7 +204,7 @@ class _Alone:
         )
 
     def attributes(self, step: Step) -> Mapping[str, Any]:
-        """The attributes of the step for one part."""
+        """Return the attributes of the step for one part."""
         return reduce_attributes(
             step.kind,
             step.attributes,
@@ -205,6 +215,7 @@ class _Alone:
 
 
 def _tensor(algebra: AxisAlgebra, batch: Batch, operand: StepOperand) -> Any:
+    """Return an operand on axes, or None for a literal."""
     if not isinstance(operand, Argument):
         return None
     tensor = algebra.tensor(batch.shape(operand.value), batch.graph.values[operand.value].kind)
@@ -212,7 +223,7 @@ def _tensor(algebra: AxisAlgebra, batch: Batch, operand: StepOperand) -> Any:
 
 
 class _OnePart(Sizes):
-    """Full sizes, but of one part along the dimensions that are apart."""
+    """Full sizes, except for one part along the dimensions that are split."""
 
     def __init__(self, system: AxisSystem, nodes: Sequence[Dimension], count: int) -> None:
         super().__init__(system, {})
@@ -220,6 +231,6 @@ class _OnePart(Sizes):
         self._parts = count
 
     def size(self, node: Dimension) -> int:
-        """The size of a dimension, or of one part of it."""
+        """Return the size of a dimension, or of one part of it."""
         size = super().size(node)
         return size // self._parts if self._system.number_of(node) in self._roots else size

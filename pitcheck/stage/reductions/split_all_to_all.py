@@ -1,13 +1,19 @@
-"""What an all-to-all moves, one row per part: parts that meet nowhere are computed apart from each
-other.
+"""A row for every part that an all-to-all moves: parts that never meet are computed separately.
 
 After an all-to-all a tensor holds one part from every member, and as long as operators treat the
 dimension of the parts as a batch dimension, no part meets another. Here every such tensor becomes
-as many rows as it has parts; the all-to-all itself then says which row goes where, and nothing is
-computed for it. A result that one rank needs so depends on the parts that are its own alone, in the
-batch as in the plan. It is the same computation: along a batch dimension every element is computed
-for itself, the gradient of an operand that all parts share is the sum of the parts' gradients, and
-what treats the dimension in any other way gets the tensor joined together again.
+as many rows as it has parts. The all-to-all itself then says which row goes where, and nothing is
+computed for it. A result that one rank needs so depends only on its own parts, in the batch as in
+the plan. It is the same computation: along a batch dimension every element is computed by itself,
+the gradient of an operand that all parts share is the sum of the parts' gradients, and what treats
+the dimension in any other way gets the tensor joined together again.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> taken_apart(stage) is stage  # there is no all-to-all
+True
 """
 
 from __future__ import annotations
@@ -30,8 +36,9 @@ from pitcheck.stage.stage import Stage
 
 @dataclass(frozen=True)
 class _Parts:
-    """The value that has the parts of another one, and the row of every part by row of that one,
-    shape (rows, parts); -1 where it is not apart.
+    """The value that has the parts of another one.
+
+    ``rows``: the row of every part by row of that one, shape (rows, parts); -1 if it is not split.
     """
 
     value: int
@@ -40,12 +47,12 @@ class _Parts:
 
 
 class SplitAllToAll:
-    """Make a row of every part that an all-to-all moves.
+    """The conversion of every part that an all-to-all moves into a row.
 
     Why it decides both ways: operators that treat the dimension of the parts as a batch dimension
-    compute every part for itself, and all others get the tensor joined together again. What fails
-    is looked at once more as the plan has it all the same, so that a finding names the plan's own
-    rows. Assumes that a partial target is a sum already.
+    compute every part by itself, and all others get the tensor joined together again. What fails is
+    looked at once more as the plan has it all the same, so that a finding names the plan's own
+    rows. It assumes that a partial target is a sum already.
     """
 
     name = "split all-to-all"
@@ -58,8 +65,9 @@ class SplitAllToAll:
 
 
 def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:
-    """The stage with its parallel side taken apart; the stage itself where no all-to-all gives
-    parts in the order of the members.
+    """Return the stage with its parallel side split into parts.
+
+    Return the stage itself if no all-to-all gives parts in the order of the members.
     """
     batch = stage.parallel
     if not any(moved_form(step, batch) for step in batch.steps):
@@ -75,8 +83,9 @@ def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:
 
 
 def moved_form(step: Step, batch: Batch) -> Form | None:
-    """How an all-to-all takes its operand apart; None where the parts do not stand in the order of
-    the members afterwards.
+    """Return how an all-to-all splits its operand.
+
+    Return None if the parts do not stand in the order of the members afterwards.
     """
     operand = step.inputs[0] if exchanges_parts(step.kind) else None
     if not isinstance(operand, Argument) or operand.rows.ndim != 2:
@@ -89,9 +98,7 @@ def moved_form(step: Step, batch: Batch) -> Form | None:
 
 
 class _Rewriting:
-    """The steps so far, and for every row of the values of the old batch where it is: as a whole,
-    in parts, or both.
-    """
+    """The steps so far, and for every old row where it is: whole, in parts, or both."""
 
     def __init__(self, batch: Batch, templates: Templates) -> None:
         self._old = batch
@@ -105,7 +112,7 @@ class _Rewriting:
             self._places(value)[: len(rows)] = np.arange(len(rows))
 
     def done(self, targets: Sequence[int]) -> Batch:
-        """The batch, once all steps are rewritten."""
+        """Return the batch, once all steps are rewritten."""
         for step, first in zip(self._old.steps, begins(self._old), strict=True):
             if not self._moved(step, first) and not self._passed(step, first):
                 self._kept(step, first)
@@ -125,8 +132,9 @@ class _Rewriting:
     # --- steps
 
     def _kept(self, step: Step, first: Mapping[int, int]) -> None:
-        """The step as it is, on whole tensors. Rows that were made of different parts may be equal
-        now: they are computed once.
+        """Keep a step as it is, on whole tensors.
+
+        Rows that were made of different parts may be equal now: they are computed once.
         """
         operands = tuple(self._whole_operand(operand) for operand in step.inputs)
         chosen, which = distinct_columns(
@@ -143,7 +151,10 @@ class _Rewriting:
             ]
 
     def _moved(self, step: Step, first: Mapping[int, int]) -> bool:
-        """An all-to-all: parts change hands. A tensor that is whole is cut into its parts first."""
+        """Rewrite an all-to-all: parts change hands. Return False if that is not possible.
+
+        A tensor that is whole is cut into its parts first.
+        """
         form = moved_form(step, self._old)
         # A constant has no operand.
         if form is None or not step.inputs:
@@ -175,7 +186,7 @@ class _Rewriting:
         )
 
     def _passed(self, step: Step, first: Mapping[int, int]) -> bool:
-        """A step that treats parts one by one."""
+        """Rewrite a step that treats parts one by one. Return False for any other step."""
         held = [
             self._parts_of(operand) if isinstance(operand, Argument) else None
             for operand in step.inputs
@@ -226,7 +237,7 @@ class _Rewriting:
         first: Mapping[int, int],
         table: Codes,
     ) -> None:
-        """The results of a step that are apart as its operands are."""
+        """Enter the results of a step that are split as its operands are."""
         if not owners:
             return
         self._add(
@@ -249,9 +260,7 @@ class _Rewriting:
                 )
 
     def _summed(self, step: Step, place: int, begin: int, table: Codes) -> None:
-        """The gradient of an operand that all parts share: the terms that the parts give, and their
-        sum.
-        """
+        """Enter the gradient of an operand that all parts share: their terms, and the sum."""
         output = step.outputs[place]
         if output is None:
             return
@@ -266,27 +275,29 @@ class _Rewriting:
         self._write(output, begin, len(rows))
 
     def _add(self, step: Step) -> None:
+        """Append a step."""
         self._steps.append(step)
 
     # --- rows
 
     def _places(self, value: int) -> Codes:
-        """By old row the new one that has the whole tensor; -1 where there is none."""
+        """Return by old row the new one that has the whole tensor; -1 if there is none."""
         return self._whole.setdefault(value, np.full(self._old.count(value), -1, dtype=np.int64))
 
     def _more(self, value: int, count: int) -> Codes:
-        """The rows that a step appends to a value."""
+        """Return the rows that a step appends to a value."""
         before = self._counts.get(value, 0)
         self._counts[value] = before + count
         return np.arange(before, before + count)
 
     def _write(self, value: int, begin: int, count: int) -> None:
-        """Whole tensors, as the last step gives them, in place of old rows from ``begin`` on."""
+        """Enter whole tensors, as the last step gives them, for old rows from ``begin`` on."""
         self._places(value)[begin : begin + count] = self._more(value, count)
 
     def _enter(self, value: int, begin: int, own: int, form: Form, rows: Codes) -> bool:
-        """Parts in place of old rows from ``begin`` on; False where other rows of the value are
-        apart elsewhere.
+        """Enter parts for old rows from ``begin`` on.
+
+        Return False if other rows of the value are split otherwise.
         """
         known = self._parts.setdefault(
             value,
@@ -298,7 +309,7 @@ class _Rewriting:
         return True
 
     def _own(self, value: int, form: Form) -> int | None:
-        """The value that has the parts of ``value``; None where they are apart in another way."""
+        """Return the value that has the parts of ``value``; None if they are split otherwise."""
         known = self._parts.get(value)
         if known is not None:
             return known.value if known.form == form else None
@@ -307,18 +318,19 @@ class _Rewriting:
         return self._fresh(value, tuple(shape))
 
     def _fresh(self, value: int, shape: tuple[int, ...]) -> int:
-        """A new value, named as another one."""
+        """Return a new value, named as another one."""
         self._values.append(replace(self._old.graph.values[value], shape=shape))
         return len(self._values) - 1
 
     def _parts_of(self, operand: Argument) -> _Parts | None:
-        """Where an operand's parts are; None where it is not apart, or not all of it."""
+        """Return where an operand's parts are; None if it is not split, or not all of it."""
         known = self._parts.get(operand.value)
         return known if known is not None and (known.rows[operand.rows] >= 0).all() else None
 
     def _operand(self, operand: StepOperand, held: _Parts | None, count: int) -> StepOperand:
-        """An operand for every old row and part, in this order; of a stack the same part of all
-        members.
+        """Return an operand for every old row and part, in this order.
+
+        Of a stack it is the same part of all members.
         """
         if not isinstance(operand, Argument):
             return operand
@@ -334,12 +346,13 @@ class _Rewriting:
         )
 
     def _whole_operand(self, operand: StepOperand) -> StepOperand:
+        """Return an operand with whole tensors."""
         if isinstance(operand, tuple):
             return tuple(self._joined(argument) for argument in operand)
         return self._joined(operand) if isinstance(operand, Argument) else operand
 
     def _joined(self, operand: Argument) -> Argument:
-        """The operand with whole tensors: parts are joined where there are no others."""
+        """Return an argument with whole tensors: parts are joined if there are no others."""
         places = self._places(operand.value)
         lacking = np.unique(operand.rows[places[operand.rows] < 0])
         if len(lacking):
@@ -361,7 +374,7 @@ class _Rewriting:
 
 
 def _at(operand: StepOperand, rows: Codes) -> StepOperand:
-    """An operand at some of the rows of its step."""
+    """Return an operand at some of the rows of its step."""
     if isinstance(operand, tuple):
         return tuple(Argument(argument.value, argument.rows[rows]) for argument in operand)
     return Argument(operand.value, operand.rows[rows]) if isinstance(operand, Argument) else operand
