@@ -73,7 +73,7 @@ def concluded(check: Check) -> Report:
     It is equivalent if every output is proven and nothing else is open; else it says what is open.
     """
     explained = {f.output for f in check.findings if f.code == "PIT206"}
-    left = check.open_outputs
+    left = check.ledger.open_outputs
     for obligation in (o for o in left if o.output not in explained):
         proof, tried = obligation.proof, f"; nor at {check.tried}" if check.tried else ""
         code = proof.code or "PIT202"

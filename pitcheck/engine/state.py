@@ -17,7 +17,7 @@ from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
 from pitcheck.plan.model import Plan
 from pitcheck.prove.proof import Settings
-from pitcheck.prove.prover import Ledger, Obligation, Prover
+from pitcheck.prove.prover import Ledger, Prover
 from pitcheck.refute.block_run import find_batch
 from pitcheck.refute.whole_run import WholeRun, conjecture, run_whole
 from pitcheck.report.report import Finding, OperatorCounts, Seconds
@@ -93,11 +93,6 @@ class Check:
     def __post_init__(self) -> None:
         self.specification = Specification(total=len(self.reference.outputs))
 
-    @property
-    def open_outputs(self) -> list[Obligation]:
-        """Return the outputs that are not proven."""
-        return open_outputs(self.ledger)
-
     @cached_property
     def hints(self) -> dict[int, Cut]:
         """Return the cuts that the parallel plan states itself, by value."""
@@ -165,8 +160,3 @@ class Check:
     def cuts(self) -> dict[int, Cut]:
         """Return the cuts that the run lets one expect, by value."""
         return conjecture(self.problem, self.run)
-
-
-def open_outputs(ledger: Ledger) -> list[Obligation]:
-    """Return the obligations of outputs that are not proven."""
-    return [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]

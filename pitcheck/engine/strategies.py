@@ -194,7 +194,7 @@ def refute_failed_stages(check: Check) -> Report | None:
         return None
     check.ledger = prover.run(check.hints)
     check.clock.lap("evaluate")
-    if check.open_outputs:
+    if check.ledger.open_outputs:
         refused = prover.refused[:MOST_REFUSED]
         check.findings.extend(unproven(parallel, obligation, why) for obligation in refused)
     return concluded(check)
@@ -240,12 +240,12 @@ def prove_over_conjectures(check: Check) -> Report | None:
     """Prove all outputs over the cuts that the run suggests."""
     check.ledger = check.prover.run(check.cuts)
     check.clock.lap("evaluate")
-    return None if check.open_outputs else concluded(check)
+    return None if check.ledger.open_outputs else concluded(check)
 
 
 def look_again(check: Check) -> Report | None:
     """Look at the outputs whose stages differ: with more digits and on many other inputs."""
-    failed = [o.output for o in check.open_outputs if o.proof.outcome == "failed"]
+    failed = [o.output for o in check.ledger.open_outputs if o.proof.outcome == "failed"]
     found = second_look(check.problem, check.run, check.cuts, failed) if failed else None
     return None if found is None else mismatch(check, found)
 

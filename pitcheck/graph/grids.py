@@ -1,7 +1,7 @@
 """Arrays over coordinates that store nothing along the axes on which they do not depend.
 
-A *grid* has one dimension per mesh axis, in mesh order, and a last one for micro-batches; a
-dimension has the axis's size, or size 1 where all its coordinates have the same entry. Grids of one
+A *grid* has one dimension per mesh axis, in mesh order, and a last one for micro-batches. A
+dimension has the axis's size, or size 1 if all its coordinates have the same entry. Grids of one
 plan broadcast against each other, so that what 8,192 ranks do alike is computed once.
 """
 
@@ -20,17 +20,16 @@ Shape = tuple[int, ...]
 
 
 class Lattice(NamedTuple):
-    """The coordinates of a tensor family: ``shape`` of all of the plan; a family that is not
-    ``microbatched`` exists at micro-batch 0 alone.
+    """The coordinates of a tensor family: ``shape`` is that of all coordinates of the plan.
+
+    A family that is not ``microbatched`` exists at micro-batch 0 alone.
     """
 
     shape: Shape
     microbatched: bool
 
     def flat(self, grid: NDArray[Any], absent: Any) -> NDArray[Any]:
-        """A grid as an array by coordinate code (rank * micro-batches + micro-batch), shape
-        (codes,).
-        """
+        """Return a grid by coordinate code (rank * micro-batches + micro-batch), shape (codes,)."""
         dense = np.broadcast_to(grid, self.shape)
         if self.microbatched or self.shape[-1] == 1:
             return dense.reshape(-1)
@@ -39,44 +38,44 @@ class Lattice(NamedTuple):
         return result.reshape(-1)
 
     def grid(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """The grid of an array by coordinate code."""
+        """Return the grid of an array by coordinate code."""
         dense = flat.reshape(self.shape)
         return dense if self.microbatched else dense[..., :1]
 
     def mask(self, codes: Codes) -> Mask:
-        """The mask of some coordinate codes."""
+        """Return the mask of some coordinate codes."""
         flat = np.zeros(prod(self.shape), dtype=np.bool_)
         flat[codes] = True
         return self.grid(flat)
 
     def codes(self, mask: Mask) -> Codes:
-        """The coordinate codes of a mask."""
+        """Return the coordinate codes of a mask, ascending."""
         return np.flatnonzero(self.flat(mask, False))
 
     def first(self, mask: Mask) -> int:
-        """One code of a mask that is not empty."""
+        """Return one code of a mask that is not empty."""
         return int(np.argmax(self.flat(mask, False)))
 
 
 def either(a: Mask | None, b: Mask) -> Mask:
-    """The union of two masks, of which the first may be absent."""
+    """Return the union of two masks, of which the first may be absent."""
     return b if a is None or a is b else a | b
 
 
 def along(mask: Mask, axis: int) -> Codes:
-    """The coordinates along one dimension at which a mask holds anywhere."""
+    """Return the coordinates along one dimension at which a mask holds anywhere."""
     others = tuple(d for d in range(mask.ndim) if d != axis)
     return np.flatnonzero(mask.any(axis=others))
 
 
 Home = tuple[tuple[int, int], ...]
-"""Dimensions along which something is at one coordinate only, each with that coordinate. What is
-*near* a home has size 1 along those dimensions.
+"""The dimensions along which something is at one coordinate only, each with that coordinate. What
+is *near* a home has size 1 along those dimensions.
 """
 
 
 def focus(mask: Mask) -> Home:
-    """The dimensions along which a mask holds at one coordinate only, each with that coordinate."""
+    """Return the dimensions along which a mask holds at one coordinate only, with it."""
     found = []
     for axis, size in enumerate(mask.shape):
         if size > 1:
@@ -87,7 +86,7 @@ def focus(mask: Mask) -> Home:
 
 
 def near(grid: NDArray[Any], home: Home) -> NDArray[Any]:
-    """A grid at its home alone."""
+    """Return a grid at its home alone."""
     for axis, place in home:
         if grid.shape[axis] > 1:
             grid = np.take(grid, [place], axis=axis)
@@ -95,7 +94,7 @@ def near(grid: NDArray[Any], home: Home) -> NDArray[Any]:
 
 
 def far(grid: NDArray[Any], home: Home, shape: Shape, absent: Any) -> NDArray[Any]:
-    """A grid that is near its home, over all coordinates: ``absent`` elsewhere."""
+    """Return a grid that is near its home, over all coordinates, with ``absent`` elsewhere."""
     if not home:
         return grid
     places = dict(home)

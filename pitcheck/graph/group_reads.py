@@ -1,4 +1,4 @@
-"""Who is read from in a collective: the members of every group of ranks, as reads."""
+"""Reads of the members of groups of ranks, as collectives make them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ class GroupReads:
         self._known: dict[tuple[Group, int | None], list[tuple[Read, Grid]]] = {}
 
     def of(self, group: Group, root: int | None = None) -> list[tuple[Read, Grid]]:
-        """For every size of groups: (the read of all members, every coordinate's place in its group
-        or -1).
+        """Return for every size of groups the read of all members, and every coordinate's place.
 
-        With a ``root`` every member stands for the root: a stack of what the root holds, because
-        nobody reads what the others do.
+        The place is that in its group, or -1. With a ``root`` every member stands for the root: a
+        stack of what the root holds, because nobody reads what the others do.
         """
         if (group, root) not in self._known:
             self._known[group, root] = (
@@ -50,6 +49,7 @@ class GroupReads:
         return self._known[group, root]
 
     def _over_axes(self, group: Group, root: int | None) -> tuple[Read, Grid]:
+        """Return the read of groups along mesh axes, and every coordinate's place."""
         inside = tuple(axis for axis in self._coordinates.sizes if axis in group.axes)
         dimensions = tuple(self._coordinates.dimension(axis, "group.axes") for axis in inside)
         read: Read = OverGroup(self._shape, dimensions)
@@ -65,6 +65,7 @@ class GroupReads:
         return self._reads.shared(read), self._coordinates.row_major_grid(inside)
 
     def _by_lists(self, group: Group, root: int | None) -> Iterator[tuple[Read, Grid]]:
+        """Yield the read of listed groups of every size, and every coordinate's place."""
         groups = self._coordinates.groups(group)
         count = self._coordinates.microbatches
         microbatches = np.arange(count)
@@ -81,8 +82,10 @@ class GroupReads:
             yield self._reads.shared(self._listed(table)), place.reshape((*self._shape[:-1], 1))
 
     def _listed(self, table: NDArray[np.int64]) -> Read:
-        """The read of the members by code, along the mesh axes alone along which groups go, if they
-        are the same at all places along the others.
+        """Return the read of the members by code.
+
+        It goes along only those mesh axes along which groups go, if groups are the same at all
+        places along the others.
         """
         known = table[:, 0] >= 0
         own = np.array(np.unravel_index(np.arange(len(table)), self._shape))

@@ -1,5 +1,7 @@
-"""From a validated plan to a graph: groups and matched events become coordinate tables, tables of
-attributes become nodes, copies become aliases.
+"""Lowering of a validated plan to a graph.
+
+Groups and matched events become coordinate tables, tables of attributes become nodes, copies become
+aliases.
 """
 
 from __future__ import annotations
@@ -42,11 +44,13 @@ from pitcheck.plan.schedule.run_order import (
 )
 
 ACCUMULATE = "accumulate"
+"""The operator that reads a tensor of several micro-batches."""
 
 
 class Lowering:
-    """Lowers one plan; ``matching`` says which send every receive meets and who meets in every
-    collective.
+    """The lowering of one plan.
+
+    ``matching`` says which send every receive meets and who meets in every collective.
     """
 
     def __init__(self, plan: Plan, matching: Matching) -> None:
@@ -77,7 +81,7 @@ class Lowering:
         self._unread = Unread(self.graph.values)
 
     def run(self) -> Graph:
-        """The graph. Raises PlanError for what a validated plan cannot contain."""
+        """Return the graph. Raises PlanError for what a validated plan cannot contain."""
         for tensor in self.plan.tensors:
             if tensor.name not in self._copies:
                 self.graph.number[tensor.name] = len(self.graph.values)
@@ -99,8 +103,10 @@ class Lowering:
         return self.graph
 
     def _check_said(self, operator: Operator) -> None:
-        """Check what no evaluation looks at: attributes of what is only copied or ordered. Raises
-        UnsupportedError for an unknown one.
+        """Check what no evaluation looks at: attributes of what is only copied or ordered.
+
+        Raises:
+            UnsupportedError: an attribute is unknown, or an operator has no output.
         """
         if _only_copies(operator) or _only_orders(operator):
             check_attributes(operator_kind(operator.kind), operator.attributes)
@@ -113,8 +119,9 @@ class Lowering:
     # --- copies
 
     def _find_copies(self) -> dict[str, str]:
-        """Families that are plain copies of another, at the same coordinate and at all at which
-        that one is written: name -> the family copied.
+        """Return the families that are plain copies of another: name -> the family copied.
+
+        They are so at the same coordinate, and wherever that one is written.
         """
         writers: dict[str, int] = {}
         written: dict[str, tuple[Box, ...]] = {}
@@ -145,6 +152,7 @@ class Lowering:
         return copies
 
     def _original(self, name: str) -> str:
+        """Return the name of the family of which one is a copy, or its own."""
         while name in self._copies:
             name = self._copies[name]
         return name
@@ -152,6 +160,7 @@ class Lowering:
     # --- operators
 
     def _lower(self, position: int, operator: Operator) -> None:
+        """Add the nodes of an operator."""
         if (
             operator.outputs
             and (_only_copies(operator) or not any(operator.outputs))
@@ -178,7 +187,7 @@ class Lowering:
         position: int,
         operator: Operator,
     ) -> None:
-        """Add a node of an operator."""
+        """Add one node of an operator."""
         outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
         lattice = self._lattices[self._runs_per_microbatch(operator)]
         unread = (
@@ -204,9 +213,7 @@ class Lowering:
         self.graph.nodes.append(node)
 
     def _leave_undefined(self, position: int, operator: Operator, where: Mask) -> None:
-        """What members have that are not the root of a reduce or gather is memory that nobody has
-        written to.
-        """
+        """Add memory that nobody has written to, for members of a collective besides the root."""
         result = self._tensors.get(operator.outputs[0])
         if result is not None and where.any():
             self._add(
@@ -219,14 +226,16 @@ class Lowering:
             )
 
     def _place_in_group(self, operator: Operator) -> Grid:
-        """Every coordinate's place in the group of an operator, -1 where it is in none."""
+        """Return every coordinate's place in the group of an operator, -1 if it is in none."""
         places = [place for _, place in self._groups.of(operator.group or Group())]
         return places[0] if len(places) == 1 else np.asarray(np.maximum.reduce(places))
 
     def _runs_per_microbatch(self, operator: Operator) -> bool:
+        """Return True if an operator runs in every micro-batch."""
         return self._per_microbatch[operator.id]
 
     def _mask(self, operator: Operator) -> Mask:
+        """Return where an operator runs, one object for all that run at the same coordinates."""
         per_microbatch = self._runs_per_microbatch(operator)
         # Records that were made together have the same boxes as one object, which the plan keeps.
         shared = (id(operator.where), per_microbatch)
@@ -235,6 +244,7 @@ class Lowering:
         return self._shared_masks[shared]
 
     def _mask_of(self, operator: Operator, per_microbatch: bool) -> Mask:
+        """Compute what ``_mask`` returns."""
         key = (where_key(operator.where), per_microbatch)
         if key not in self._masks:
             mask = self.coordinates.mask_grid(operator.where)
@@ -246,9 +256,7 @@ class Lowering:
     def _resolve_attributes(
         self, operator: Operator, mask: Mask
     ) -> Iterator[tuple[dict[str, Any], Mask]]:
-        """One set of plain attributes for every part of the coordinates on which all tables have
-        one value.
-        """
+        """Yield plain attributes for every part of the coordinates where tables are constant."""
         if not operator.attributes:
             yield {}, mask
             return
@@ -288,6 +296,7 @@ class Lowering:
             )
 
     def _table_values(self, table: Table, place: str) -> tuple[Any, ...]:
+        """Return the values of a table. Raises PlanError if their number does not fit."""
         expected = self.coordinates.count(table.over)
         if len(table.values) != expected:
             raise PlanError(
@@ -301,7 +310,7 @@ class Lowering:
     def _operands(
         self, operator: Operator, attributes: Mapping[str, Any], mask: Mask
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
+        """Yield (operands, further attributes, coordinates) of the nodes of an operator."""
         if _receives(operator):
             yield from self._received(operator, mask)
         elif operator.kind == ACCUMULATE:
@@ -320,6 +329,7 @@ class Lowering:
     def _operand(
         self, operator: Operator, operand: str | Use | Number, per_microbatch: bool
     ) -> Operand:
+        """Return an operand as a node reads it."""
         if isinstance(operand, Number):
             key = (type(operand.value), operand.value)
             if key not in self._literals:
@@ -344,13 +354,14 @@ class Lowering:
         return self._source(value, None)
 
     def _source(self, value: int, read: Once | None) -> Source:
-        """One object for all who read a value in one way."""
+        """Return one object for all who read a value in one way."""
         key = (value, read is None)
         if key not in self._sources:
             self._sources[key] = Source(value, read)
         return self._sources[key]
 
     def _accumulated(self, operator: Operator) -> tuple[Operand, ...]:
+        """Return the operand of an operator that reads several micro-batches."""
         name = operand_name(operator.inputs[0])
         chosen: Any = operator.attributes.get("microbatches")
         microbatches = tuple(range(self.microbatches) if chosen is None else map(int, chosen))
@@ -369,8 +380,9 @@ class Lowering:
     def _received(
         self, operator: Operator, mask: Mask
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """A receive copies what the matched send reads; sends by different operators give different
-        nodes.
+        """Yield the nodes of a receive, which copies what the matched send reads.
+
+        Sends by different operators give different nodes.
         """
         matching, few = self._few
         found = matching.received[operator.id].reshape((*few.shape, self.microbatches, 3))
@@ -385,8 +397,9 @@ class Lowering:
     def _sent(
         self, position: int, found: NDArray[np.int64], met: NDArray[np.bool_], operator: Operator
     ) -> Source:
-        """The operand of the send at ``position`` in the plan, as read by the kept ranks at
-        ``met``, from the rank and micro-batch that ``found`` says.
+        """Return the operand of the send at ``position`` in the plan, as receivers read it.
+
+        These are the kept ranks at ``met``; they read at the rank and micro-batch in ``found``.
         """
         operand = self.plan.operators[position].inputs[0]
         if isinstance(operand, str) and self._microbatched[operand] == self._runs_per_microbatch(
@@ -398,8 +411,9 @@ class Lowering:
         return self._event_source(position, self.matching.received[operator.id].reshape(-1, 3))
 
     def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
-        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch)
-        in columns 1 and 2 of ``found``, by coordinate code.
+        """Return the operand of the operator at ``position`` in the plan, as it is read there.
+
+        ``found`` has the (rank, micro-batch) in columns 1 and 2, by coordinate code.
         """
         operand = self.plan.operators[position].inputs[0]
         if isinstance(operand, Number):
@@ -416,8 +430,9 @@ class Lowering:
         return Source(self.graph.number[name], self._reads.shared(FromCodes(self._shape, codes)))
 
     def _along_one_axis(self, found: NDArray[np.int64], met: NDArray[np.bool_]) -> Read | None:
-        """A read of the ranks at another place along one mesh axis, the same for all others, of the
-        same micro-batch; None where it is something else.
+        """Return a read of the ranks at another place along one mesh axis, of the same micro-batch.
+
+        It must be the same for all other places; return None if it is anything else.
         """
         _, few = self._few
         *own, microbatches = np.nonzero(met)
@@ -437,6 +452,7 @@ class Lowering:
     def _collective(
         self, operator: Operator, root: int | None, mask: Mask
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+        """Yield the nodes of a collective."""
         members = self.matching.members[operator.id]
         if members is not None:
             yield from self._irregular(
@@ -458,6 +474,7 @@ class Lowering:
     def _by_position(
         self, operator: Operator, stacked: Operand, mask: Mask, place: Grid
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+        """Yield one node per place in the group, if the operator depends on it, else one node."""
         if "position" not in operator_kind(operator.kind).attributes:
             part = mask if (place >= 0).all() else mask & (place >= 0)
             if part.any():
@@ -471,8 +488,9 @@ class Lowering:
     def _irregular(
         self, operator: Operator, root: int | None, mask: Mask, members: NDArray[np.int64]
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """Members that run different operators or micro-batches: one node per pattern of
-        operators.
+        """Yield the nodes of a collective whose members run different operators or micro-batches.
+
+        There is one node per pattern of operators.
         """
         lattice = self._lattices[self._runs_per_microbatch(operator)]
         flat = lattice.flat(mask, False)
@@ -498,26 +516,31 @@ def _receives(operator: Operator) -> bool:
 
 
 def _only_copies(operator: Operator) -> bool:
-    """Whether what an operator gives is its operand."""
+    """Return True if an operator gives its operand."""
     kind = declared(operator.kind)
     return kind is not None and kind.copies
 
 
 def _only_orders(operator: Operator) -> bool:
-    """Whether an operator, without an output, computes nothing."""
+    """Return True if an operator, without an output, computes nothing."""
     kind = declared(operator.kind)
     return kind is not None and kind.order_only
 
 
 def operand_name(operand: str | Use | Number) -> str:
-    """The tensor that an operand names."""
+    """Return the tensor that an operand names. Raises PlanError for a literal."""
     if isinstance(operand, Number):
         raise PlanError(f"the literal {operand.value} stands where a tensor is needed")
     return operand.tensor if isinstance(operand, Use) else operand
 
 
 def lower(plan: Plan, matching: Matching) -> Graph:
-    """Lower a validated plan; the graph's nodes are ordered."""
+    """Return the graph of a validated plan; its nodes are ordered.
+
+    Raises:
+        PlanError: something that a validated plan cannot contain.
+        UnsupportedError: an operator or attribute that has no meaning.
+    """
     graph = Lowering(plan, matching).run()
     order_nodes(graph)
     return graph

@@ -1,4 +1,4 @@
-"""From which coordinates an operand is read."""
+"""Reads: from which coordinates an operand is read, at every coordinate."""
 
 from __future__ import annotations
 
@@ -11,52 +11,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.graph.grids import Codes, Mask, Shape
+from pitcheck.graph.grids import Codes, Home, Mask, Shape, far, near
 
 _MOST_KEPT = 4096
-"""Masks for which it is kept what a read reaches from them."""
+"""The number of masks for which a read keeps what it reaches from them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """From which coordinates a coordinate reads. ``shape`` is that of all coordinates; ``members``
-    is 0 for one tensor, else how many are stacked.
-    """
+    """The coordinates from which a coordinate reads; ``shape`` is that of all coordinates."""
 
     shape: Shape
 
     @property
     def members(self) -> int:
-        """Number of tensors that are stacked, 0 where one is read as it is."""
+        """Return how many tensors are stacked, 0 if one is read as it is."""
         return 0
 
     @property
     def key(self) -> Hashable:
-        """Equal for reads of the same coordinates."""
+        """Return a key that is equal for reads of the same coordinates."""
         raise NotImplementedError
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The dimensions along which it may leave the own coordinate."""
+        """Return the dimensions along which it may leave the reader's coordinate."""
         return tuple(range(len(self.shape)))
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """What is read of a grid at every coordinate: a grid, with a last dimension more for the
-        members of a stack.
+        """Return what is read of a grid at every coordinate: a grid.
+
+        It has one more dimension, the last, for the members of a stack.
         """
         raise NotImplementedError
 
     def reach(self, mask: Mask) -> Mask:
-        """The coordinates that are read from the coordinates of ``mask``."""
+        """Return the coordinates that are read from the coordinates of ``mask``."""
         raise NotImplementedError
 
     @cached_property
     def _reached(self) -> dict[int, tuple[Mask, Mask]]:
+        """Return the masks that were reached from whole nodes."""
         return {}
 
     def reach_of_all(self, mask: Mask) -> Mask:
-        """As ``reach``, for the mask of a whole node: kept, because many nodes share a mask as one
-        object and read alike.
+        """Return the same as ``reach``, for the mask of a whole node, and keep it.
+
+        Many nodes share a mask as one object and read the same way.
         """
         found = self._reached.get(id(mask))
         if found is None:
@@ -67,13 +68,13 @@ class Read:
         return found[1]
 
     def at(self, codes: Codes) -> Codes:
-        """The codes read at some codes, shape (n,) or (n, members)."""
+        """Return the codes read at some codes, shape (n,) or (n, members)."""
         found: Codes = self.table[codes]
         return found
 
     @cached_property
     def table(self) -> Codes:
-        """The codes read at every code, shape (codes,) or (codes, members)."""
+        """Return the codes read at every code, shape (codes,) or (codes, members)."""
         codes = np.arange(prod(self.shape), dtype=np.int64).reshape(self.shape)
         found = self.gather(codes)
         shape = (*self.shape, self.members) if self.members else self.shape
@@ -85,111 +86,111 @@ class Read:
 
 
 class Once(Read):
-    """A tensor that exists once, read in every micro-batch."""
+    """A read of a tensor that exists once, in every micro-batch."""
 
     @property
     def key(self) -> Hashable:
-        """There is one such read."""
+        """Return the key: there is one such read."""
         return "once"
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Micro-batches."""
+        """Return the dimension of micro-batches."""
         return (len(self.shape) - 1,)
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """The entry of micro-batch 0."""
+        """Return the entry of micro-batch 0."""
         return grid[..., :1]
 
     def reach(self, mask: Mask) -> Mask:
-        """Micro-batch does not matter."""
+        """Return the same ranks; the micro-batch does not matter."""
         return np.asarray(mask.any(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
 class OfMicrobatch(Read):
-    """The tensor of one given micro-batch."""
+    """A read of the tensor of one given micro-batch."""
 
     microbatch: int
 
     @property
     def key(self) -> Hashable:
-        """The micro-batch."""
+        """Return the micro-batch."""
         return "microbatch", self.microbatch
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Micro-batches."""
+        """Return the dimension of micro-batches."""
         return (len(self.shape) - 1,)
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """The entry of the micro-batch."""
+        """Return the entry of the micro-batch."""
         return grid if grid.shape[-1] == 1 else grid[..., self.microbatch : self.microbatch + 1]
 
     def reach(self, mask: Mask) -> Mask:
-        """The same ranks, at the micro-batch."""
+        """Return the same ranks, at the micro-batch."""
         return _at_microbatches(mask, [self.microbatch], self.shape[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class OverMicrobatches(Read):
-    """A stack of the tensors of several micro-batches."""
+    """A read of a stack of the tensors of several micro-batches."""
 
     chosen: tuple[int, ...]
 
     @property
     def members(self) -> int:
-        """How many micro-batches."""
+        """Return the number of micro-batches."""
         return len(self.chosen)
 
     @property
     def key(self) -> Hashable:
-        """The micro-batches."""
+        """Return the micro-batches."""
         return "microbatches", self.chosen
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Micro-batches."""
+        """Return the dimension of micro-batches."""
         return (len(self.shape) - 1,)
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """The entries of the micro-batches."""
+        """Return the entries of the micro-batches."""
         dense = np.broadcast_to(grid, (*grid.shape[:-1], self.shape[-1]))
         return dense[..., None, list(self.chosen)]
 
     def at(self, codes: Codes) -> Codes:
-        """The codes of the same ranks at those micro-batches."""
+        """Return the codes of the same ranks at those micro-batches, shape (n, members)."""
         count = self.shape[-1]
         return (codes // count * count)[:, None] + np.array(self.chosen, dtype=np.int64)
 
     def reach(self, mask: Mask) -> Mask:
-        """The same ranks, at all those micro-batches."""
+        """Return the same ranks, at all those micro-batches."""
         return _at_microbatches(mask, self.chosen, self.shape[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class OverGroup(Read):
-    """A stack over the members of the groups along mesh dimensions ``over``, row-major."""
+    """A read of a stack over the members of groups along mesh dimensions ``over``, row-major."""
 
     over: tuple[int, ...]
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Those of the group."""
+        """Return the dimensions of the group."""
         return self.over
 
     @property
     def members(self) -> int:
-        """Ranks of a group."""
+        """Return the number of ranks of a group."""
         return prod(self.shape[axis] for axis in self.over)
 
     @property
     def key(self) -> Hashable:
-        """The axes."""
+        """Return the dimensions."""
         return "group", self.over
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """The entries of the members."""
+        """Return the entries of the members."""
         full = np.broadcast_to(
             grid, [self.shape[d] if d in self.over else size for d, size in enumerate(grid.shape)]
         )
@@ -199,7 +200,7 @@ class OverGroup(Read):
         return moved.reshape((*kept, self.members))
 
     def at(self, codes: Codes) -> Codes:
-        """The codes of the members, found without those of all groups."""
+        """Return the codes of the members, shape (n, members), without looking at all groups."""
         places = list(np.unravel_index(codes[:, None], self.shape))
         members = np.unravel_index(
             np.arange(self.members), [self.shape[axis] for axis in self.over]
@@ -211,42 +212,47 @@ class OverGroup(Read):
         )
 
     def reach(self, mask: Mask) -> Mask:
-        """All members of the groups that a coordinate of the mask is in."""
+        """Return all members of the groups that a coordinate of the mask is in."""
         return np.asarray(mask.any(axis=self.over, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
 class OverRoot(Read):
-    """A stack over the groups along mesh dimensions ``over`` in which every member stands for the
-    root, at places ``root`` along them.
+    """A read of a stack over groups in which every member stands for the root.
+
+    The groups go along mesh dimensions ``over``; the root is at places ``root`` along them.
     """
 
     over: tuple[int, ...]
     root: tuple[int, ...]
 
     @property
+    def _home(self) -> Home:
+        """Return the places of the root."""
+        return tuple(zip(self.over, self.root, strict=True))
+
+    @property
     def axes(self) -> tuple[int, ...]:
-        """Those of the group."""
+        """Return the dimensions of the group."""
         return self.over
 
     @property
     def members(self) -> int:
-        """Ranks of a group."""
+        """Return the number of ranks of a group."""
         return prod(self.shape[axis] for axis in self.over)
 
     @property
     def key(self) -> Hashable:
-        """The axes and the root."""
+        """Return the dimensions and the root."""
         return "root", self.over, self.root
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """The entry of the root, for every member."""
-        for axis, place in zip(self.over, self.root, strict=True):
-            grid = grid if grid.shape[axis] == 1 else np.take(grid, [place], axis=axis)
+        """Return the entry of the root, for every member."""
+        grid = near(grid, self._home)
         return np.broadcast_to(grid[..., None], (*grid.shape, self.members))
 
     def at(self, codes: Codes) -> Codes:
-        """The code of the root, for every member."""
+        """Return the code of the root, for every member, shape (n, members)."""
         places = list(np.unravel_index(codes, self.shape))
         for axis, place in zip(self.over, self.root, strict=True):
             places[axis] = np.full_like(places[axis], place)
@@ -257,29 +263,18 @@ class OverRoot(Read):
         )
 
     def reach(self, mask: Mask) -> Mask:
-        """The roots of the groups that a coordinate of the mask is in."""
-        anywhere = mask.any(axis=self.over, keepdims=True)
-        result = np.zeros(
-            [self.shape[d] if d in self.over else size for d, size in enumerate(anywhere.shape)],
-            dtype=np.bool_,
-        )
-        places = dict(zip(self.over, self.root, strict=True))
-        result[
-            tuple(
-                slice(places[d], places[d] + 1) if d in places else slice(None)
-                for d in range(result.ndim)
-            )
-        ] = anywhere
-        return result
+        """Return the roots of the groups that a coordinate of the mask is in."""
+        anywhere = np.asarray(mask.any(axis=self.over, keepdims=True))
+        return far(anywhere, self._home, self.shape, False)
 
 
 @dataclass(frozen=True, eq=False)
 class OverListed(Read):
-    """A stack over the members of listed groups that leave a coordinate along dimensions ``over``
-    alone, and for all others are the same.
+    """A read of a stack over the members of listed groups.
 
+    These leave a coordinate along dimensions ``over`` alone, and for all others are the same.
     ``listed``: for every place along ``over``, row-major, the places of the members, shape (places,
-    members); -1 where nothing is read.
+    members); -1 if nothing is read.
     """
 
     over: tuple[int, ...]
@@ -287,27 +282,27 @@ class OverListed(Read):
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Those along which the groups go."""
+        """Return the dimensions along which the groups go."""
         return self.over
 
     @property
     def members(self) -> int:
-        """Ranks of a group."""
+        """Return the number of ranks of a group."""
         return int(self.listed.shape[1])
 
     @property
     def key(self) -> Hashable:
-        """The axes and the places."""
+        """Return the dimensions and the places."""
         return "listed", self.over, self.listed.shape, self.listed.tobytes()
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """The entries of the members."""
+        """Return the entries of the members."""
         moved, back, sizes = self._moved(grid)
         found = moved[..., np.maximum(self.listed, 0)].reshape((*sizes, self.members))
         return found.transpose((*back, grid.ndim))
 
     def reach(self, mask: Mask) -> Mask:
-        """All members of the groups that a coordinate of the mask is in."""
+        """Return all members of the groups that a coordinate of the mask is in."""
         moved, back, sizes = self._moved(mask)
         result = np.zeros(moved.shape, dtype=np.bool_)
         for place, members in enumerate(self.listed):
@@ -316,8 +311,10 @@ class OverListed(Read):
         return result.reshape(sizes).transpose(back)
 
     def _moved(self, grid: NDArray[Any]) -> tuple[NDArray[Any], list[int], list[int]]:
-        """(the grid with the groups' dimensions as one at the end, the order that undoes it, the
-        sizes in between).
+        """Return a grid with the groups' dimensions as one at the end.
+
+        Returns:
+            The grid; the order that undoes the move; the sizes in between.
         """
         order = [*(d for d in range(grid.ndim) if d not in self.over), *self.over]
         full = np.broadcast_to(
@@ -329,8 +326,9 @@ class OverListed(Read):
 
 @dataclass(frozen=True, eq=False)
 class FromPlaces(Read):
-    """The tensor at another coordinate along mesh dimension ``axis``: at its coordinate i that of
-    ``places[i]`` (-1: none is read there).
+    """A read of the tensor at another coordinate along mesh dimension ``axis``.
+
+    At coordinate i along it, that is the one of ``places[i]`` (-1: none is read there).
     """
 
     axis: int
@@ -338,16 +336,16 @@ class FromPlaces(Read):
 
     @property
     def key(self) -> Hashable:
-        """The axis and the places."""
+        """Return the dimension and the places."""
         return "places", self.axis, self.places
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The one."""
+        """Return the dimension."""
         return (self.axis,)
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """The entries there."""
+        """Return the entries there."""
         return (
             grid
             if grid.shape[self.axis] == 1
@@ -355,7 +353,7 @@ class FromPlaces(Read):
         )
 
     def reach(self, mask: Mask) -> Mask:
-        """The coordinates there."""
+        """Return the coordinates there."""
         shape = [*mask.shape]
         shape[self.axis] = self.shape[self.axis]
         dense = np.moveaxis(np.broadcast_to(mask, shape), self.axis, 0)
@@ -368,29 +366,30 @@ class FromPlaces(Read):
 
 @dataclass(frozen=True, eq=False)
 class FromCodes(Read):
-    """Any coordinates at all: a code, or a row of codes that are stacked, for every code (-1 where
-    nothing is read).
+    """A read of any coordinates at all.
+
+    ``codes`` has a code, or a row of codes that are stacked, for every code (-1: nothing is read).
     """
 
     codes: Codes
 
     @property
     def members(self) -> int:
-        """Codes in a row, 0 for a single one."""
+        """Return the number of codes in a row, 0 for a single one."""
         return self.codes.shape[1] if self.codes.ndim == 2 else 0
 
     @property
     def key(self) -> Hashable:
-        """The codes."""
+        """Return the codes."""
         return "codes", self.codes.shape, self.codes.tobytes()
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """The entries at the codes."""
+        """Return the entries at the codes."""
         found = np.broadcast_to(grid, self.shape).reshape(-1)[np.maximum(self.codes, 0)]
         return found.reshape((*self.shape, self.members) if self.members else self.shape)
 
     def reach(self, mask: Mask) -> Mask:
-        """The codes read."""
+        """Return the codes read."""
         where = np.flatnonzero(np.broadcast_to(mask, self.shape).reshape(-1))
         read = self.codes[where].reshape(-1)
         result = np.zeros(prod(self.shape), dtype=np.bool_)
@@ -400,36 +399,37 @@ class FromCodes(Read):
 
 @dataclass(frozen=True, eq=False)
 class Through(Read):
-    """What a coordinate reads by ``inner``, seen from the coordinates that ``outer`` reads."""
+    """A read by ``inner``, seen from the coordinates that ``outer`` reads."""
 
     outer: Read
     inner: Read
 
     @property
     def members(self) -> int:
-        """Those of the outer read: the inner one reads one tensor."""
+        """Return those of the outer read: the inner one reads one tensor."""
         return self.outer.members
 
     @property
     def key(self) -> Hashable:
-        """Both keys."""
+        """Return both keys."""
         return "through", self.outer.key, self.inner.key
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Those of both."""
+        """Return the dimensions of both."""
         return (*self.outer.axes, *self.inner.axes)
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """Inner, then outer."""
+        """Return what ``inner`` and then ``outer`` gather."""
         return self.outer.gather(self.inner.gather(grid))
 
     def reach(self, mask: Mask) -> Mask:
-        """Outer, then inner."""
+        """Return what ``outer`` and then ``inner`` reach."""
         return self.inner.reach(self.outer.reach(mask))
 
 
 def _at_microbatches(mask: Mask, chosen: Sequence[int], count: int) -> Mask:
+    """Return the ranks of a mask at some micro-batches."""
     anywhere = mask.any(axis=-1, keepdims=True)
     result = np.zeros((*mask.shape[:-1], count), dtype=np.bool_)
     result[..., list(chosen)] = anywhere

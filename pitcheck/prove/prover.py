@@ -83,7 +83,17 @@ class Ledger:
     @property
     def holds(self) -> bool:
         """Return True if every obligation is proven."""
-        return all(obligation.proof.outcome == "proven" for obligation in self.obligations)
+        return not self.refused
+
+    @property
+    def refused(self) -> list[Obligation]:
+        """Return the obligations that are not proven."""
+        return [o for o in self.obligations if o.proof.outcome != "proven"]
+
+    @property
+    def open_outputs(self) -> list[Obligation]:
+        """Return the outputs that are not proven."""
+        return [o for o in self.refused if o.output]
 
 
 class Prover:
@@ -146,7 +156,7 @@ class Prover:
         self.budget.accepted_log2, self._hoping, self._sample = accepted, False, None
         if ledger.holds:
             return ledger
-        refused = _refused(ledger)
+        refused = ledger.refused
         self.failed = any(o.proof.outcome == "failed" for o in refused)
         self.refused = refused if _bearable(refused, self.patience) else []
         self.budget.set_aside(HINTS, max(accepted - 1, self.budget.spent_log2))
@@ -193,7 +203,7 @@ class Prover:
         self._workers = workers = Workers(self.jobs, self.settings)
         try:
             ledger = self._round(usable)
-            if self._hoping and not _bearable(_refused(ledger), self.patience):
+            if self._hoping and not _bearable(ledger.refused, self.patience):
                 workers.stop()
             found = workers.proofs()
         finally:
@@ -214,7 +224,7 @@ class Prover:
         return (
             None
             if given - found.keys()
-            and (not self._hoping or _bearable(_refused(ledger), self.patience))
+            and (not self._hoping or _bearable(ledger.refused, self.patience))
             else ledger
         )
 
@@ -289,7 +299,7 @@ class Prover:
         if (
             self._hoping
             and obligation.proof.outcome != "proven"
-            and not _bearable(_refused(ledger), self.patience)
+            and not _bearable(ledger.refused, self.patience)
         ):
             return False
         ledger.covered.update(obligation.nodes)
@@ -445,11 +455,6 @@ class Prover:
             return prove_stage(stage, keys, self.settings, key)
         self._workers.give(key, stage, keys)
         return DEFERRED
-
-
-def _refused(ledger: Ledger) -> list[Obligation]:
-    """Return the obligations that are not proven."""
-    return [o for o in ledger.obligations if o.proof.outcome != "proven"]
 
 
 def _bearable(refused: Sequence[Obligation], patience: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pitcheck.prove.proof import Allowance
-from pitcheck.prove.prover import Ledger, Obligation, Prover
+from pitcheck.prove.prover import Ledger, Prover
 
 LARGER = 8
 """The elements of a unit that are tried before full shapes."""
@@ -44,7 +44,7 @@ def retried(prover: Prover, ledger: Ledger) -> Retried:
         return Retried(ledger)
     base, tried = prover.settings, ""
     for number, (least, what) in enumerate(((LARGER, "larger sizes"), (0, "full shapes")), start=1):
-        left = _open(ledger)
+        left = ledger.open_outputs
         if not any((o.proof.code or "PIT202") in RETRIED for o in left):
             break
         sizes = (
@@ -60,16 +60,12 @@ def retried(prover: Prover, ledger: Ledger) -> Retried:
         if found is None:
             break
         ledger.budget = found.budget
-        if len(_open(found)) < len(left):
+        if len(found.open_outputs) < len(left):
             ledger = found
         elif all(
-            o.proof.code != "PIT203" or "--shapes full" not in o.proof.reason for o in _open(found)
+            o.proof.code != "PIT203" or "--shapes full" not in o.proof.reason
+            for o in found.open_outputs
         ):
             tried = f"{tried} and {what}" if tried else what
     prover.settings = replace(base, target_log2=prover.settings.target_log2)
     return Retried(ledger, tried)
-
-
-def _open(ledger: Ledger) -> list[Obligation]:
-    """Return the obligations of outputs that are not proven."""
-    return [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]

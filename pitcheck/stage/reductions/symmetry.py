@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.graph.grids import Codes, Mask, near
+from pitcheck.graph.parts import mixed
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.reductions.reference_alone import ReferenceAlone
@@ -322,13 +323,6 @@ def _step_signature(
             shapes.setdefault(output, []).append(mixed(shape + own))
             sums.setdefault(output, []).append(total * own)
             weights.setdefault(output, []).append(ones * own)
-
-
-def mixed(words: Words) -> Words:
-    """splitmix64's finaliser (Steele, Lea, Flood 2014)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 def _word(*what: object) -> np.uint64:

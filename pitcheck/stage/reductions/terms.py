@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.graph.grids import Codes
+from pitcheck.graph.parts import mixed
 from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.pruned_batch import pruned
 from pitcheck.stage.reductions.spans import NOWHERE, spans
-from pitcheck.stage.reductions.symmetry import Words, mixed, signatures, spread
+from pitcheck.stage.reductions.symmetry import Words, signatures, spread
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage
 
