@@ -364,7 +364,7 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
     if len(ordered) <= CANDIDATES:
         yield from ordered.tolist()
         return
-    # Many begin with a zero: then the largest element tells them apart.
+    # Many values begin with a zero: the largest element distinguishes them.
     fitting = (
         owner
         for owner in ordered[:MOST_OWNERS].tolist()

@@ -79,7 +79,7 @@ class _Coverage:
         key = (id(cut.parts), id(cut.grid), shape, where.shape, where.tobytes())
         found = self.known.get(key)
         if found is None:
-            # The cut is kept, so that the identities stay its own.
+            # The cut is kept: others in its place in memory would have its identities.
             found = self.known[key] = cut, uncovered(cut, shape, where)
         return found[1]
 
@@ -187,8 +187,8 @@ class _Specifier:
             offered.setdefault(output.reference or output.tensor, []).append(output)
         self._result.total = len(self._reference.outputs)
         tensors = {t.name: t for t in self._parallel.tensors}
-        # Several outputs may be one value, such as a gradient that is kept as a momentum, too: each
-        # belongs to what it is named after.
+        # Several outputs may be one value, such as a gradient that is also kept as a momentum:
+        # each belongs to the tensor that its name says.
         theirs = {t.name: t for t in self._reference.tensors}
         for wanted in self._reference.outputs:
             if wanted.tensor not in offered:
@@ -221,8 +221,7 @@ class _Specifier:
         if len(holding) == 1 and any(
             _owner_of(tensor) is None and output.lineage is not None for output, tensor in given
         ):
-            # An output that says how it is spread, and not what it belongs to, belongs to the only
-            # tensor that there is.
+            # An output with a lineage, and without an owner, belongs to the only tensor.
             return
         for value in holding:
             if value in self._read and value not in served:
@@ -452,8 +451,7 @@ def _named(lineage: Lineage, name: str) -> Lineage:
 def _exception(name: str, lineage: Lineage, coordinates: Coordinates) -> list[str]:
     """Return a sentence for everything by which a lineage departs from the reference's output."""
     said: list[str] = []
-    # As many times the reference as there are terms: each of them is what the reference is the mean
-    # of.
+    # With as many times the reference as there are terms, the reference is their mean.
     mean = bool(lineage.partial) and lineage.scale == str(coordinates.count(lineage.partial))
     if lineage.partial:
         said.append(

@@ -58,8 +58,7 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
             else explain_difference(check.problem, found.run, found.cuts, found.real)
         )
     except Exception as error:
-        # The difference is shown already: no fault in looking for its cause may take the verdict
-        # away.
+        # The difference is shown already: a fault in the search for its cause must not hide it.
         warnings.warn(traceback.format_exc(), ExplanationWarning, stacklevel=2)
         findings = [unexplained(found.shown, error)]
     check.findings[:0] = findings

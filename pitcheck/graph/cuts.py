@@ -323,7 +323,7 @@ def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
     if not shape:
         grid[...] = len(boxes) > 0
     elif all(len(own) <= 1 for column in cells for own in column):
-        # Every box is one cell: all at once. A box that is padding alone has none.
+        # Every box is one cell: enter all at once. A box of padding alone has no cell.
         single = [
             np.array([own[0] if len(own) else -1 for own in column], dtype=np.int64)[
                 parts.which[boxes, dim]

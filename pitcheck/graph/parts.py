@@ -181,7 +181,7 @@ class Parts(Sequence[Part]):
                     column.astype(np.uint64) * np.uint64(2)
                     + np.uint64(_word((name, len(kept))) | 1)
                 )
-            # What is added up over parts must not be a sum of what their dimensions say: the last
+            # Sums of these words over parts must not be sums of words of dimensions, so the last
             # step is not linear.
             self._words[without] = mixed(total)
         return self._words[without]
@@ -234,8 +234,7 @@ def distinct_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
     for column in columns:
         if len(column) and (column != column[0]).any():
             low = int(column.min())
-            # Numbers of different rows are below their count, so that the product stays far below
-            # 2^63.
+            # Numbers of different rows are below their count: the product is far below 2^63.
             _, numbers = np.unique(column - low, return_inverse=True)
             _, first, which = np.unique(
                 which * (int(numbers.max()) + 1) + numbers, return_index=True, return_inverse=True

@@ -63,7 +63,7 @@ class Read:
         if found is None:
             if len(self._reached) >= _MOST_KEPT:
                 self._reached.clear()
-            # The mask is kept, so that its identity stays its own.
+            # The mask is kept: another one in its place in memory would have its identity.
             found = self._reached[id(mask)] = mask, self.reach(mask)
         return found[1]
 
@@ -85,18 +85,22 @@ class Read:
         )
 
 
-class Once(Read):
+class _AlongMicrobatches(Read):
+    """A read of other micro-batches of the same rank."""
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Return the dimension of micro-batches."""
+        return (len(self.shape) - 1,)
+
+
+class Once(_AlongMicrobatches):
     """A read of a tensor that exists once, in every micro-batch."""
 
     @property
     def key(self) -> Hashable:
         """Return the key: there is one such read."""
         return "once"
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """Return the dimension of micro-batches."""
-        return (len(self.shape) - 1,)
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
         """Return the entry of micro-batch 0."""
@@ -108,7 +112,7 @@ class Once(Read):
 
 
 @dataclass(frozen=True, eq=False)
-class OfMicrobatch(Read):
+class OfMicrobatch(_AlongMicrobatches):
     """A read of the tensor of one given micro-batch."""
 
     microbatch: int
@@ -117,11 +121,6 @@ class OfMicrobatch(Read):
     def key(self) -> Hashable:
         """Return the micro-batch."""
         return "microbatch", self.microbatch
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """Return the dimension of micro-batches."""
-        return (len(self.shape) - 1,)
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
         """Return the entry of the micro-batch."""
@@ -133,7 +132,7 @@ class OfMicrobatch(Read):
 
 
 @dataclass(frozen=True, eq=False)
-class OverMicrobatches(Read):
+class OverMicrobatches(_AlongMicrobatches):
     """A read of a stack of the tensors of several micro-batches."""
 
     chosen: tuple[int, ...]
@@ -147,11 +146,6 @@ class OverMicrobatches(Read):
     def key(self) -> Hashable:
         """Return the micro-batches."""
         return "microbatches", self.chosen
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """Return the dimension of micro-batches."""
-        return (len(self.shape) - 1,)
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
         """Return the entries of the micro-batches."""
@@ -169,8 +163,8 @@ class OverMicrobatches(Read):
 
 
 @dataclass(frozen=True, eq=False)
-class OverGroup(Read):
-    """A read of a stack over the members of groups along mesh dimensions ``over``, row-major."""
+class _AlongGroups(Read):
+    """A read of a stack with a member for every rank of groups along mesh dimensions ``over``."""
 
     over: tuple[int, ...]
 
@@ -183,6 +177,10 @@ class OverGroup(Read):
     def members(self) -> int:
         """Return the number of ranks of a group."""
         return prod(self.shape[axis] for axis in self.over)
+
+
+class OverGroup(_AlongGroups):
+    """A read of a stack over the members of groups along mesh dimensions, row-major."""
 
     @property
     def key(self) -> Hashable:
@@ -217,29 +215,18 @@ class OverGroup(Read):
 
 
 @dataclass(frozen=True, eq=False)
-class OverRoot(Read):
+class OverRoot(_AlongGroups):
     """A read of a stack over groups in which every member stands for the root.
 
     The groups go along mesh dimensions ``over``; the root is at places ``root`` along them.
     """
 
-    over: tuple[int, ...]
     root: tuple[int, ...]
 
     @property
     def _home(self) -> Home:
         """Return the places of the root."""
         return tuple(zip(self.over, self.root, strict=True))
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """Return the dimensions of the group."""
-        return self.over
-
-    @property
-    def members(self) -> int:
-        """Return the number of ranks of a group."""
-        return prod(self.shape[axis] for axis in self.over)
 
     @property
     def key(self) -> Hashable:
@@ -269,7 +256,7 @@ class OverRoot(Read):
 
 
 @dataclass(frozen=True, eq=False)
-class OverListed(Read):
+class OverListed(_AlongGroups):
     """A read of a stack over the members of listed groups.
 
     These leave a coordinate along dimensions ``over`` alone, and for all others are the same.
@@ -277,13 +264,7 @@ class OverListed(Read):
     members); -1 if nothing is read.
     """
 
-    over: tuple[int, ...]
     listed: Codes
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """Return the dimensions along which the groups go."""
-        return self.over
 
     @property
     def members(self) -> int:

@@ -125,7 +125,7 @@ class RangedDegrees(DegreeAlgebra):
 
     def subtract(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         value = super().subtract(a, b)
-        # It was made as a sum, whose range is another one.
+        # The algebra made it as a sum, and noted the range of that.
         self._ranges.pop(value.identity, None)
         return self._with_both(value, a, b, lambda x, y: x - y)
 

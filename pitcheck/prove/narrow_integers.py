@@ -55,7 +55,7 @@ def wrapping(plan: Plan, side: str) -> Iterator[Finding]:
 
 def _wraps(operator: Operator, dtype: str) -> bool:
     """Return True if a result of an operator may not fit into a narrow dtype."""
-    # A cast says itself what has no meaning.
+    # The meaning of a cast refuses what it cannot convert.
     return operator.kind != CAST and not (
         _keeps_range(operator) and all(_fits(number, dtype) for number in _literals(operator))
     )
@@ -99,7 +99,7 @@ def _needed(plan: Plan) -> frozenset[str]:
         given = {name for operand in operator.inputs if (name := tensor_of(operand)) is not None}
         for name in operator.outputs:
             sources.setdefault(name, set()).update(given)
-    # What is received is what is sent anywhere.
+    # A receive may give whatever is sent anywhere.
     sent = {
         name
         for operator in plan.operators

@@ -90,8 +90,8 @@ class Settings:
     """The reductions that make stages smaller, in this order."""
 
     def __post_init__(self) -> None:
-        # Kept over changes of other settings, and by all stages: the primes of a draw are found
-        # once.
+        # All stages, and settings changed from these, share one source: the primes of a draw are
+        # found once.
         given = self.given_primes or DrawnPrimes(self.seed)
         object.__setattr__(self, "given_primes", given)
         object.__setattr__(self, "primes", given)

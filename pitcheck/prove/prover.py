@@ -220,7 +220,7 @@ class Prover:
             replace(o, proof=found[o.key]) if o.proof is DEFERRED and o.key in found else o
             for o in ledger.obligations
         ]
-        # What does not hold whatever becomes of the others is not tried again.
+        # A round that fails whatever the missing proofs say is not repeated.
         return (
             None
             if given - found.keys()
@@ -381,7 +381,7 @@ class Prover:
         stage = replace(stage, sampling=sample.sampling)
         obligation = self._prove_stage(stage, target, output, 0)
         if obligation.proof.outcome != "proven":
-            # It is proven, or refuted, at all coordinates instead. It was attempted, all the same.
+            # All coordinates decide instead. The attempt counts all the same.
             self.proofs.pop(obligation.key, None)
             return None
         obligation.demands = tuple(

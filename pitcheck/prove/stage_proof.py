@@ -85,8 +85,8 @@ def _apart_or_whole(
     )
     if first is not None and first.outcome == "proven":
         return first
-    # What is wrong, or could not be decided, is looked at as the plan has it, unless that is too
-    # large where parts apart have already failed.
+    # A stage that is wrong or undecided is looked at as the plan has it, so that findings name the
+    # plan's rows. If that is too large, the failure with parts as rows stands.
     proof = _proof_of(_Statement(stage, keys, settings, attempts))
     return (
         first if first is not None and first.outcome == "failed" and proof.code == BUDGET else proof

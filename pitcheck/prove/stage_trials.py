@@ -167,7 +167,7 @@ class StageTrials:
         compared = evaluate_targets(self.shaped, again)
         if compared is None or again.left_behind:
             return True
-        # Where all redraws are void none says that nothing depends on it.
+        # If all redraws are void, none of them shows independence: look at the void ones.
         seen = good if good.any() else ~good
         return any(
             np.broadcast_to(each.differs, (len(seen), *each.differs.shape[1:]))[seen].any()

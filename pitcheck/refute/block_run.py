@@ -192,8 +192,8 @@ def shape_on_blocks(
     first, templates = problem.reference, problem.templates
     stage = build_stage(first, problem.parallel, cut_of, list(targets))
     if memory is not None:
-        # Members of a group that hold equal blocks give equal parts; only where parts are rows of
-        # their own these are computed once.
+        # Members of a group that hold equal blocks give equal parts. These are computed once only
+        # if parts are rows.
         stage = taken_apart(stage, templates)
     batched = blocks.batched
     known = {value: dim for value, dim in batched.dims.items() if value < len(first.values)}

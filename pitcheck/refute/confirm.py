@@ -211,7 +211,7 @@ def _told(
             max(kept, key=lambda p: _size(found.places[p])),
             f"{DIGITS} digits{start}",
         )
-    # mpmath has its own errors where numbers leave its range
+    # mpmath has other errors for numbers that leave its range
     except (PitcheckError, ArithmeticError, ValueError):
         return Told.UNKNOWN, None
 
@@ -222,8 +222,8 @@ def _kept(
     """Return the flat places of those differences that rounding does not explain."""
     limit = max(SURE, REAL * found.largest)
     if cone.given:
-        # What agrees to float64's digits need not be equal: a difference that is one is seen, as
-        # large, in the run itself.
+        # Tensors that agree to float64's digits need not be equal. A true difference is as large
+        # in the run itself.
         seen = _in_run(run, number, pair)
         places = {
             place: d

@@ -244,8 +244,8 @@ class _Weighting:
             if step.kind.removesuffix(BACKWARD) in kinds_with(Trait.AVERAGES) and self._over_batch(
                 step
             ):
-                # A derivative of a mean divides what it is given, which no place has to itself, by
-                # the number of elements.
+                # The derivative of a mean divides the gradient, which lacks the batch dimension,
+                # by the number of elements.
                 return _Effect(
                     self.dims[step.arguments[0].value], (len(step.inputs) - 1,), mean=True
                 )

@@ -221,6 +221,3 @@ def block_sizes(
     return BlockSizes(
         system.solve(0) if least is None else system.shrink(least), blocks, root, nodes[0]
     )
-
-
-# --- the reference

@@ -29,7 +29,7 @@ def shape_only(batch: Batch, kept: Collection[int]) -> frozenset[int]:
     found = set()
     for number, step in reversed(list(enumerate(batch.steps))):
         outputs = {output for output in step.outputs if output is not None}
-        # What no step reads at all is what the batch is for.
+        # A value that no step reads at all is a result of the batch.
         if not outputs & looked and outputs <= met:
             found.add(number)
         else:

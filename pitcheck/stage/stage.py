@@ -14,8 +14,9 @@ plans' initial tensors.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -73,6 +74,14 @@ class Stage:
     def all_cuts(self) -> list[Cut]:
         """Return the cuts of inputs and targets, by which the two sides' dimensions are tied."""
         return [*self.cuts.values(), *(target.cut for target in self.targets)]
+
+    def with_parallel(self, parallel: Batch, **changes: Any) -> Stage:
+        """Return the stage with another parallel side and the cuts of its inputs.
+
+        ``changes`` are other fields.
+        """
+        cuts = {value: cut for value, cut in self.cuts.items() if value in parallel.inputs}
+        return replace(self, parallel=parallel, cuts=cuts, **changes)
 
 
 def constant_mask(graph: Graph, value: int) -> Grid | None:

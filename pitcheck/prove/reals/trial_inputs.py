@@ -213,8 +213,7 @@ class TrialInputs(RealAlgebra):
             ]
             result *= np.reshape(factors, (-1, *(1,) * (result.ndim - 1)))
         if domain == "square":
-            # A root of what is negative has no value: whether both sides say so is seen where some
-            # are.
+            # Some arguments of roots stay negative: both sides must have no value there.
             signed = np.isin(sorts, SIGNED).reshape(-1, *(1,) * (result.ndim - 1))
             result = np.where(signed, result, result * result)
         elif domain == "nonzero":

@@ -67,11 +67,7 @@ class DropUnusedBufferParts:
         )
         if parallel is subject.parallel:
             return None
-        return replace(
-            subject,
-            parallel=parallel,
-            cuts={value: cut for value, cut in subject.cuts.items() if value in parallel.inputs},
-        )
+        return subject.with_parallel(parallel)
 
 
 def narrowed(batch: Batch, targets: Collection[int]) -> Batch:

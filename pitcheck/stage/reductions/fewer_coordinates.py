@@ -100,10 +100,4 @@ def _restricted(stage: Stage, symmetry: Symmetry) -> Stage:
     target = replace(stage.targets[0], where=symmetry.where)
     rows = compared_rows(target, stage.parallel)[0][0]
     parallel = pruned_to(stage.parallel, {target.cut.value: rows})
-    return replace(
-        stage,
-        parallel=parallel,
-        cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs},
-        targets=(target,),
-        sampling=None,
-    )
+    return stage.with_parallel(parallel, targets=(target,), sampling=None)

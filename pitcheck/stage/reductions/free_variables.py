@@ -104,7 +104,7 @@ def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
         if free:
             reached |= outputs
             continue
-        # Places along a dimension are made of a shape, and the shape is what it was.
+        # Places along a dimension come of a shape, which drawn numbers do not change.
         read = [argument.value for argument in step.looked_into]
         if not reached.intersection(read):
             continue
@@ -113,7 +113,7 @@ def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
         if not floats or not _has_value(step, attributes, reached, positive, all_positive):
             return False
         reached |= outputs
-        # What several steps write, on several ranks, may be positive on some of them only.
+        # A value that several steps write, on several ranks, may be positive on some only.
         keeps = all_positive and has_trait(step.kind, Trait.KEEPS_POSITIVE, attributes)
         if all(writers[output] == 1 for output in outputs) and (
             keeps or has_trait(step.kind, Trait.GIVES_POSITIVE, attributes)

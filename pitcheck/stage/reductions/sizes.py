@@ -89,7 +89,7 @@ class ReduceSizes:
     def apply(self, subject: Measured, context: Context) -> Measured:
         """Return the stage at the ``variant``-th set of reduced sizes."""
         symbolic = subject.symbolic
-        # Where places within a segment meet, as tokens do that are counted, few of them leave
+        # If places within a segment meet, as tokens that are counted do, a few of them leave
         # decisions one-sided for many draws.
         carriers = [
             symbolic.reference.values[value].dims[dim]

@@ -75,11 +75,7 @@ def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:
     rewritten = _Rewriting(batch, templates or Templates(evaluate)).done(
         [target.cut.value for target in stage.targets]
     )
-    return replace(
-        stage,
-        parallel=rewritten,
-        cuts={value: cut for value, cut in stage.cuts.items() if value in rewritten.inputs},
-    )
+    return stage.with_parallel(rewritten)
 
 
 def moved_form(step: Step, batch: Batch) -> Form | None:

@@ -24,7 +24,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pitcheck.algebra.dimensions.axis_values import AxisValue
 from pitcheck.graph.grids import Codes
@@ -134,12 +134,7 @@ def _segments(stage: Stage, segments: int) -> int:
 def with_fewer_terms(stage: Stage, found: Sum) -> Stage:
     """Return the stage with the kept terms alone."""
     parallel = with_members(stage.parallel, found.members, stage.targets[0].cut.value)
-    return replace(
-        stage,
-        parallel=parallel,
-        cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs},
-        sampling=None,
-    )
+    return stage.with_parallel(parallel, sampling=None)
 
 
 def _dimensions(stage: Stage, symbolic: SymbolicPair) -> dict[int, list[tuple[int, int]]]:
@@ -216,7 +211,7 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
             waiting.extend(arguments)
         elif step.outputs.index(value) not in _contracted(step):
             return None
-    # What is summed must not be read by anything but the way to the target.
+    # Nothing but the way to the target may read what is summed.
     inside = {output for n in found for output in batch.steps[n].outputs if output is not None}
     others = (step for n, step in enumerate(batch.steps) if n not in found)
     return (

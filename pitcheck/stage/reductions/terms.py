@@ -115,8 +115,8 @@ class Terms:
             for number in sorted(self.steps)
             if _goes_over(batch.steps[number], self.low, self.high)
         ]
-        # More than one block is kept by the sums next to the terms alone: what is kept by several
-        # would be multiplied.
+        # Only the sums next to the terms keep more than one block: the blocks that several sums
+        # keep would multiply.
         nearest = frozenset(batch.steps[cut[0]].outputs) if cut else frozenset()
         found = {
             n: _some_members(
@@ -346,7 +346,7 @@ def _some_members(step: Step, low: Mapping[int, Codes], keep: int) -> Codes | No
     Return None if blocks have unequally many members.
     """
     operand = step.inputs[0]
-    # Of a sum that is also cut into parts the sizes depend on how many members there are.
+    # If a sum is also cut into parts, sizes depend on the number of members.
     if not isinstance(operand, Argument) or not has_trait(
         step.kind, Trait.ADDS_PLAINLY, step.attributes
     ):
