@@ -295,6 +295,11 @@ def _all_gather(inputs: list[torch.Tensor], attributes: dict[str, Any], place: i
     return torch.cat(inputs, attributes["axis"])
 
 
+def _scan(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    met = inputs[place:] if attributes.get("reverse", False) else inputs[: place + 1]
+    return reduced(met, attributes.get("reduction", "sum"))
+
+
 def _reduce_scatter(
     inputs: list[torch.Tensor], attributes: dict[str, Any], place: int
 ) -> torch.Tensor:
@@ -342,6 +347,7 @@ COLLECTIVES: dict[str, Callable[[list[torch.Tensor], dict[str, Any], int], torch
     "reduce": _reduce,
     "gather_to": _gather_to,
     "scatter_from": _scatter_from,
+    "scan": _scan,
 }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from pitcheck.base.options import Options
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import Specification
 from pitcheck.errors import PitcheckError
 from pitcheck.explain import messages
@@ -37,7 +37,6 @@ from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Codes, near
-from pitcheck.ops.axis_templates import Templates
 from pitcheck.prove.prover import Obligation
 from pitcheck.refute.block_run import run_stage_on_blocks, shape_on_blocks
 from pitcheck.refute.whole_run import SAME, WholeRun, conjecture, run_stage
@@ -69,21 +68,14 @@ class Refused:
     cuts: Mapping[int, Cut]
 
 
-def explain_refused(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    found: Refused,
-    options: Options,
-    seed: int,
-    templates: Templates,
-) -> list[Finding]:
+def explain_refused(problem: Problem, found: Refused) -> list[Finding]:
     """Findings for the stages that do not hold, in the order of the program; each with an output of
     the whole pair that differs.
 
     Repairs are tried in one stage after the other until none is found in one: looking for none
     costs most.
     """
+    second, specification = problem.parallel, problem.specification
     trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     families: dict[object, dict[str | None, Explained]] = {}
@@ -93,17 +85,7 @@ def explain_refused(
         if len(families) + len(gaps) < MOST_EXPLAINED and stages < MOST_STAGES:
             blamed = {operator for places in families.values() for operator in places}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
-                of_stage = _explained(
-                    first,
-                    second,
-                    specification,
-                    found,
-                    obligation,
-                    options,
-                    seed,
-                    templates,
-                    trying=trying,
-                )
+                of_stage = _explained(problem, found, obligation, trying=trying)
                 trying = any(is_tried(each.finding) for each in of_stage)
                 for each in of_stage:
                     # What is only concluded, and not tried, is told place by place.
@@ -207,51 +189,31 @@ def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:
 
 
 def _explained(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    found: Refused,
-    obligation: Obligation,
-    options: Options,
-    seed: int,
-    templates: Templates,
-    *,
-    trying: bool,
+    problem: Problem, found: Refused, obligation: Obligation, *, trying: bool
 ) -> list[Explained]:
     """The findings of a stage, and what they have in common: an output of the whole pair that
     differs, and a small input of the stage.
     """
-    blocks = found.run.blocks
+    second, blocks = problem.parallel, found.run.blocks
     target = obligation.target
     found_here = _unexplained(second, obligation)
 
     def cut_of(value: int) -> Cut | None:
-        return specification.initial.get(value) or found.cuts.get(value)
+        return problem.specification.initial.get(value) or found.cuts.get(value)
 
-    findings = _repaired(first, second, cut_of, target, options, seed, templates) if trying else []
+    findings = _repaired(problem, cut_of, target) if trying else []
     if not findings and blocks is not None:
         try:
-            run = run_stage_on_blocks(
-                first, second, cut_of, target, blocks, seed, templates, options.max_memory
-            )
+            run = run_stage_on_blocks(problem, cut_of, target, blocks)
             if run.largest[0] > SAME:
-                found_here = _located(second, run)
+                found_here = _located(problem, run)
         # the values of the stage cannot be had: it is named all the same
         except (PitcheckError, MemoryError):
             pass
     findings = findings or [found_here]
     if blocks is not None:
         path, unsaved = _witness(
-            first,
-            second,
-            cut_of,
-            target,
-            _differing(obligation),
-            findings[0].finding,
-            blocks,
-            options,
-            seed,
-            templates,
+            problem, cut_of, target, _differing(obligation), findings[0].finding, blocks
         )
         findings = [
             dataclasses.replace(each, finding=replace(each.finding, witness=path, unsaved=unsaved))
@@ -273,26 +235,17 @@ def _explained(
     return [dataclasses.replace(each, finding=replace(each.finding, **facts)) for each in findings]
 
 
-def _repaired(
-    first: Graph,
-    second: Graph,
-    cut_of: CutOf,
-    target: Target,
-    options: Options,
-    seed: int,
-    templates: Templates,
-) -> list[Explained]:
+def _repaired(problem: Problem, cut_of: CutOf, target: Target) -> list[Explained]:
     """Repairs that make a stage right, tried with other data at every coordinate; none where
     nothing is found.
     """
     try:
-        run = run_stage(
-            first, second, cut_of, target, seed, templates, max_memory=options.max_memory
-        )
+        run = run_stage(problem, cut_of, target)
         if run.largest[0] <= SAME:
             return []
         given = Specification(initial=dict(run.stage.cuts))
-        evidence = Evidence(first, second, given, run, conjecture(run, second, given))
+        cuts = conjecture(problem.specified(given), run)
+        evidence = Evidence(problem.reference, problem.parallel, given, run, cuts)
         return [
             each for each in explained(evidence, run, [0], of_stage=True) if is_tried(each.finding)
         ]
@@ -300,12 +253,12 @@ def _repaired(
         return []
 
 
-def _located(second: Graph, run: WholeRun) -> Explained:
+def _located(problem: Problem, run: WholeRun) -> Explained:
     """What is wrong at the first operator of a stage that reads what it should and gives something
     else.
     """
     given = Specification(initial=dict(run.stage.cuts))
-    evidence = Evidence(run.stage.reference.graph, second, given, run, {})
+    evidence = Evidence(run.stage.reference.graph, problem.parallel, given, run, {})
     value = run.comparisons[0].target.cut.value
     wrong = np.flatnonzero(compared_wrong(evidence, value))
     sibling = first_sibling(
@@ -318,9 +271,8 @@ def _located(second: Graph, run: WholeRun) -> Explained:
             at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)),
             [0],
         )
-    evidence = Evidence(
-        run.stage.reference.graph, second, given, run, conjecture(run, second, given)
-    )
+    cuts = conjecture(problem.specified(given), run)
+    evidence = Evidence(run.stage.reference.graph, problem.parallel, given, run, cuts)
     standing = Standing(evidence)
     root = next(iter(standing.roots([value])), None)
     cause = cause_at(standing, root) if root is not None else None
@@ -369,21 +321,18 @@ def _unexplained(second: Graph, obligation: Obligation) -> Explained:
 
 
 def _witness(
-    first: Graph,
-    second: Graph,
+    problem: Problem,
     cut_of: CutOf,
     target: Target,
     codes: Codes,
     finding: Finding,
     blocks: Blocks,
-    options: Options,
-    seed: int,
-    templates: Templates,
 ) -> tuple[str | None, str | None]:
     """A small input of the stage, at one coordinate at which it differs, as a file, or why it is
     not written; both None where none is found or wanted.
     """
-    if options.witness_directory is None:
+    directory = problem.options.witness_directory
+    if directory is None:
         return None, None
 
     def moved(value: int) -> Cut | None:
@@ -391,19 +340,17 @@ def _witness(
         return None if cut is None else blocks.of(cut)
 
     try:
-        shaped, _, _ = shape_on_blocks(
-            first, second, moved, [_at(target, int(codes[0]))], blocks, templates
-        )
+        shaped, _, _ = shape_on_blocks(problem, moved, [_at(target, int(codes[0]))], blocks)
         sides = shaped.stage.reference.steps, shaped.stage.parallel.steps
         if (
             sum(map(len, sides)) > MOST_STEPS
             or sum(step.count for steps in sides for step in steps) > MOST_ROWS
         ):
             return None, None
-        witness = witness_of(shaped, finding, seed)
+        witness = witness_of(shaped, finding, problem.seed)
     except (PitcheckError, MemoryError):
         return None, None
-    return (None, None) if witness is None else save_witness(witness, options.witness_directory)
+    return (None, None) if witness is None else save_witness(witness, directory)
 
 
 def _at(target: Target, code: int) -> Target:

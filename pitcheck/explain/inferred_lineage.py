@@ -10,7 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from pitcheck.claims.conjecture import Floats, Places
+from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.shard_places import Places
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.hypotheses import constant_ratio, groups_present, possible_times

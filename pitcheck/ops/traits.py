@@ -159,6 +159,12 @@ class Trait(StrEnum):
     """A comparison with an integer n that changes its outcome from n - 1 to n."""
     CHANGES_ABOVE = auto()
     """A comparison with an integer n that changes its outcome from n to n + 1."""
+    FLIPS_SIGNS = auto()
+    """Some elements of the result are the opposites of elements of an operand. The opposite of the
+    least integer of a dtype does not fit into it.
+    """
+    GIVES_BITS = auto()
+    """The result is of integers, 0 or 1 each, whatever the operands are."""
     READS_SHAPE = auto()
     """The result depends on the sizes of the only operand alone, and on attributes."""
 

@@ -1,5 +1,6 @@
-"""Which random draws an output depends on. Two plans can be compared where the parallel one takes
-no others than the reference.
+"""The random draws that an output depends on.
+
+Two plans can be compared if the parallel one takes no other draws than the reference.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ Numbers = NDArray[np.int64]
 
 
 class _Recorder(RealAlgebra):
-    """float64 that notes the numbers of the draws taken from every stream."""
+    """A float64 algebra that notes the numbers of the draws taken from every stream."""
 
     def __init__(self) -> None:
         super().__init__(np, 0, [0])
         self.taken: dict[str, list[Numbers]] = {}
 
     def draw(self, stream: str, index: Value) -> Value:
+        """Note the numbers of some draws, and return 0.5 for each."""
         if index.kind != "int":
             raise ShapeError(f"the index of a draw is an int value, not a {index.kind} value")
         self.taken.setdefault(stream, []).append(np.unique(index.data))
@@ -37,7 +39,7 @@ class _Recorder(RealAlgebra):
 
 
 def draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
-    """Per stream the numbers of the draws that enter a value, ascending, at full shapes."""
+    """Return the numbers of the draws that enter a value, by stream, ascending, at full shapes."""
     recorder = _Recorder()
     seen: set[tuple[object, ...]] = set()
     for step in needed_steps(batch, target):
@@ -57,12 +59,13 @@ def draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
 
 
 def _shape(graph: Graph, step: Step) -> tuple[int, ...]:
+    """Return the full shape of a step's first operand."""
     operand = step.inputs[0]
     return graph.values[operand.value].shape if isinstance(operand, Argument) else ()
 
 
 def needed_steps(batch: Batch, target: int) -> list[Step]:
-    """The steps that a value depends on, last first."""
+    """Return the steps that a value depends on, last first."""
     needed = {target}
     kept = []
     for step in reversed(batch.steps):
@@ -79,8 +82,9 @@ def needed_steps(batch: Batch, target: int) -> list[Step]:
 
 @dataclass(frozen=True)
 class Unlike:
-    """How draws differ. ``same_streams``: in numbers alone, so that it is known which draws are the
-    same and which are not.
+    """A difference between draws.
+
+    ``same_streams``: only numbers differ, so that it is known which draws are the same.
     """
 
     why: str
@@ -88,9 +92,9 @@ class Unlike:
 
 
 def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
-    """What the parallel plan draws for an output that the reference does not draw, if anything.
+    """Return what the parallel plan draws for an output that the reference does not draw, or None.
 
-    Where all its numbers are among the reference's, a difference is real: the output is another
+    If all its numbers are among the reference's, a difference is real: the output is another
     function of the same numbers.
     """
     reference = draws_of(run.stage.reference, target.cut.reference)
@@ -113,6 +117,7 @@ def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
 
 
 def _named(streams: dict[str, Any]) -> str:
+    """Return streams as text."""
     return (
         f"stream{'s' if len(streams) > 1 else ''} {', '.join(map(repr, sorted(streams)))}"
         if streams
@@ -121,7 +126,7 @@ def _named(streams: dict[str, Any]) -> str:
 
 
 def _ranges(numbers: Numbers) -> str:
-    """Numbers as text: their runs, the first three of them."""
+    """Return numbers as text: the first three of their runs."""
     breaks = np.flatnonzero(np.diff(numbers) != 1)
     firsts, lasts = numbers[np.r_[0, breaks + 1]], numbers[np.r_[breaks, len(numbers) - 1]]
     spelled = [

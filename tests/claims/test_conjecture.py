@@ -7,12 +7,11 @@ import pytest
 from zoo.training import masked_mean
 
 from pitcheck.base.options import Options
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.engine.check import check
 from pitcheck.graph.graph import Graph
 from pitcheck.graph.lowering import lower
-from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Plan
 from pitcheck.plan.schedule.matching import match
 from pitcheck.refute.whole_run import WholeRun, conjecture, run_whole
@@ -41,8 +40,9 @@ def test_a_draw_in_which_no_token_counts_hides_nothing() -> None:
     specification = specify(reference, reference, graph, graph)
     found: dict[bool, set[frozenset[str]]] = {True: set(), False: set()}
     for seed in range(40):
-        run = run_whole(graph, graph, specification, seed, False, Templates(evaluate))
-        names = _names(run, dict(conjecture(run, graph, specification)))
+        problem = Problem(graph, graph, specification, seed=seed)
+        run = run_whole(problem)
+        names = _names(run, dict(conjecture(problem, run)))
         found[_emptiest(run) == 0].add(frozenset(names))
     assert found[True], "no draw was empty: nothing was tried"
     assert found[True] == found[False]

@@ -5,7 +5,6 @@ saves the run of both plans, and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,8 @@ from verdicts import caught, proven
 from zoo.builder import Builder, intervals, lineage, table
 
 from pitcheck.base.options import Options
-from pitcheck.engine import check as checking
+from pitcheck.claims.problem import Problem
+from pitcheck.engine import state as checking
 from pitcheck.engine.check import check
 from pitcheck.plan.model import Lineage, Output, Plan
 from pitcheck.prove import prover as obligations
@@ -235,9 +235,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The seeds of all runs of both plans as a whole."""
     original, seeds = checking.run_whole, []
 
-    def counted(*arguments: Any, **options: Any) -> WholeRun:
-        seeds.append(arguments[3])
-        return original(*arguments, **options)
+    def counted(problem: Problem) -> WholeRun:
+        seeds.append(problem.seed)
+        return original(problem)
 
     monkeypatch.setattr(checking, "run_whole", counted)
     return seeds

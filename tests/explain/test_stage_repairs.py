@@ -39,7 +39,7 @@ OTHERWISE: dict[str, tuple[dict[str, object], str, str]] = {
 @pytest.fixture(autouse=True)
 def _large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every plan counts as large."""
-    monkeypatch.setattr("pitcheck.engine.check.MOST_NODES", 0)
+    monkeypatch.setattr("pitcheck.engine.state.MOST_NODES", 0)
     yield
 
 

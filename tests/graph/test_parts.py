@@ -53,12 +53,14 @@ def test_parts_are_what_they_were_made_of(given_parts: list[Part]) -> None:
     other = Parts([*given_parts[:-1], Part(given_parts[-1].box, given_parts[-1].term, 4)])
     assert other != parts
     assert other.digest != parts.digest
-    single = all(len(i) == 1 and i[0][0] >= 0 for part in given_parts for i in part.box)
-    assert (
-        parts.starts is None
-        if not single
-        else np.array_equal(parts.starts, [[i[0][0] for i in part.box] for part in given_parts])
-    )  # type: ignore[arg-type]
+    for dim in range(2):
+        held = [part.box[dim] for part in given_parts]
+        begins = parts.begins(dim)
+        if all(len(i) == 1 and i[0][0] >= 0 for i in held):
+            assert begins is not None
+            assert begins.tolist() == [i[0][0] for i in held]
+        else:
+            assert begins is None
 
 
 @given(st.lists(PART, min_size=2, max_size=12), st.sampled_from(((), (0,), (1,), (0, 1))))

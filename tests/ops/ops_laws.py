@@ -170,6 +170,26 @@ def _carries(case: Case) -> bool | None:
     return set(_elements(given.run())) <= set(_elements(given.inputs))
 
 
+def _has_opposites(case: Case) -> bool:
+    given = case.of(_many_digits)
+    held = {x for place in given.fields for x in given.inputs[place].reshape(-1).tolist()}
+    results = {y for array in given.real_outputs() for y in array.reshape(-1).tolist()}
+    return any(-y in held and y not in held for y in results if y)
+
+
+def _many_digits(shape: tuple[int, ...], place: int) -> Array:
+    """Numbers of both signs of which no sum, difference or product is another one's opposite."""
+    generator = np.random.default_rng([6, place, *shape])
+    return generator.uniform(1, 2, shape) * generator.choice([-1.0, 1.0], shape)
+
+
+def _gives_bits(case: Case) -> bool | None:
+    outputs = case.run()
+    if not all(y.dtype.kind == "i" for y in outputs):
+        return False
+    return all(bool(np.isin(y, (0, 1)).all()) for y in outputs)
+
+
 def _rounds_nothing(case: Case) -> bool | None:
     results = [case.of(few_digits(seed)).real_outputs() for seed in (1, 2)]
     if not results[0] or (case.inputs and not case.fields):
@@ -524,6 +544,8 @@ LAWS: Mapping[Trait, Law] = {
     Trait.EXTENDS: Law(_extends, _is_longer),
     Trait.CARRIES: Law(_carries),
     Trait.ROUNDS_NOTHING: Law(_rounds_nothing),
+    Trait.FLIPS_SIGNS: Law(lambda case: True if case.fields else None, _has_opposites),
+    Trait.GIVES_BITS: Law(_gives_bits),
     Trait.ADDS_TERMS: Law(_adds_terms, mixes),
     Trait.ADDS_WITHIN: Law(_adds_within, mixes),
     Trait.NORMALIZES: Law(

@@ -65,7 +65,16 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
     },
     Trait.NORMALIZES: {
         **dict.fromkeys(
-            ("sum", "mean", "cumsum", "all_reduce", "reduce", "reduce_scatter", "accumulate"),
+            (
+                "sum",
+                "mean",
+                "cumsum",
+                "all_reduce",
+                "reduce",
+                "reduce_scatter",
+                "scan",
+                "accumulate",
+            ),
             ASKED_ELSEWHERE,
         ),
         **dict.fromkeys(
@@ -197,6 +206,7 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
     Trait.CHANGES_ABOVE: dict.fromkeys(
         ("eq", "ne"), "the number itself is tried, and is where they change"
     ),
+    Trait.FLIPS_SIGNS: {"nll_loss": "it gives floating-point numbers alone, whose opposites fit"},
     Trait.READS_SHAPE: dict.fromkeys(("uniform", "normal"), DRAWN),
 }
 """By trait the operators of which its law holds on all rows although they do not claim it, and why
@@ -273,6 +283,8 @@ def test_what_is_not_claimed_is_refuted_or_withheld_for_a_reason(trait: Trait) -
         ("sort", Trait.PICKS_PLACES),
         ("full_like", Trait.DIVIDES),
         ("any", Trait.READS_SHAPE),
+        ("relu", Trait.FLIPS_SIGNS),
+        ("argmax", Trait.GIVES_BITS),
     ],
 )
 def test_a_wrong_claim_fails_at_once(name: str, trait: Trait) -> None:

@@ -16,16 +16,19 @@ from zoo.builder import Builder
 from pitcheck.algebra.bound.degree_bounds import Heights
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import Specification, specify
 from pitcheck.graph.cuts import Cut, resolve
 from pitcheck.graph.graph import Graph
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Lineage, Plan
 from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Prover
-from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.building import build_stage
-from pitcheck.stage.stage import Target, canonical_form
+from pitcheck.stage.canonical import canonical_form
+from pitcheck.stage.stage import Target
 
 ACCEPTED = 0.5
 Formula = Callable[..., str]
@@ -164,7 +167,8 @@ def _through_cut(
             Lineage(case.cut), value, second, reference, first.values[reference].shape, ""
         )
     }
-    ledger = Prover(first, second, specification, _settings(case, seed)).run(cuts)
+    problem = Problem(first, second, specification)
+    ledger = Prover(problem, _settings(case, seed)).run(cuts)
     proofs = [o.proof for o in ledger.obligations if o.output]
     proven = all(proof.outcome == "proven" for proof in proofs)
     return (

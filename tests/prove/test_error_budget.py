@@ -13,16 +13,19 @@ import pytest
 from zoo.pairs import pair
 
 from pitcheck.base.options import Options
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.engine.check import check
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove import stage_proof as prove
 from pitcheck.prove.error_budget import EARLIER, HINTS, Attempts, ErrorBudget
+from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.prover import Prover
-from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.building import build_stage
-from pitcheck.stage.stage import Target, canonical_form
+from pitcheck.stage.canonical import canonical_form
+from pitcheck.stage.stage import Target
 
 
 def test_an_attempt_counts_in_full_until_it_is_settled() -> None:
@@ -157,7 +160,8 @@ def test_an_attempt_that_failed_before_one_that_holds_counts(
 
 def test_hints_that_came_to_nothing_count_with_half_of_what_is_accepted() -> None:
     first, second, specification = graphs("row_parallel")
-    prover = Prover(first, second, specification, settings(), accepted_log2=-60.0)
+    problem = Problem(first, second, specification)
+    prover = Prover(problem, settings(), accepted_log2=-60.0)
     prover.budget.set_aside(HINTS, -61.0)
     ledger = prover.run({})
     assert all(o.proof.outcome == "proven" for o in ledger.obligations)

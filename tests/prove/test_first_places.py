@@ -12,8 +12,8 @@ from zoo.builder import Builder, lineage
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.plan.model import Number
-from pitcheck.prove.real_trials import uncovered
-from pitcheck.prove.trial_inputs import FIRST_RAISED, Raising, TrialInputs, points_of
+from pitcheck.prove.reals.real_trials import uncovered
+from pitcheck.prove.reals.trial_inputs import FIRST_RAISED, Raising, TrialInputs, points_of
 
 
 def _seen(

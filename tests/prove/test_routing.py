@@ -23,14 +23,17 @@ from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Number
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove import coverage as outcomes
-from pitcheck.prove.routing import LEAST_CARRIED, LEAST_TOKENS, Coverage, Routing, routing_of
-from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
-from pitcheck.prove.trial_inputs import FIRST_ALIKE
+from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.reals.trial_inputs import FIRST_ALIKE
+from pitcheck.prove.routing import LEAST_CARRIED, LEAST_TOKENS, Routing, routing_of
+from pitcheck.prove.routing_counts import Coverage
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.report.report import VOLATILE, Report
 from pitcheck.report.text import render
 from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.evaluate import Evaluated
-from pitcheck.stage.stage import Target, canonical_form
+from pitcheck.stage.stage import Target
 
 RIGHT = Mixture()
 

@@ -15,7 +15,7 @@ from pitcheck.commands.reading import read_pair
 from pitcheck.engine.check import check
 from pitcheck.prove import prover as obligations
 from pitcheck.prove import workers
-from pitcheck.prove.stage_proof import Proof
+from pitcheck.prove.proof import Proof
 from pitcheck.report.report import VOLATILE, Report
 
 TINY = ("plans/deepseek-v3-tiny.toml", "plans/llama3-tiny.toml")

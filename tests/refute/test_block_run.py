@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pitcheck.base.options import GIB
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import Specification, specify
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Part, cut_by_code
@@ -20,8 +20,6 @@ from pitcheck.graph.lowering import lower
 from pitcheck.models.config import Batch
 from pitcheck.models.presets import preset
 from pitcheck.models.reference import reference_plan
-from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Shard, Tensor
 from pitcheck.plan.schedule.matching import match
 from pitcheck.programs.layout import Layout
@@ -47,13 +45,11 @@ def _pair(name: str, sequences: int, **layout: Any) -> tuple[Plan, Plan]:
 def _runs(reference: Plan, parallel: Plan) -> list[WholeRun]:
     first, second = _graph(reference), _graph(parallel)
     specification: Specification = specify(reference, parallel, first, second)
-    batched = find_batch(first, specification)
+    problem = Problem(first, second, specification, seed=1)
+    batched = find_batch(problem)
     assert batched is not None
     nowhere = np.zeros(0, dtype=np.int64)
-    return [
-        run_on_blocks(first, second, specification, blocks, 1, Templates(evaluate), GIB)
-        for blocks in colourings(second, specification, batched, nowhere, 1)
-    ]
+    return [run_on_blocks(problem, blocks) for blocks in colourings(problem, batched, nowhere)]
 
 
 PAIRS = {

@@ -11,11 +11,10 @@ from verdicts import proven
 from zoo.builder import Builder, lineage
 
 from pitcheck.base.options import Options
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.engine.check import check
 from pitcheck.graph.lowering import lower
-from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Number, Plan
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove.prover import Prover
@@ -47,11 +46,10 @@ def _looks(parallel: Plan) -> list[tuple[bool, SecondLook | None]]:
     plans = _chosen(1, "gt"), parallel
     graphs: list[Any] = [lower(plan, match(plan)[0]) for plan in plans]
     specification = specify(*plans, *graphs)
-    templates = Templates(evaluate)
     found = []
     for seed in range(SEEDS):
-        run = run_whole(*graphs, specification, seed, False, templates)
-        found.append((bool(run.suspects()), early_look(*graphs, specification, seed, templates)))
+        problem = Problem(*graphs, specification, seed=seed)
+        found.append((bool(run_whole(problem).suspects()), early_look(problem)))
     return found
 
 

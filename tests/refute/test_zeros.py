@@ -12,11 +12,10 @@ from zero_plans import AFTERWARDS, KINDS, gradient, magnitudes, on_one_rank, plu
 from zoo.builder import Builder, lineage
 
 import pitcheck.refute.confirm
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.errors import PitcheckError
 from pitcheck.graph.lowering import lower
-from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Plan
 from pitcheck.plan.schedule.matching import match
 from pitcheck.refute.judge import Judged, judge
@@ -35,8 +34,9 @@ def judged(pair: Pair, seed: int) -> Judged:
     """
     first, second = (lower(plan, match(plan)[0]) for plan in pair)  # type: ignore[arg-type]
     specification = specify(*pair, first, second)
-    found = run_whole(first, second, specification, seed, False, Templates(evaluate))
-    return judge(found, conjecture(found, second, specification), range(len(found.comparisons)))
+    problem = Problem(first, second, specification, seed=seed)
+    found = run_whole(problem)
+    return judge(found, conjecture(problem, found), range(len(found.comparisons)))
 
 
 @pytest.mark.parametrize("cost", [COSTS[0], COSTS[2]])

@@ -16,6 +16,7 @@ from zoo.mutations import mutants
 from zoo.pairs import Pair, builders, pair
 
 from pitcheck.claims.hints import hinted_cuts
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.errors import PitcheckError, PlanError
 from pitcheck.graph.graph import Graph
@@ -24,13 +25,15 @@ from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Number, Plan
 from pitcheck.plan.schedule.matching import match
-from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.prove.proof import Settings
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.reductions.pipeline import Reductions, measured, reduced
 from pitcheck.stage.reductions.protocol import Context, Phase, StageReduction
 from pitcheck.stage.reductions.sizes import ReduceSizes
 from pitcheck.stage.shapes import symbolic_pair
-from pitcheck.stage.stage import Stage, Target, canonical_form
+from pitcheck.stage.stage import Stage, Target
 
 RANKS = 6
 DRAWS = 10
@@ -202,7 +205,7 @@ def _of(name: str, reference: Plan, parallel: Plan) -> Iterator[Case]:
         specification = specify(reference, parallel, first, second)
     except PitcheckError:
         return
-    cuts = {**hinted_cuts(first, second, specification), **specification.initial}
+    cuts = {**hinted_cuts(Problem(first, second, specification)), **specification.initial}
     for number, expected in enumerate(specification.expected):
         target = Target.at(expected.cut, expected.where, second, expected.name)
         try:

@@ -22,15 +22,18 @@ from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Number, Plan
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove import stage_proof as prove
-from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.prove.proof import Settings
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.batch import Batch
 from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.evaluate import evaluate_stage
 from pitcheck.stage.reductions.pipeline import measured
 from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.reductions.split_all_to_all import SplitAllToAll, taken_apart
+from pitcheck.stage.shaped_stage import shape_stage
 from pitcheck.stage.shapes import symbolic_pair
-from pitcheck.stage.stage import Stage, Target, canonical_form, shape_stage
+from pitcheck.stage.stage import Stage, Target
 
 EP, SEQUENCES, LENGTH, HIDDEN, EXPERTS, WIDTH = 8, 2, 6, 5, 2, 7
 TOKENS = (EP * SEQUENCES, LENGTH)

@@ -20,11 +20,14 @@ from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Axis, Lineage, Number, Operator, Output, Plan, Shard, Tensor, Use
 from pitcheck.plan.schedule.matching import match
-from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.prove.proof import Settings
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.reductions.symmetry import find_symmetry
+from pitcheck.stage.shaped_stage import shape_stage
 from pitcheck.stage.shapes import symbolic_pair
-from pitcheck.stage.stage import Target, canonical_form, shape_stage
+from pitcheck.stage.stage import Target
 
 DP, MB = 8, 4
 BATCH = Lineage("", shards=(Shard(0, by=("dp", "mb")),))

@@ -200,7 +200,7 @@ OPERATORS = (
         "neg",
         lambda x: -x,
         lambda d: d.x.constant(Fraction(-1)),
-        traits=(Trait.SCALES, Trait.TOTAL, Trait.ROUNDS_NOTHING),
+        traits=(Trait.SCALES, Trait.TOTAL, Trait.ROUNDS_NOTHING, Trait.FLIPS_SIGNS),
         doc="-x.",
     ),
     declare(
@@ -264,7 +264,7 @@ OPERATORS = (
         "abs",
         lambda x: x.compare("lt", 0).where(-x, x),
         lambda d: _sign(d.x),
-        traits=(Trait.ROUNDS_NOTHING,),
+        traits=(Trait.ROUNDS_NOTHING, Trait.FLIPS_SIGNS),
         doc="x or, where x < 0, -x; the derivative at 0 is 0.",
     ),
     elementwise(

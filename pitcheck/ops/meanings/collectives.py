@@ -90,6 +90,16 @@ def _reduce(inputs: list[Term], attributes: Attributes) -> list[Term]:
     return [_reduced(inputs[0], attributes)]
 
 
+def _scan(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    stack = inputs[0]
+    if attributes.get("reduction", "sum") == "avg":
+        raise UnsupportedError("the reduction 'avg' has no meaning here in a scan")
+    position = _position(stack, attributes, "position")
+    reverse = bool(attributes.get("reverse", False))
+    start, stop = (position, stack.shape[0]) if reverse else (0, position + 1)
+    return [_reduced(stack.slice(0, start, stop), attributes)]
+
+
 def _reduce_scatter(inputs: list[Term], attributes: Attributes) -> list[Term]:
     stack = inputs[0]
     axis = _member_axis(stack, needed(attributes, "axis"))
@@ -163,6 +173,7 @@ def _collective(
     required: dict[str, AttributeRole],
     doc: str,
     *,
+    optional: dict[str, AttributeRole] | None = None,
     traits: tuple[Trait, ...],
     reductions: dict[Trait, Condition] | None = None,
     in_place: bool = False,
@@ -178,7 +189,12 @@ def _collective(
     return declare(
         name,
         formula,
-        attributes={**required, **({} if reductions is None else _REDUCTION), **_EVENT},
+        attributes={
+            **required,
+            **(optional or {}),
+            **({} if reductions is None else _REDUCTION),
+            **_EVENT,
+        },
         required=tuple(a for a in required if a != "position"),
         collective=True,
         in_place=in_place,
@@ -213,6 +229,16 @@ OPERATORS = (
         reductions=_SUM,
         in_place=True,
         gives_root=True,
+    ),
+    _collective(
+        "scan",
+        _scan,
+        {"position": "value"},
+        "As all_reduce without avg, over the members up to its own place, itself included; with "
+        "`reverse` from its own place on, which is the gradient of a sum.",
+        optional={"reverse": "value"},
+        traits=(Trait.KEEPS_SIZES, Trait.LEAVES_OTHER_AXES, Trait.KEEPS_POSITIVE),
+        reductions={**_SUM, Trait.TOTAL: _is_sum},
     ),
     _collective(
         "reduce_scatter",

@@ -385,6 +385,7 @@ OPERATORS = (
         _one_hot,
         attributes={"classes": "literal"},
         required=("classes",),
+        traits=(Trait.GIVES_BITS,),
         doc="Int indices (...) -> int (..., `classes`): 1 at the index, else 0; an index outside "
         "0 .. `classes` - 1 gives zeros only.",
     ),

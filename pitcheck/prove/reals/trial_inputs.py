@@ -1,4 +1,8 @@
-"""Real inputs of many magnitudes, at which decisions show what they do."""
+"""Real inputs of many magnitudes, at which decisions show what they do.
+
+>>> points_of([3.0]).named.tolist()[-1], len(points_of([3.0]).derived)
+(3.0, 9)
+"""
 
 from __future__ import annotations
 
@@ -20,45 +24,47 @@ from pitcheck.algebra.value import Value
 Floats = NDArray[np.float64]
 
 LARGEST = 1e12
-"""Numbers of a plan beyond this are no thresholds that inputs are drawn at: they would hide
-everything beside them.
+"""The size beyond which a plan's numbers are no thresholds at which inputs are drawn: they would
+hide everything beside them.
 """
 FEW = 4
-"""Numbers up to which their sums, differences, products and quotients are taken for possible
+"""The count of numbers up to which their sums, differences, products and quotients are possible
 thresholds, too.
 """
 MOST_POINTS = 48
+"""The most numbers of a plan at which inputs are drawn."""
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+"""The golden section."""
 RAISED = 8.0
-"""How far a raised element stands above the others, in standard deviations."""
+"""The height of a raised element above the others, in standard deviations."""
 FIRST_RAISED = 1 << 20
-"""From this trial number on, one element per line is raised."""
+"""The first trial in which one element per line is raised."""
 FIRST_ALIKE = 1 << 21
-"""From this trial number on, lines are alike."""
+"""The first trial in which lines are nearly equal."""
 FIRST_SCALED = 1 << 22
-"""From this trial number on, all trials have the same ordinary numbers, each times a factor of its
-own.
-"""
+"""The first trial that has the same ordinary numbers as all after it, each times a factor."""
 ONE_RAISED, ALIKE, SCALED = -1, -2, -3
-"""Sorts of numbers that are asked for: one element of every line raised, all lines alike, and
-ordinary ones on another scale.
+"""The sorts of numbers that are asked for: one element of every line raised, all lines nearly
+equal, and ordinary ones on another scale.
 """
 UNCOUNTED = np.zeros((0, 0), dtype=np.int64)
-"""What stands for the counts of a decision on real numbers."""
+"""The counts of a decision on real numbers, which nobody counts."""
 WAYS = 4
-"""Ways in which lines are alike, one trial after the other: which axes of a tensor are tokens is
-not known.
+"""The ways in which lines are nearly equal, one trial after the other. The axes of a tensor that
+are tokens are not known.
 """
 APART = 1.0 / 64.0
-"""By how much lines that are alike differ, in standard deviations: what chooses by them chooses the
-same for nearly all, and what is chosen is told apart.
+"""The difference of nearly equal lines, in standard deviations. What chooses by them chooses the
+same for nearly all, and what is chosen can be distinguished.
 """
 
 
 @dataclass(frozen=True)
 class Points:
-    """Where decisions may change: ``named`` are 0, the numbers that both sides name, and their
-    negatives; ``derived`` what a step makes of two of them.
+    """The numbers at which decisions may change.
+
+    ``named`` are 0, the numbers that both sides name, and their negatives. ``derived`` are what a
+    step makes of two of them. Both have shape (points,).
     """
 
     named: Floats
@@ -66,7 +72,7 @@ class Points:
 
 
 def points_of(numbers: Iterable[float]) -> Points:
-    """The points for the numbers that a stage names."""
+    """Return the points for the numbers that a stage names."""
     own = sorted({abs(n) for n in numbers if 0 < abs(n) <= LARGEST})[:MOST_POINTS]
     found = {0.0, *own}
     if len(own) <= FEW:
@@ -80,15 +86,17 @@ def points_of(numbers: Iterable[float]) -> Points:
 
 
 def _mirrored(sizes: Iterable[float]) -> Floats:
+    """Return the sizes with both signs, ascending."""
     return np.array(sorted({sign * n for n in sizes for sign in (-1.0, 1.0)}))
 
 
 @dataclass(frozen=True)
 class Raising:
-    """Of which tensors elements are raised: of those with at least ``rank`` dimensions, along axes
-    of ``size``; tensors of fewer dimensions are small then.
+    """The choice of elements that are raised.
 
-    The lines of a tensor are divided among ``instances``, in each of which every element is raised.
+    They are those of tensors with at least ``rank`` dimensions, along axes of ``size``; tensors of
+    fewer dimensions are small then. The lines of a tensor are divided among ``instances``, in each
+    of which every element is raised.
     """
 
     size: int = 0
@@ -97,22 +105,21 @@ class Raising:
 
     @classmethod
     def among(cls, shapes: Iterable[Sequence[int]], size: int, instances: int) -> Raising:
-        """Along axes of ``size`` of matrices, so that several elements are tried at once, where
-        there are any.
+        """Return the raising along axes of ``size``, of matrices if there are any.
+
+        In a matrix several elements are tried at once.
         """
         return cls(
             size, 2 if any(len(shape) > 1 and size in shape for shape in shapes) else 0, instances
         )
 
     def apart(self, shape: Sequence[int], axis: int) -> tuple[int, int]:
-        """(how far apart the raised elements of an instance's lines are along an axis, how many
-        lines an instance has).
-        """
+        """Return (distance of the raised elements of an instance's lines, lines of an instance)."""
         lines = max(1, prod(shape) // max(shape[axis], 1) // self.instances)
         return max(1, -(-shape[axis] // lines)), lines
 
     def turn(self, shape: Sequence[int], axis: int) -> int:
-        """In how many trials elements are raised in turn; in so many then they are lowered.
+        """Return in how many trials elements are raised in turn; in as many then they are lowered.
 
         Half of them raise every element in every instance of consecutive lines; all of them most
         elements in most others.
@@ -122,7 +129,7 @@ class Raising:
     def places(
         self, shape: Sequence[int], axis: int, number: int
     ) -> tuple[float, NDArray[np.int64]]:
-        """(1 to raise or -1 to lower, which place of every line) in trial ``number`` along an axis.
+        """Return (1 to raise or -1 to lower, the place of every line) in a trial along an axis.
 
         Consecutive lines are moved against each other by equal steps, as many as an instance has,
         and what follows by multiples of the golden section: an instance may have lines from several
@@ -138,13 +145,14 @@ class Raising:
         return 1.0 - 2.0 * (block % 2), (block // 2 * turn + rest + moved) % size
 
     def most(self, shape: Sequence[int], axis: int) -> int:
-        """After how many trials every line has had each element raised and lowered."""
+        """Return after how many trials every line has had each element raised and lowered."""
         turn = self.turn(shape, axis)
         return 2 * turn * -(-shape[axis] // turn)
 
     def axes(self, shape: Sequence[int]) -> list[int]:
-        """The axes of a tensor along which an element is raised; all where it has none of
-        the size.
+        """Return the axes of a tensor along which an element is raised.
+
+        They are those of the size, or all if none has it.
         """
         return [axis for axis, size in enumerate(shape) if size == self.size] or list(
             range(len(shape))
@@ -152,8 +160,9 @@ class Raising:
 
 
 class TrialInputs(RealAlgebra):
-    """float64 whose fresh values are of another sort in every trial: all tensors alike in the first
-    ``len(SORTS)`` trials, then each as it falls.
+    """A float64 algebra whose fresh values are of another sort in every trial.
+
+    All tensors have the same sort in the first ``len(SORTS)`` trials, then each has its own.
     """
 
     def __init__(
@@ -172,8 +181,9 @@ class TrialInputs(RealAlgebra):
     def fresh(
         self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any"
     ) -> Value:
-        """Field values of the sort of every trial; of domain ``square`` their squares, of domain
-        ``nonzero`` without zeros.
+        """Return field values of the sort of every trial, shape (1, trials, instances, *shape).
+
+        Of domain ``square`` they are squares, of domain ``nonzero`` they have no zeros.
         """
         drawn = [min(trial, FIRST_SCALED) for trial in self.trials]
         words = [
@@ -203,8 +213,7 @@ class TrialInputs(RealAlgebra):
             ]
             result *= np.reshape(factors, (-1, *(1,) * (result.ndim - 1)))
         if domain == "square":
-            # A root of what is negative has no value: whether both sides say so is seen where some
-            # are.
+            # Some arguments of roots stay negative: both sides must have no value there.
             signed = np.isin(sorts, SIGNED).reshape(-1, *(1,) * (result.ndim - 1))
             result = np.where(signed, result, result * result)
         elif domain == "nonzero":
@@ -212,7 +221,7 @@ class TrialInputs(RealAlgebra):
         return Value("field", result[None])
 
     def _draw(self, sort: int, rank: int) -> Callable[[_Draw], Floats]:
-        """What draws numbers of a sort for a tensor of so many dimensions."""
+        """Return the function that draws numbers of a sort for a tensor of so many dimensions."""
         if sort >= 0 or sort == SCALED:
             return SORTS[max(sort, 0)]
         if sort == ALIKE:
@@ -229,7 +238,10 @@ class TrialInputs(RealAlgebra):
 
 
 def sort_of(seed: int, key: str, trial: int) -> int:
-    """Which sort of numbers a tensor has in a trial, or ``SCALED``, ``ALIKE`` or ``ONE_RAISED``."""
+    """Return the number of the sort that a tensor has in a trial.
+
+    It is negative for ``SCALED``, ``ALIKE`` and ``ONE_RAISED``.
+    """
     if trial >= FIRST_SCALED:
         return SCALED
     if trial >= FIRST_RAISED:
@@ -253,34 +265,37 @@ class _Draw:
 
     @property
     def normal(self) -> Floats:
+        """Return normal numbers."""
         result: Floats = np.sqrt(-2.0 * np.log(self.first)) * np.cos(2.0 * math.pi * self.second)
         return result
 
     @property
     def sized(self) -> Floats:
-        """Between 1/2 and 2."""
+        """Return numbers between 1/2 and 2."""
         result: Floats = np.exp2(2.0 * self.first - 1.0)
         return result
 
     @property
     def sign(self) -> Floats:
+        """Return random signs."""
         result: Floats = np.where(self.second < 0.5, -1.0, 1.0)
         return result
 
 
 def _ordinary(d: _Draw) -> Floats:
+    """Return normal numbers of the scale that suits a matrix."""
     return d.normal * d.scale
 
 
 def _spread(d: _Draw) -> Floats:
-    """Uniform between minus and plus twice a number of the plan."""
+    """Return numbers that are uniform between minus and plus twice a number of the plan."""
     sizes = d.points.named[d.points.named > 0]
     chosen = sizes if len(sizes) else np.ones(1)
     return (4.0 * d.second - 2.0) * chosen[(d.first * len(chosen)).astype(np.int64)]
 
 
 def _near(d: _Draw) -> Floats:
-    """A point, and at all distances from it down to 2^-24 of its size."""
+    """Return numbers at a point, and at all distances from it down to 2^-24 of its size."""
     points = d.points.derived
     number = points[(d.first * len(points)).astype(np.int64)]
     steps = d.second * 52.0
@@ -294,8 +309,9 @@ def _near(d: _Draw) -> Floats:
 
 
 def _between(points: Floats, d: _Draw) -> Floats:
-    """A point itself, or a number between it and the next one: whatever is compared with the points
-    gets every outcome.
+    """Return points, and numbers between a point and the next one.
+
+    Whatever is compared with the points gets every outcome.
     """
     place = d.first * (2 * len(points) + 1)
     slot = place.astype(np.int64)
@@ -306,44 +322,52 @@ def _between(points: Floats, d: _Draw) -> Floats:
 
 
 def _at_named(d: _Draw) -> Floats:
+    """Return numbers at and between the named points."""
     return _between(d.points.named, d)
 
 
 def _at_derived(d: _Draw) -> Floats:
+    """Return numbers at and between the derived points."""
     return _between(d.points.derived, d)
 
 
 def _few(d: _Draw) -> Floats:
+    """Return integers from -2 to 2."""
     return np.floor(5.0 * d.first) - 2.0
 
 
 def _positive(d: _Draw) -> Floats:
+    """Return numbers between 1/2 and 2."""
     return d.sized
 
 
 def _negative(d: _Draw) -> Floats:
+    """Return numbers between -2 and -1/2."""
     return -d.sized
 
 
 def _large(d: _Draw) -> Floats:
+    """Return normal numbers of standard deviation 8."""
     return 8.0 * d.normal
 
 
 def _integers(d: _Draw) -> Floats:
+    """Return integers from -10 to 10."""
     return np.floor(21.0 * d.first) - 10.0
 
 
 def _small(d: _Draw) -> Floats:
+    """Return normal numbers of standard deviation 1/64."""
     return d.normal / 64.0
 
 
 def _mostly_positive(d: _Draw) -> Floats:
-    """About one element of the last dimension is negative."""
+    """Return numbers of which about one element of the last dimension is negative."""
     return np.where(d.second * max(d.first.shape[-1], 2) < 1.0, -d.sized, d.sized)
 
 
 def _one_sign(d: _Draw) -> Floats:
-    """One sign for a whole tensor."""
+    """Return numbers of one sign for a whole tensor."""
     if not d.sign.size:
         return d.sized
     first = d.sign.reshape(*d.sign.shape[:2], -1)[:, :, 0]
@@ -365,15 +389,17 @@ SORTS: tuple[Callable[[_Draw], Floats], ...] = (
     _one_sign,
     _small,
 )
-"""How numbers are drawn, one sort after the other. The first is what a plan meets."""
+"""The functions that draw numbers, one sort after the other. The first is what a plan meets."""
 
 SIGNED = (SORTS.index(_few), SORTS.index(_mostly_positive))
-"""Sorts that are as they are even under roots."""
+"""The sorts that keep their signs even under roots."""
 
 
 def _raised(d: _Draw) -> Floats:
-    """Ordinary numbers, one element of every line along one axis far above or below the others:
-    after as many trials as a line is long, each has been.
+    """Return ordinary numbers with one element of every line far above or below the others.
+
+    The lines go along one axis. After as many trials as a line is long, each element has been
+    raised.
     """
     values = d.normal * d.scale
     shape = values.shape[2:]
@@ -393,8 +419,9 @@ def _raised(d: _Draw) -> Floats:
 
 
 def _alike(d: _Draw) -> Floats:
-    """Ordinary numbers that depend on the places along some axes, and hardly on those along the
-    others: tokens that all look the same to what routes them.
+    """Return ordinary numbers that hardly depend on the places along some axes.
+
+    Such tokens all look the same to what routes them.
     """
     values = d.normal * d.scale
     shape = values.shape[2:]
@@ -413,8 +440,10 @@ def _alike(d: _Draw) -> Floats:
 
 
 def _told_apart(shape: Sequence[int], number: int, size: int) -> Sequence[int]:
-    """Along which axes the numbers of a trial differ: all but two (sequences and places), but one
-    (tokens), the last alone, or one of ``size`` (experts).
+    """Return the axes along which the numbers of a trial differ.
+
+    They are all but two (sequences and places), all but one (tokens), the last alone, or one of
+    ``size`` (experts).
     """
     last = len(shape) - 1
     fours, way = divmod(number, WAYS)

@@ -1,10 +1,13 @@
-"""Thresholds that the two sides do not share: whether a number between them was met.
+"""Thresholds that the two sides do not share, and the numbers that were met between them.
 
-x > 100 and x > 110 decide alike for every number that is not between 100 and 110. Where one side
+x > 100 and x > 110 decide alike for every number that is not between 100 and 110. If one side
 compares with a number with which the other does not, what is compared must have been between it and
-the nearest ones of the other side, below and above, in some trial: else nothing tells whether the
-sides differ there. Comparisons of integers change between two of them: n <= 4 and n < 5 are one
+the nearest ones of the other side, below and above, in some trial. Else nothing tells if the sides
+differ there. Comparisons of integers change between two of them: n <= 4 and n < 5 are one
 threshold, 4.5.
+
+>>> _nearest(4.0, [1.0, 3.0, 7.0, 9.0])
+[3.0, 7.0]
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from pitcheck.algebra.value import Value
 
 _MIRRORED: dict[str, str] = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+"""The comparison of the operands in the other order."""
 _BETWEEN: dict[str, float] = {
     "le": 0.5,
     "gt": 0.5,
@@ -27,22 +31,26 @@ _BETWEEN: dict[str, float] = {
     "minimum": 0.5,
     "maximum": -0.5,
 }
-"""Where the outcome changes, for integers, from the number that is compared with."""
+"""The distance, for integers, from the number that is compared with to where the outcome changes.
+"""
 
 COARSE = tuple(2.0**step for step in range(-14, 15))
-"""By how much inputs are scaled to find on which scale a threshold lies."""
+"""The factors by which inputs are scaled to find the scale of a threshold."""
 FINE = 8
+"""The steps into which a scale is divided each time."""
 ROUNDS = 6
-"""How often the scale is narrowed down, to one of ``FINE`` steps each time."""
+"""The number of times that the scale is narrowed down."""
 
 Pair = tuple[str, float, float]
-"""(kind of the numbers, two thresholds, the lower one first)."""
+"""(kind of the numbers, lower threshold, upper threshold)."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """A comparison with one number: at which ``site``, of values of which ``kind``, where it
-    changes its outcome, and what is compared, array (trials, ...).
+    """A comparison with one number.
+
+    ``site`` and ``kind``: the step and the kind of the values. ``threshold``: where it changes its
+    outcome. ``compared``: the values, shape (trials, ...).
     """
 
     site: str
@@ -53,8 +61,9 @@ class Guard:
 
 
 def guards(site: str, what: str, a: Value, b: Value) -> Iterable[Guard]:
-    """The comparison or extremum ``what`` of two values as a guard, where one of them is one number
-    in all of several trials.
+    """Yield the comparison or extremum ``what`` of two values as a guard.
+
+    One of them must be one number in all of several trials.
     """
     for value, other, name in ((a, b, what), (b, a, _MIRRORED.get(what, what))):
         number = _one_number(other)
@@ -69,7 +78,7 @@ def guards(site: str, what: str, a: Value, b: Value) -> Iterable[Guard]:
 
 
 def _one_number(value: Value) -> float | None:
-    """The number that a value is in every element, whatever is drawn."""
+    """Return the number that a value is in every element, whatever is drawn; None if it varies."""
     data = value.data[0]
     if data.shape[0] != 1 or not data.size or value.kind == "bool":
         return None
@@ -82,14 +91,15 @@ class Thresholds:
     """The thresholds of either side, and between which of them something was seen."""
 
     names: dict[tuple[str, str], dict[float, str]] = field(default_factory=dict)
-    """By side and kind of the numbers: every threshold, with the comparison's number and step."""
+    """Every threshold with the comparison's number and step, by side and kind of the numbers."""
     met: set[Pair] = field(default_factory=set)
+    """The pairs between which something was seen."""
     bounded: bool = False
-    """Whether trials had as many elements alike as there are, so that no count goes beyond those
-    seen.
+    """True if trials had as many equal elements as there are, so that no count exceeds those seen.
     """
     _seen: dict[tuple[str, float], tuple[float, float]] = field(default_factory=dict)
-    """By kind and threshold the least and the greatest number that was compared with it."""
+    """The least and the greatest number that was compared with a threshold, by kind and threshold.
+    """
 
     def take(self, seen: Sequence[Guard]) -> None:
         """Note the comparisons of some trials."""
@@ -115,7 +125,7 @@ class Thresholds:
                 self.met.add(pair)
 
     def missing(self) -> list[Pair]:
-        """The pairs between which nothing was seen."""
+        """Return the pairs between which nothing was seen."""
         found: list[Pair] = []
         for kind in ("field", "int"):
             sides = [self.names.get((side, kind), {}) for side in ("reference", "parallel")]
@@ -127,8 +137,10 @@ class Thresholds:
         return sorted({pair for pair in found if pair not in self.met and not self._beyond(pair)})
 
     def _beyond(self, pair: Pair) -> bool:
-        """Whether no integer comes between a pair: all that are compared lie on one side of it, in
-        trials that had the greatest counts there are.
+        """Return True if no integer comes between a pair.
+
+        All that are compared lie on one side of it, in trials that had the greatest counts there
+        are.
         """
         kind, low, high = pair
         ranges = [self._seen[kind, n] for n in (low, high) if (kind, n) in self._seen]
@@ -139,7 +151,7 @@ class Thresholds:
         )
 
     def said(self) -> str:
-        """A sentence about a pair between which nothing was seen, or ""."""
+        """Return a sentence about a pair between which nothing was seen, or ""."""
         for kind, *numbers in self.missing():
             names = [
                 " and ".join(
@@ -156,8 +168,9 @@ class Thresholds:
         return ""
 
     def search(self, tried: Callable[[Sequence[float]], Sequence[Guard]]) -> None:
-        """Look for scales of the inputs at which something lies between; ``tried`` tries scales, in
-        ascending order, and gives the comparisons seen.
+        """Look for scales of the inputs at which something lies between.
+
+        ``tried`` tries scales, in ascending order, and returns the comparisons seen.
         """
         for pair in self.missing():
             scales: Sequence[float] = COARSE
@@ -168,13 +181,16 @@ class Thresholds:
 
 
 def _nearest(number: float, others: Iterable[float]) -> list[float]:
+    """Return the nearest of others below and above a number."""
     below, above = [n for n in others if n < number], [n for n in others if n > number]
     return [*sorted(below)[-1:], *sorted(above)[:1]]
 
 
 def _bracket(scales: Sequence[float], seen: Sequence[Guard], pair: Pair) -> Sequence[float]:
-    """Finer scales between two of ``scales``, at one of which a compared element is below and at
-    the other above the pair; none where there are no such.
+    """Return finer scales between two of ``scales`` that lie on both sides of the pair.
+
+    At one of them a compared element is below the pair and at the other above it. Return none if
+    there are no such scales.
     """
     kind, low, high = pair
     for guard in seen:

@@ -1,5 +1,14 @@
-"""Which choices of a stage depend on decisions between floating-point numbers: the others follow
-the discrete data, which has cases of its own.
+"""The choices of a stage that depend on decisions between floating-point numbers.
+
+All others follow the discrete data, which has cases of its own.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("abs", [(2, 3)], (2, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> sorted(depending_on_order(shape_reduced(stage)))[:2]
+['parallel 0 abs&0', 'parallel 0 abs?0']
 """
 
 from __future__ import annotations
@@ -12,14 +21,17 @@ from pitcheck.algebra.bound.degrees import DegreeValue
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.prove.known_ranges import RangedDegrees
 from pitcheck.stage.evaluate import evaluate_stage
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 ORDER = "order"
+"""The mark of degrees that depend on an order of floating-point numbers."""
 
 
 class _Dependence(RangedDegrees):
-    """Notes the sites whose condition or operand depends on an order, and not on ranges that are
-    known alone. Sites are numbered as in the algebra of real trials.
+    """An algebra that notes the sites whose condition or operand depends on an order.
+
+    What only known ranges decide does not count. Sites are numbered as in the algebra of real
+    trials.
     """
 
     def __init__(self, shaped: ShapedStage) -> None:
@@ -30,6 +42,7 @@ class _Dependence(RangedDegrees):
         self._inside = False
 
     def _note(self, mark: str, *values: DegreeValue) -> None:
+        """Note a site if one of its operands depends on an order."""
         if self._inside:
             return
         number = self._counts.get(self.site + mark, 0)
@@ -44,8 +57,10 @@ class _Dependence(RangedDegrees):
         return value
 
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """With infinity only what is infinite compares otherwise than other numbers do, and that
-        comes of discrete data.
+        """Return the outcome; a comparison with infinity depends on no order.
+
+        Only what is infinite compares otherwise than other numbers do, and that comes of discrete
+        data.
         """
         result = super().compare(comparison, a, b)
         return (
@@ -85,8 +100,9 @@ class _Dependence(RangedDegrees):
 
 
 def depending_on_order(shaped: ShapedStage) -> set[str]:
-    """The sites of conditions, casts, products and extrema that depend on an order of
-    floating-point numbers, and of the targets that do.
+    """Return the sites that depend on an order of floating-point numbers.
+
+    They are those of conditions, casts, products and extrema, and the targets that do.
     """
     algebra = _Dependence(shaped)
     drawn = {
