@@ -244,6 +244,13 @@ def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool 
             raise PlanError(
                 f"the operator {kind.name!r} needs the attribute {name!r}", f"attributes.{name}"
             )
+    wanted = attributes.get(WANTED)
+    if backward and not isinstance(wanted, (tuple, list, type(None))):
+        raise PlanError(
+            f"{WANTED} of {kind.name}.backward has a flag for each forward input, and is not "
+            f"{wanted!r}",
+            f"attributes.{WANTED}",
+        )
 
 
 def evaluate(

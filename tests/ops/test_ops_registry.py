@@ -204,3 +204,10 @@ def test_the_reference_page_is_current() -> None:
     assert page.read_text(encoding="utf-8") == operator_table(), (
         "write docs/operators.md anew with pitcheck.ops.operator_table.operator_table"
     )
+
+
+@pytest.mark.parametrize("wanted", [5, True, "ab"])
+def test_flags_of_a_derivative_are_several(wanted: object) -> None:
+    with pytest.raises(PlanError, match="a flag for each forward input"):
+        check_attributes(operator_kind("linear"), {"wanted": wanted}, backward=True)
+    check_attributes(operator_kind("linear"), {"wanted": (True, False)}, backward=True)
