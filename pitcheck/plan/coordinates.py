@@ -179,7 +179,7 @@ class Coordinates:
             )
         return self._along(group)
 
-    def group_sizes(self, group: Group, place: str = "group") -> list[int]:
+    def group_sizes(self, group: Group) -> list[int]:
         """Return the different sizes of the rank lists of a group, ascending.
 
         Raises:
@@ -187,7 +187,7 @@ class Coordinates:
         """
         if not group.ranks and set(group.axes) <= set(self.sizes):
             return [prod(self.sizes[axis] for axis in set(group.axes))]
-        return sorted({len(members) for members in self.groups(group, place)})
+        return sorted({len(members) for members in self.groups(group)})
 
     def _along(self, group: Group) -> list[tuple[int, ...]]:
         others = tuple(axis.name for axis in self.mesh if axis.name not in group.axes)
