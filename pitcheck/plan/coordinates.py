@@ -126,7 +126,7 @@ class Coordinates:
 
     def _spread(self, grid: NDArray[Any]) -> NDArray[Any]:
         """Return an array that broadcasts to ``shape`` as one of (ranks, microbatches)."""
-        return np.array(np.broadcast_to(grid, self.shape)).reshape(self.ranks, self.microbatches)
+        return np.array(np.broadcast_to(grid, self.shape).reshape(self.ranks, self.microbatches))
 
     def count(self, over: tuple[str, ...]) -> int:
         """Return the number of positions of the axes ``over``."""
