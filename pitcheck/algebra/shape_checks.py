@@ -33,7 +33,7 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def check_view(old: tuple[int, ...], new: Sequence[int]) -> None:
     """Raise ShapeError unless a tensor of shape ``old`` can be viewed as ``new``."""
-    if prod(new) != prod(old) or min(new, default=0) < 0:
+    if prod(new) != prod(old) or (new and min(new) < 0):
         raise ShapeError(
             f"a tensor of shape {old} cannot be viewed as {tuple(map(int, new))}: the number of "
             f"elements differs"

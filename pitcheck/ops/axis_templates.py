@@ -14,7 +14,8 @@ scratch system and made again on other dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,24 +89,19 @@ class _Recorder(AxisSystem):
         return node
 
     def tie(self, node: Dimension, whole: Dimension, offset: int = 0) -> None:
-        self._note("tie", (node, whole), int(offset))
-        self._quietly(lambda: AxisSystem.tie(self, node, whole, offset))
+        self._record("tie", (node, whole), int(offset))
 
     def position(self, node: Dimension, offset: int) -> None:
-        self._note("position", (node,), int(offset))
-        self._quietly(lambda: AxisSystem.position(self, node, offset))
+        self._record("position", (node,), int(offset))
 
     def fix(self, node: Dimension, reason: str = "its size is given") -> None:
-        self._note("fix", (node,), reason)
-        self._quietly(lambda: AxisSystem.fix(self, node, reason))
+        self._record("fix", (node,), reason)
 
     def decide(self, node: Dimension) -> None:
-        self._note("decide", (node,))
-        self._quietly(lambda: AxisSystem.decide(self, node))
+        self._record("decide", (node,))
 
     def mark_permuted(self, node: Dimension) -> None:
-        self._note("mark_permuted", (node,))
-        self._quietly(lambda: AxisSystem.mark_permuted(self, node))
+        self._record("mark_permuted", (node,))
 
     def index(self, node: Dimension) -> None:
         self._note("index", (node,))
@@ -119,10 +115,17 @@ class _Recorder(AxisSystem):
     def add_extent(self, nodes: Sequence[Dimension]) -> None:
         self._note("add_extent", tuple(nodes))
 
-    def _quietly(self, act: Callable[[], None]) -> None:
+    def _record(self, name: str, nodes: tuple[Dimension, ...], *rest: Any) -> None:
+        """Note a call and make it here, too; the calls that it makes in turn are not noted."""
+        self._note(name, nodes, *rest)
+        with self._silently():
+            getattr(AxisSystem, name)(self, *nodes, *rest)
+
+    @contextmanager
+    def _silently(self) -> Iterator[None]:
         before, self.silent = self.silent, True
         try:
-            act()
+            yield
         finally:
             self.silent = before
 
@@ -132,17 +135,14 @@ class _Recorder(AxisSystem):
         Its refinement depends on the ties of the system in which it is made again.
         """
         self._note("view", tuple(dims), tuple(int(n) for n in shape))
-        before, self.silent = self.silent, True
-        try:
+        with self._silently():
             made = view(self, dims, shape)
-        finally:
-            self.silent = before
-        # Every place of the result is a new number: made again, it may be another dimension than
-        # here.
-        fresh = tuple(AxisSystem.dimension(self, d.size, "", d.copies) for d in made)
-        for old, new in zip(made, fresh, strict=True):
-            self._quietly(lambda a=old, b=new: AxisSystem.tie(self, a, b))  # type: ignore[misc]
-            self.meet(new)
+            # Every place of the result is a new number: made again, it may be another dimension
+            # than here.
+            fresh = tuple(AxisSystem.dimension(self, d.size, "", d.copies) for d in made)
+            for old, new in zip(made, fresh, strict=True):
+                AxisSystem.tie(self, old, new)
+                self.meet(new)
         return fresh
 
 

@@ -126,7 +126,7 @@ class Coordinates:
 
     def _spread(self, grid: NDArray[Any]) -> NDArray[Any]:
         """Return an array that broadcasts to ``shape`` as one of (ranks, microbatches)."""
-        return np.array(np.broadcast_to(grid, self.shape)).reshape(self.ranks, self.microbatches)
+        return np.array(np.broadcast_to(grid, self.shape).reshape(self.ranks, self.microbatches))
 
     def count(self, over: tuple[str, ...]) -> int:
         """Return the number of positions of the axes ``over``."""
@@ -179,7 +179,7 @@ class Coordinates:
             )
         return self._along(group)
 
-    def group_sizes(self, group: Group, place: str = "group") -> list[int]:
+    def group_sizes(self, group: Group) -> list[int]:
         """Return the different sizes of the rank lists of a group, ascending.
 
         Raises:
@@ -187,7 +187,7 @@ class Coordinates:
         """
         if not group.ranks and set(group.axes) <= set(self.sizes):
             return [prod(self.sizes[axis] for axis in set(group.axes))]
-        return sorted({len(members) for members in self.groups(group, place)})
+        return sorted({len(members) for members in self.groups(group)})
 
     def _along(self, group: Group) -> list[tuple[int, ...]]:
         others = tuple(axis.name for axis in self.mesh if axis.name not in group.axes)

@@ -1,5 +1,6 @@
-"""Trials and instances: the same numbers whatever is computed beside them; broadcasting;
-decisions.
+"""Trials and instances, broadcasting and decisions.
+
+Numbers do not depend on the trials and instances that are computed beside them.
 """
 
 from fractions import Fraction

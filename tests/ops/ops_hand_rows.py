@@ -1,5 +1,6 @@
-"""Rows computed by hand in integers: communication, copies and random draws, which PyTorch on one
-device is no oracle of.
+"""Rows computed by hand in integers: communication, copies and random draws.
+
+PyTorch on one device is no oracle of these.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ Nested = Any
 
 @dataclass(frozen=True)
 class HandRow:
-    """``stack`` is the input (of a collective: the members' tensors); ``result`` what must come
-    out.
+    """One operator on integers.
+
+    ``stack`` is the input (for a collective: the members' tensors), ``result`` the expected output.
     """
 
     kind: str

@@ -1,9 +1,8 @@
-"""The laws of traits: for every trait what must hold of an operator that claims it, on the operands
-and attributes of one row.
+"""The laws of traits: the claims on an operator, on the operands and attributes of one row.
 
-A law has two parts. ``holds`` is asked of every row: True, False, or None where the row says
-nothing. ``shows`` must be true of one row at least: a view, say, keeps a sum a sum, but adds
-nothing. An operator refutes a law by one row of which it does not hold, or because no row shows it.
+A law has two parts. ``holds`` is asked of every row: True, False, or None if the row says nothing.
+``shows`` must be true of one row at least: a view, say, keeps a sum a sum, but adds nothing. An
+operator refutes a law by one row of which it does not hold, or because no row shows it.
 """
 
 from __future__ import annotations
@@ -470,8 +469,9 @@ def _reads_shape(case: Case) -> bool | None:
 
 
 def gradients_are_sums(case: Case) -> bool | None:
-    """Whether the gradient of every shared operand is the sum of those of two parts of a leading
-    dimension, one that the other operands lack.
+    """Return True if the gradient of every shared operand is a sum over two parts of a dimension.
+
+    It is a leading dimension that the other operands lack.
     """
     x, *others = case.inputs
     leading = x.ndim - inner_dimensions(case.operator, case.attributes)
@@ -511,7 +511,7 @@ def gradients_are_sums(case: Case) -> bool | None:
 
 
 def _size(case: Case, axis: int) -> int:
-    """The size of the result along ``axis``; 0 where there is none."""
+    """Return the size of the result along ``axis``, 0 if there is none."""
     try:
         (y,) = case.run()
     except (PitcheckError, ValueError):
@@ -578,8 +578,9 @@ LAWS: Mapping[Trait, Law] = {
 
 
 def claims(operator: OperatorKind, trait: Trait, attributes: Mapping[str, Any]) -> bool:
-    """Whether an operator, perhaps one that is not registered, claims a trait with these
-    attributes.
+    """Return True if an operator claims a trait with these attributes.
+
+    It need not be registered.
     """
     return trait in operator.traits or (
         trait in operator.conditional and operator.conditional[trait](attributes)

@@ -228,9 +228,7 @@ def _rotary_half(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch
 
 
 def _rotary_interleaved(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """By multiplication of complex numbers, or where cos and sin are given twice, element by
-    element.
-    """
+    """Multiply complex numbers, or element by element if cos and sin are given twice."""
     if cos.shape[-1] != x.shape[-1]:
         pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
         return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)

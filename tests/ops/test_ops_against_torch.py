@@ -1,5 +1,6 @@
-"""Meaning and derivative of every operator against PyTorch in float64, in the package's float64
-algebra and in a plain one.
+"""Meaning and derivative of every operator against PyTorch in float64.
+
+They run in the package's float64 algebra and in a plain one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Communication and random draws against results computed by hand, and the cases in which an
-operator must refuse.
+"""Communication and random draws against results computed by hand.
+
+The cases in which an operator must refuse are here, too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Facts about operators stand with the operators: elsewhere the names of operators are compared and
-listed less and less.
+"""Facts about operators stand with the operators.
+
+In other rooms the names of operators are compared and listed less and less.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ def _is_list(nodes: list[ast.expr | None]) -> bool:
 
 
 def _is_kind(node: ast.expr) -> bool:
-    """Whether an expression is the kind of an operator: ``x.kind``, ``kind``, or one of these
-    without its ending.
+    """Return True if an expression is the kind of an operator.
+
+    It is ``x.kind``, ``kind``, or one of these without its ending.
     """
     if (
         isinstance(node, ast.Call)
@@ -69,7 +71,7 @@ def _named(node: ast.expr) -> bool:
 
 
 def found_in(tree: ast.AST) -> Iterator[int]:
-    """The lines on which names of operators are listed, or compared with a kind."""
+    """Return the lines on which names of operators are listed, or compared with a kind."""
     for node in ast.walk(tree):
         if (isinstance(node, (ast.Set, ast.Tuple, ast.List)) and _is_list(list(node.elts))) or (
             isinstance(node, ast.Dict) and _is_list(list(node.keys))

@@ -1,5 +1,6 @@
-"""The registry: names, attributes, numbers of inputs, derivatives, and that every operator has a
-test of its meaning.
+"""The registry: names, attributes, numbers of inputs and derivatives.
+
+Every operator has a test of its meaning.
 """
 
 from __future__ import annotations

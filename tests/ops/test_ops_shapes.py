@@ -1,5 +1,6 @@
-"""Every operator on dimensions alone gives the shapes that it computes, at full and at reduced
-sizes.
+"""Every operator on dimensions alone gives the shapes that it computes.
+
+This holds at full and at reduced sizes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Every trait holds of every operator that claims it, and of no other one without a reason that
-stands here.
+"""Every trait holds of every operator that claims it.
+
+It holds of no other one without a reason that stands here.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ _rows = cache(cases_of)
 
 
 def _claimed(name: str, trait: Trait) -> tuple[list[Case], list[Case]]:
-    """The rows with whose attributes an operator claims a trait, and the others."""
+    """Return the rows with whose attributes an operator claims a trait, and the others."""
     claimed = [claims(operator_kind(name), trait, case.attributes) for case in _rows(name)]
     return [c for c, yes in zip(_rows(name), claimed, strict=True) if yes], [
         c for c, yes in zip(_rows(name), claimed, strict=True) if not yes
@@ -368,8 +369,9 @@ def test_who_meets_in_an_operator() -> None:
 
 @pytest.mark.parametrize("name", sorted(collective_kinds()))
 def test_what_a_collective_divides(name: str) -> None:
-    """A size along the divided axis, and along no other, must be a multiple of the number of
-    members.
+    """Try sizes that are not multiples of the number of members along each axis.
+
+    Only the divided axis may refuse them.
     """
     operator = operator_kind(name)
     found = set()
@@ -395,8 +397,9 @@ def _runs(case: Case) -> bool:
 
 @pytest.mark.parametrize("name", sorted(kinds_with(Trait.TOTAL)))
 def test_numbers_that_are_read_as_truths_are_named(name: str) -> None:
-    """An operator that is total in its numbers decides by a number that stands for a truth: the
-    place of such an operand must be named.
+    """Give numbers as truths to every total operator.
+
+    It decides by a number only if that stands for a truth, and names the place of that operand.
     """
     found = set()
     for case in _rows(name):
@@ -508,8 +511,9 @@ def test_which_gradients_are_sums() -> None:
 
 @pytest.mark.parametrize("name", operator_names())
 def test_where_parts_begin(name: str) -> None:
-    """The shorter one of an input and an output is the stretch of the longer one that
-    begins there.
+    """Compare the shorter one of an input and an output with the stretch of the longer one.
+
+    It is the stretch that begins at the offset.
     """
     offset, found = operator_kind(name).offset, []
     for case in _rows(name) if offset is not None else ():

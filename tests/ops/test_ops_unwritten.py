@@ -1,5 +1,6 @@
-"""What of an operator's results may depend on a part of its operands, against what really changes
-with that part.
+"""Labels of an operator's results against the elements that really change.
+
+They follow from labels of a part of its operands.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _labelled(
 
 
 def _others(a: Array, part: Array, generator: np.random.Generator) -> list[Array]:
-    """The operand with something else in the part."""
+    """Return the operand with other numbers in the part."""
     if a.dtype.kind == "b":
         return [np.where(part, ~a, a)]
     if a.dtype.kind == "i":

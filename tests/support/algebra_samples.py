@@ -20,13 +20,13 @@ def residues(
 
 
 def numbers(a: Any, given: list[float]) -> Value:
-    """A 1-d value of given small integers, halves, infinities and NaN."""
+    """Return a 1-d value of given small integers, halves, infinities and NaN."""
     parts = [a.reshape(a.constant(Fraction(v) if np.isfinite(v) else v), (1,)) for v in given]
     return a.concatenate(parts, 0)
 
 
 def classes(a: Any, value: Value) -> list[str]:
-    """What every element is, in the first trial and instance: "finite", "nan", ..."""
+    """Return the class of every element in the first trial and instance: "finite", "nan", ..."""
     flat = value.data[0, 0, 0].reshape(-1)
     if flat.dtype == np.int64:
         codes = (
@@ -42,8 +42,9 @@ def classes(a: Any, value: Value) -> list[str]:
 
 
 def small_integers(a: Any, value: Value) -> list[int | str]:
-    """Every element of the first trial and instance as a small balanced integer, or the name of
-    what it is instead.
+    """Return every element of the first trial and instance as a small balanced integer.
+
+    An element that is not one is given by its class.
     """
     result: list[int | str] = []
     for index, name in enumerate(classes(a, value)):
@@ -62,8 +63,9 @@ def small_integers(a: Any, value: Value) -> list[int | str]:
 def random_expression(
     a: Any, generator: np.random.Generator, steps: int, roots: bool = True, logs: bool = True
 ) -> list[Value]:
-    """All values along a random straight program on 2x3 tensors with two instances: the same
-    program for the same generator state in every algebra.
+    """Return all values along a random straight program on 2x3 tensors with two instances.
+
+    The program is the same for the same generator state in every algebra.
     """
     values = [
         a.fresh("x", (2, 3), 1, "nonzero"),

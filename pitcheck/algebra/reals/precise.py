@@ -31,7 +31,7 @@ class PreciseAlgebra(RealAlgebra):
     """Numbers of ``digits`` decimal digits in object arrays.
 
     Fresh values are those of RealAlgebra with the same seed and trials, taken exactly.
-    ``tolerance`` is by default 10^(10 - digits), relative to the largest element of both tensors.
+    ``tolerance`` is 10^(10 - digits), relative to the largest element of both tensors.
     """
 
     def __init__(
@@ -39,12 +39,8 @@ class PreciseAlgebra(RealAlgebra):
         digits: int = 60,
         seed: int = 0,
         trials: Sequence[int] = (0,),
-        tolerance: float | None = None,
-        scale: float | None = None,
     ) -> None:
-        super().__init__(
-            np, seed, trials, 10.0 ** (_GUARD - digits) if tolerance is None else tolerance, scale
-        )
+        super().__init__(np, seed, trials, 10.0 ** (_GUARD - digits))
         self.context = mpmath.MPContext()
         self.context.dps = digits
         self._known = self._by_name()

@@ -29,7 +29,7 @@ from pitcheck.algebra.discrete import Discrete
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.keyed import drawn_words
 from pitcheck.algebra.residues.chains import Chain
-from pitcheck.algebra.residues.formal_exponentials import Formal
+from pitcheck.algebra.residues.formal_exponentials import Formal, Logs
 from pitcheck.algebra.residues.formal_roots import Roots
 from pitcheck.algebra.residues.keyed_functions import KeyedFunctions
 from pitcheck.algebra.residues.residue_order import order_key
@@ -160,7 +160,10 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
 
         Return None if no operand is special or nothing special comes out.
         """
-        if all(v.special is None for v in operands):
+        for v in operands:
+            if v.special is not None:
+                break
+        else:
             return None
         rank = max(v.rank for v in operands)
         with np.errstate(all="ignore"):
@@ -231,8 +234,10 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         a, b = self.opened(a), self.opened(b)
         data, low = self._ring(what, operation, a, b)
         special = self._special_of(on_numbers, a, b)
-        second = tuple((sign * n, s) for n, s in b.logs)
-        logs = self._added_logs(a.logs, second, data.shape[LEADING:]) if a.logs or b.logs else ()
+        logs: Logs = ()
+        if a.logs or b.logs:
+            second = tuple((sign * n, s) for n, s in b.logs)
+            logs = self._added_logs(a.logs, second, data.shape[LEADING:])
         nonnegative = sign > 0 and a.nonnegative and b.nonnegative
         return Value("field", data, low, special, logs, nonnegative)
 

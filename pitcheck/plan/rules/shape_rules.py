@@ -178,7 +178,7 @@ class ShapeRules:
     def _attributes(self, operator: Operator) -> Sequence[tuple[Mapping[str, Any], Mask | None]]:
         """Return every combination of attribute values that occurs.
 
-        Each comes with the coordinates at which it occurs, or None without tables.
+        Each comes with the coordinates of its first occurrence, or None without tables.
         """
         hidden = (
             MATCHING_ONLY

@@ -30,6 +30,10 @@ class ChannelMatching:
         self._tags: dict[str, int] = {}
 
     def run(self) -> list[Violation]:
+        """Match all sends and receives.
+
+        Return the violations, which leave ``received`` incomplete.
+        """
         sends, send_keys = self._sorted(Communication.SEND)
         receives, receive_keys = self._sorted(Communication.RECEIVE)
         if len(self.violations):

@@ -30,6 +30,7 @@ class CollectiveMatching:
         self.violations: list[Violation] = []
 
     def run(self) -> list[Violation]:
+        """Match all collectives; return the violations, which leave ``members`` incomplete."""
         numbers = [
             n
             for n, position in enumerate(self.events.positions)

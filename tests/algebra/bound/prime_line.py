@@ -1,5 +1,6 @@
-"""Values along a line, in Python integers modulo a small prime: every element is a list of its
-values at the points t = 0, 1, 2, ...
+"""Values along a line, in Python integers modulo a small prime.
+
+Every element is a list of its values at the points t = 0, 1, 2, ...
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class LineAlgebra:
         self._random = np.random.default_rng(seed)
 
     def fresh(self, shape: Sequence[int], squared: bool = False) -> Array:
-        """a + b t with random a, b (or its square)."""
+        """Return a + b t with random a, b (or its square)."""
         a, b = (self._random.integers(1, PRIME, tuple(shape)).astype(object) for _ in range(2))
         line = np.stack([np.asarray((a + b * t) % PRIME, dtype=object) for t in range(self.points)])
         return line * line % PRIME if squared else line
@@ -79,10 +80,10 @@ class LineAlgebra:
 
 
 def is_quotient(values: Sequence[int], numerator: int, denominator: int) -> bool:
-    """Whether polynomials N, D of at most these degrees, not both 0, have N(t) = v(t) D(t) at t =
-    0, 1, 2, ...
+    """Return True if N(t) = v(t) D(t) at t = 0, 1, 2, ... for polynomials N, D, not both 0.
 
-    They have where the linear system for their coefficients is singular.
+    Their degrees are at most the given ones. There are some if the linear system for their
+    coefficients is singular.
     """
     rows = []
     for t, value in enumerate(values):

@@ -105,8 +105,9 @@ def test_squares_have_degree_two_and_integers_none(algebra: DegreeAlgebra) -> No
 
 
 def test_softmax_over_n_keys(algebra: DegreeAlgebra) -> None:
-    """n terms below, one above, exponents of the degree of the scores; the sum over keys does not
-    multiply denominators.
+    """Bound a quotient of one term by n terms, with exponents of the degree of the scores.
+
+    The sum over keys does not multiply denominators.
     """
     x, v = algebra.fresh("x", (5, 8)), algebra.fresh("v", (8, 3))
     e = algebra.exp(x)
@@ -224,8 +225,10 @@ def test_more_than_two_roots_are_heuristic(algebra: DegreeAlgebra) -> None:
 
 
 def test_error_with_two_exponentials(algebra: DegreeAlgebra) -> None:
-    """x e^y - z e^u: coefficient degree 1 over p, exponent degree 1 over the prime below, one pair,
-    safety factor 4.
+    """Bound x e^y - z e^u.
+
+    The coefficient degree is 1 over p, the exponent degree 1 over the prime below; there is one
+    pair, and the safety factor is 4.
     """
     x, y = algebra.fresh("x", (4,)), algebra.fresh("y", (4,))
     value = algebra.multiply(x, algebra.exp(y)).degree
@@ -250,8 +253,9 @@ def test_more_than_two_exponentials_are_heuristic(algebra: DegreeAlgebra) -> Non
 
 
 def test_fewer_terms_are_bounded_as_well_as_more() -> None:
-    """Two layers of tanh(x w), whose exponents have exponentials of their own: a bound of these by
-    cases that is just of use makes no bound of the whole.
+    """Bound two layers of tanh(x w), whose exponents have exponentials, too.
+
+    A bound of these by cases that is just of use gives no bound of the whole.
     """
 
     def error(width: int) -> float:

@@ -1,5 +1,7 @@
-"""Heights beside degrees: an upper bound on the integer coefficients of every formula, and on how
-many primes divide all of them.
+"""Heights beside degrees.
+
+They are an upper bound on the integer coefficients of every formula, and on how many primes divide
+all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def plus(a: Laurent, b: Laurent, sign: int = 1) -> Laurent:
 
 
 def height(a: Laurent) -> int:
-    """The sum of the sizes of all coefficients over their least common denominator."""
+    """Return the sum of the sizes of all coefficients over their least common denominator."""
     over = math.lcm(*(c.denominator for c in a.values()))
     return int(sum(abs(c * over) for c in a.values()))
 
@@ -41,7 +43,7 @@ def height(a: Laurent) -> int:
 def grown(
     random_: random.Random, algebra: DegreeAlgebra, depth: int
 ) -> tuple[DegreeValue, Laurent]:
-    """A random formula, as bounds and as what it is."""
+    """Return a random formula, as bounds and as a polynomial."""
     if not depth:
         if random_.random() < 0.4:
             number = Fraction(

@@ -100,7 +100,7 @@ def test_instances() -> None:
 
 
 def replaced(algebra: TaintAlgebra, array: Array) -> Any:
-    """A value with these labels."""
+    """Return a value with these labels."""
     held = algebra.clean("field", array.shape[1:])
     return type(held)(held.kind, held.shape, blocks_of(array))
 

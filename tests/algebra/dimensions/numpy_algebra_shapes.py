@@ -1,6 +1,4 @@
-"""The same expression over NumPy arrays, as an independent judge of shapes: only what the tests
-here use.
-"""
+"""NumPy arrays as an independent judge of shapes, with the operations that these tests use."""
 
 from __future__ import annotations
 

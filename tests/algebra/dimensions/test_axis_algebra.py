@@ -239,7 +239,7 @@ def test_positions_used_as_values_fix_a_dimension(
 
 
 def places(axes: AxisAlgebra, whole: AxisValue, start: int) -> AxisValue:
-    """The places of a quarter of a dimension, which begins there."""
+    """Return the places of a quarter of a dimension, which begins there."""
     part = axes.slice(whole, 0, Size(start), Size(start + 25))
     return axes.add(axes.arange(part, 0), axes.boundary(whole, 0, Size(start)))
 

@@ -286,9 +286,7 @@ def test_one_inner_factor_is_a_segment() -> None:
 
 
 def test_one_inner_factor_that_has_halves_is_a_segment() -> None:
-    """The same where the head's dimension is cut in halves on the rank before it is known to be one
-    of several.
-    """
+    """Cut the head's dimension in halves on the rank before it is known to be one of several."""
     system = AxisSystem()
     whole, local, half = system.dimension(256), system.dimension(64), system.dimension(32)
     _, depth = system.factor(whole, 64)

@@ -163,9 +163,7 @@ def test_reduced_programs_run_with_the_shapes_foretold(data: st.DataObject) -> N
 
 @given(st.integers(2, 12), st.integers(2, 40), st.integers(1, 38))
 def test_near_misses_keep_the_class_whole(count: int, size: int, shift: int) -> None:
-    """Equal shards are reduced to equal shards; one that is moved by less than a shard is as large
-    as it is.
-    """
+    """Reduce equal shards to equal ones, but keep one whole that is moved by less than a shard."""
     good, bad = AxisSystem(), AxisSystem()
     wholes = [system.dimension(count * size) for system in (good, bad)]
     for i in range(count):

@@ -1,5 +1,6 @@
-"""exp and log of a chain: homomorphisms, checked with Python's integers, and the identities of
-softmax that rest on them.
+"""exp and log of a chain, and the identities of softmax that rest on them.
+
+They are homomorphisms, which is checked with Python's integers.
 """
 
 from fractions import Fraction
@@ -99,8 +100,9 @@ def softmax(a: ResidueAlgebra, x: Value) -> Value:
 
 
 def online(a: ResidueAlgebra, x: Value, v: Value, block: int, rescale: bool = True) -> Value:
-    """softmax(x) @ v, one block of columns after the other, with a running maximum (Milakov,
-    Gimelshein 2018).
+    """Return softmax(x) @ v, one block of columns after the other, with a running maximum.
+
+    See Milakov, Gimelshein 2018.
     """
     m = total = out = None
     for start in range(0, a.shape(x)[1], block):

@@ -1,5 +1,6 @@
-"""Formal roots: (sqrt s)^2 is s for sums of squares, however the root is moved in between, and for
-nothing that may be negative.
+"""Formal roots: (sqrt s)^2 is s for sums of squares, and for nothing that may be negative.
+
+The root may be moved in between.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TRIALS = tuple(range(8))
 
 
 def squares(a: Any, key: str = "x") -> Value:
-    """Sums of three squares, shape (4,), two instances."""
+    """Return sums of three squares, shape (4,), two instances."""
     x = a.fresh(key, (4, 3), 2)
     return a.sum(a.multiply(x, x), (1,))
 
@@ -80,7 +81,9 @@ def test_products_and_quotients_of_roots() -> None:
 
 
 def test_what_may_be_negative_has_no_formal_root() -> None:
-    """Of a real number below zero there is no root; among residues the square of one is the number
+    """Square the root of a number that may be negative.
+
+    There is no real root of a number below zero. Among residues the square of a root is the number
     or its negative.
     """
     a = residues(4, TRIALS)

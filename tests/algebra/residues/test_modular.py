@@ -14,8 +14,9 @@ M = Modular(np, CHAIN)
 
 
 def adversarial(chain: Chain, count: int, seed: int) -> np.ndarray:
-    """Residues of shape (levels, 1, 1, count): 0, 1, p-1, the halves, powers of two,
-    random ones.
+    """Return residues of shape (levels, 1, 1, count).
+
+    They are 0, 1, p-1, the halves, powers of two and random ones.
     """
     generator = np.random.default_rng(seed)
     rows = []
