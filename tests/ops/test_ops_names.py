@@ -24,7 +24,6 @@ ALLOWED: Mapping[str, int] = {
     "explain": 62,
     "graph": 2,
     "mutation": 11,
-    "precision": 1,
     "prove": 8,
     "stage": 2,
 }
