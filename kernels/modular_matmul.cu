@@ -5,8 +5,9 @@
 // multiplies (broadcasting). primes: one for each level.
 //
 // The sum is kept below 4 p^2 < 2^64. A term is below p^2, so before it is added the sum must be
-// below 2 p^2. With s = sum and t = 2 p^2, min(s, s - t) is s - t if s >= t, and s if s < t, because
-// s - t then wraps around to a huge number. This needs no branch, and one division at the end.
+// below 2 p^2. With s = sum and t = 2 p^2, min(s, s - t) is s - t if s >= t. It is s if s < t,
+// because s - t then wraps around to a huge number. This needs no branch, and one division at the
+// end.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
