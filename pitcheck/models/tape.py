@@ -109,9 +109,8 @@ class Tape(PlanBuilder):
         """Append a record with as many outputs as ``names``; return the outputs' names.
 
         An empty name is replaced by a new one. ``depth``: how many calls up the source line is, 1
-        for the caller. Everything else is as in ``op``.
-
-        Raises PlanError for a wrong number of names.
+        for the caller. Raises PlanError for a wrong number of names. Everything else is as in
+        ``op``.
         """
         inputs = tuple(
             operand if isinstance(operand, (str, Use, Number)) else number_of(operand)

@@ -12,8 +12,8 @@ from math import inf
 from pitcheck.algebra.interface import Kind
 from pitcheck.claims.conjecture import VIEWS
 from pitcheck.graph.graph import Graph, Node, sources_of
-from pitcheck.ops.registry import BACKWARD, has_trait, kinds_with
-from pitcheck.ops.traits import Trait
+from pitcheck.ops.registry import BACKWARD, communication_of, has_trait, kinds_with
+from pitcheck.ops.traits import Communication, Trait
 
 BITS: Mapping[str, int] = {
     "float64": 53,
@@ -164,8 +164,14 @@ def is_arranged(node: Node) -> bool:
 
 def is_reduction(node: Node) -> bool:
     """Return True if a node adds up its operands, or adds up within itself."""
+    # A difference is no reduction: it is the one sum that does not keep what is positive. A
+    # collective adds up its members even if only its root has a result.
+    adds_up = is_addition(node) and (
+        has_trait(node.kind, Trait.KEEPS_POSITIVE, node.attributes)
+        or communication_of(node.kind) is Communication.COLLECTIVE
+    )
     normalizes = node.kind.removesuffix(BACKWARD) in kinds_with(Trait.NORMALIZES)
-    return (is_addition(node) and node.kind != "sub") or is_scattered(node) or normalizes
+    return adds_up or is_scattered(node) or normalizes
 
 
 def is_scaling(node: Node) -> bool:

@@ -24,7 +24,6 @@ OF_ALGEBRAS = ("algebra", "prove/guards.py", "prove/known_ranges.py", "prove/rea
 ALLOWED: Mapping[str, int] = {
     "explain": 62,
     "mutation": 11,
-    "precision": 1,
 }
 """How many lists and comparisons of names are left in each room. A number may only go down; what is
 new asks for a trait (pitcheck/ops/traits.py).
