@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
-from by_day import some_by_day
+from support.by_day import some_by_day
 from zoo.mutations import mutants
 from zoo.pairs import builders, pair, without_hints
 

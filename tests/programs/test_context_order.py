@@ -8,13 +8,13 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from by_day import some_by_day
-from faults import at_place
 from msgspec.structs import replace
-from near_misses import Change, assert_caught, changed, reading
-from program_cases import Case, assert_right, case, gpt, layouts, llama, said
-from test_latent import latent, straight
-from test_predicted import predicting
+from programs.faults import at_place
+from programs.near_misses import Change, assert_caught, changed, reading
+from programs.program_cases import Case, assert_right, case, gpt, layouts, llama, said
+from programs.test_latent import latent, straight
+from programs.test_predicted import predicting
+from support.by_day import some_by_day
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

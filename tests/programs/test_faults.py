@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from faults import (
+from msgspec.structs import replace
+from programs.faults import (
     Change,
     Place,
     at_place,
@@ -21,8 +22,7 @@ from faults import (
     reading,
     with_attributes,
 )
-from msgspec.structs import replace
-from program_cases import Case, case, llama, said
+from programs.program_cases import Case, case, llama, said
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

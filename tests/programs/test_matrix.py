@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from program_cases import Case, said
-from random_layouts import LARGE, SMALL, random_case
+from programs.program_cases import Case, said
+from programs.random_layouts import LARGE, SMALL, random_case
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

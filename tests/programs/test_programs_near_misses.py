@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from near_misses import (
+from programs.near_misses import (
     Change,
     assert_caught,
     changed,
@@ -14,7 +14,7 @@ from near_misses import (
     over,
     with_attributes,
 )
-from program_cases import SLOWLY, Case, case, gpt, llama
+from programs.program_cases import SLOWLY, Case, case, gpt, llama
 
 from pitcheck.plan.model import Table
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from by_day import some_by_day
-from faults import at_place, first_operand
 from msgspec.structs import replace
-from program_cases import Case, case, llama, said
+from programs.faults import at_place, first_operand
+from programs.program_cases import Case, case, llama, said
+from support.by_day import some_by_day
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

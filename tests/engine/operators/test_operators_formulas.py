@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from by_day import some_by_day
-from operator_rows import In
-from verdicts import not_proven, proven, said
+from engine.operators.operator_rows import In
+from support.by_day import some_by_day
+from support.verdicts import not_proven, proven, said
 from zoo.builder import Builder
 from zoo.mutations import mutants
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import operator_pairs
 import pytest
-from by_day import some_by_day
-from operator_rows import ROWS
+from engine.operators import operator_pairs
+from engine.operators.operator_rows import ROWS
+from support.by_day import some_by_day
 from zoo.mutations import mutants
 
 from pitcheck.base.options import Options

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from planner_plans import (
+from support.planner_plans import (
     CONTRADICTIONS,
     LLAMA,
     MLP,
