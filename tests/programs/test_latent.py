@@ -202,7 +202,7 @@ QUICK = ("the gradient of the way down misses the sequence", "the rotary part is
     [
         *QUICK,
         *(
-            pytest.param(name, marks=SLOWLY[place % 4 > 0])
+            pytest.param(name, marks=SLOWLY[place % 8 > 0])
             for place, name in enumerate(MISSES)
             if name not in QUICK
         ),

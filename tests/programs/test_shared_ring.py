@@ -96,7 +96,7 @@ MISSES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(MISSES, 3))
+@pytest.mark.parametrize("name", some_by_day(MISSES, 6))
 def test_a_mistake_in_one_replica_is_caught(name: str) -> None:
     reference, parallel = ring(8, 4).plans()
     report = check(reference, MISSES[name](parallel), Options(seed=1))
@@ -105,7 +105,7 @@ def test_a_mistake_in_one_replica_is_caught(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(MISSES, 3))
+@pytest.mark.parametrize("name", some_by_day(MISSES, 6))
 def test_the_mistakes_are_mistakes(name: str) -> None:
     """By the executor that shares no code with the checker."""
     reference, parallel = ring(4, 4).plans()

@@ -407,7 +407,7 @@ def test_near_misses_of_a_formula(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(FORMULAS, 2))
+@pytest.mark.parametrize("name", some_by_day(FORMULAS, 4))
 def test_all_near_misses_of_a_formula(name: str) -> None:
     wrong = _wrong_verdicts(name, None)
     assert not wrong, "\n".join(wrong)

@@ -93,21 +93,21 @@ def test_one_near_miss_is_caught(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(ROWS, 3))
+@pytest.mark.parametrize("name", some_by_day(ROWS, 6))
 def test_near_miss_is_caught(name: str) -> None:
     wrong = _wrong(name, "reduced", operator_pairs.faults(ROWS[name]))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(ROWS, 3))
+@pytest.mark.parametrize("name", some_by_day(ROWS, 6))
 def test_near_miss_is_caught_at_full_shapes(name: str) -> None:
     wrong = _wrong(name, "full", operator_pairs.faults(ROWS[name]))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(ROWS, 3))
+@pytest.mark.parametrize("name", some_by_day(ROWS, 6))
 def test_mutants(name: str) -> None:
     reference, parallel = operator_pairs.pair(ROWS[name])
     wrong = []
