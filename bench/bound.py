@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "prove")]
+sys.path.insert(0, str(ROOT / "tests"))
 
-from bound_cases import CASES, Measured, measure  # noqa: E402
+from prove.bound_cases import CASES, Measured, measure  # noqa: E402
 
 HEAD = """# The error bound, measured
 

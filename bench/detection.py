@@ -38,7 +38,7 @@ from pitcheck.mutation.trial import outcomes, trial
 from pitcheck.plan.model import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "programs"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench")]
 
 from detection_cases import (  # noqa: E402
     MUTATED,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 
-from random_layouts import random_case
+from programs.random_layouts import random_case
 from zoo.pairs import builders
 
 from pitcheck.plan.model import Plan

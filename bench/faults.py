@@ -24,9 +24,9 @@ from pitcheck.engine.check import check
 from pitcheck.programs.configuration import read_configuration
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "programs"))
+sys.path.insert(0, str(ROOT / "tests"))
 
-from frontier_faults import Fault, dense, not_rescaled, wrong_expert  # noqa: E402  beside the tests, which use the same mistakes
+from programs.frontier_faults import Fault, dense, not_rescaled, wrong_expert  # noqa: E402  beside the tests, which use the same mistakes
 
 CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Fault]]] = {
     "Llama-3 405B": ("llama3-405b", (), dense(20, {"dp": 37}, 11)),

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from algebra_samples import CHAIN, residues
 from hypothesis import given
 from hypothesis import strategies as st
+from support.algebra_samples import CHAIN, residues
 
 from pitcheck.algebra.batched import BatchAlgebra
 from pitcheck.algebra.reals.precise import PreciseAlgebra

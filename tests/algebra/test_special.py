@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from algebra_samples import classes, numbers, residues, small_integers
+from support.algebra_samples import classes, numbers, residues, small_integers
 
 from pitcheck.algebra.value import Value
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from verdicts import caught, proven, said
+from support.verdicts import caught, proven, said
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

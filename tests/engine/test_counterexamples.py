@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from verdicts import caught, not_proven, proven, reports
+from support.verdicts import caught, not_proven, proven, reports
 from zoo.builder import Builder, intervals, lineage, table
 
 from pitcheck.base.options import Options

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from verdicts import caught, proven
+from support.verdicts import caught, proven
 from zoo.builder import Builder, lineage
 
 from pitcheck.base.options import Options

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from verdicts import caught, proven
+from support.verdicts import caught, proven
 from zoo.builder import Builder
 
 from pitcheck.plan.model import Number, Plan

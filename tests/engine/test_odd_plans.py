@@ -5,9 +5,9 @@ ever written, nothing at all.
 from __future__ import annotations
 
 import pytest
+from engine.odd_plans import LITERALS, REFUSED, Odd, pairs
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
-from odd_plans import LITERALS, REFUSED, Odd, pairs
 
 from pitcheck.base.options import Options
 from pitcheck.commands.check import checked

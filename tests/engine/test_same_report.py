@@ -15,10 +15,11 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import msgspec
-import test_causes, test_random_streams
-from test_rounding_noise import REAL, SAME
+from explain import test_causes
+from refute import test_random_streams
+from refute.test_rounding_noise import REAL, SAME
 from zoo.pairs import pair
-from explain_plans import run
+from support.explain_plans import run
 from pitcheck.report.report import VOLATILE
 pairs = [case.pair(False) for case in test_causes.CASES.values()]
 pairs += [*test_random_streams.WRONG.values()]
@@ -34,9 +35,7 @@ for one in pairs:
 
 
 def reports(hash_seed: str, folder: Path) -> bytes:
-    tests = Path(__file__).parents[1]
-    folders = (tests, tests / "support", tests / "explain", tests / "refute")
-    path = os.pathsep.join(map(str, folders))
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(folder)],

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from verdicts import said
+from support.verdicts import said
 from zoo.builder import Builder, intervals, lineage
 
 from pitcheck.base.options import Options

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from verdicts import caught, not_proven, proven, reports
+from support.verdicts import caught, not_proven, proven, reports
 from zoo.builder import Builder, intervals, lineage, table
 
 from pitcheck.base.options import Options

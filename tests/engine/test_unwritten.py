@@ -7,9 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from engine.unwritten_plans import RIGHT, WRONG, first, memory, padded, pair
 from msgspec.structs import replace
-from unwritten_plans import RIGHT, WRONG, first, memory, padded, pair
-from verdicts import SEEDS, proven, reports, said
+from support.verdicts import SEEDS, proven, reports, said
 from zoo.builder import Builder, lineage, table
 
 from pitcheck.base.options import Options

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
-from by_day import some_by_day
+from support.by_day import some_by_day
 from zoo.mutations import mutants
 from zoo.pairs import builders, pair, without_hints
 
@@ -75,7 +75,7 @@ def test_right_pair_without_hints_is_equivalent(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(builders(), 3))
+@pytest.mark.parametrize("name", some_by_day(builders(), 6))
 def test_reference_is_equivalent_to_itself(name: str) -> None:
     reference, _ = pair(name)
     _all_equivalent(reference, reference)
@@ -85,7 +85,7 @@ def test_reference_is_equivalent_to_itself(name: str) -> None:
 @pytest.mark.parametrize(
     ("shapes", "coordinates"), [("full", "reduced"), ("reduced", "full"), ("full", "full")]
 )
-@pytest.mark.parametrize("name", some_by_day(builders(), 3))
+@pytest.mark.parametrize("name", some_by_day(builders(), 6))
 def test_right_pair_is_equivalent_unreduced(name: str, shapes: str, coordinates: str) -> None:
     reference, parallel = pair(name)
     _all_equivalent(reference, parallel, shapes, coordinates)
@@ -134,14 +134,14 @@ def test_near_misses_of_some(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(builders(), 2))
+@pytest.mark.parametrize("name", some_by_day(builders(), 4))
 def test_near_misses(name: str) -> None:
     wrong = list(_wrong_verdicts(name, SLOW_SHARE))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(builders(), 3))
+@pytest.mark.parametrize("name", some_by_day(builders(), 6))
 def test_damaged_references(name: str) -> None:
     """The reference against a damaged copy of itself."""
     reference, _ = pair(name)

@@ -9,9 +9,9 @@ from functools import partial
 from string import Formatter
 
 import pytest
-from along_plans import biased, norms
-from explain_plans import Pair, run
-from repair_plans import chain, gradients
+from explain.along_plans import biased, norms
+from explain.repair_plans import chain, gradients
+from support.explain_plans import Pair, run
 
 from pitcheck.errors import BudgetError, ExplanationWarning, UnsupportedError
 from pitcheck.explain import messages

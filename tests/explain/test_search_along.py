@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from along_plans import (
+from explain.along_plans import (
     activated,
     biased,
     buffered,
@@ -19,9 +19,9 @@ from along_plans import (
     scores,
     updated,
 )
-from explain_plans import Pair, run, said
+from explain.repair_plans import gradients
 from msgspec.structs import replace
-from repair_plans import gradients
+from support.explain_plans import Pair, run, said
 
 Change = Callable[[], Pair]
 RIGHT: dict[str, Change] = {

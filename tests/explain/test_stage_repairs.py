@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from explain_plans import said
 from msgspec.structs import replace
+from support.explain_plans import said
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

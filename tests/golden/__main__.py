@@ -1,6 +1,6 @@
 """Compare today's checks with the golden file.
 
-``PYTHONPATH=.:tests:tests/support python -m golden [--nightly] [--write] [NAME ...]``
+``PYTHONPATH=.:tests python -m golden [--nightly] [--write] [NAME ...]``
 
 ``NAME``: rows whose names begin so or contain it; none: all of CI. ``--nightly``: the rows of the
 night, too, which takes ten times as long. ``--write``: the results go into the file; without names

@@ -18,7 +18,7 @@ SHOWN = 12
 """Lines of differences that a failure shows."""
 HINT = (
     "a change that is meant is written with: "
-    "PYTHONPATH=.:tests:tests/support python -m golden --write --nightly"
+    "PYTHONPATH=.:tests python -m golden --write --nightly"
 )
 
 

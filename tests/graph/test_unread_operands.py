@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ops_numpy_algebra import NumpyAlgebra
-from ops_rows import Row
-from ops_torch_rows import ROWS
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_rows import Row
+from ops.ops_torch_rows import ROWS
 from zoo.builder import Builder
 
 from pitcheck.base.options import Options

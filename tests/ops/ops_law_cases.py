@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from ops_hand_rows import HAND_ROWS
-from ops_numpy_algebra import NumpyAlgebra
-from ops_rows import reals
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_rows import reals
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.ops.declaration import OperatorKind
 from pitcheck.ops.registry import operator_kind

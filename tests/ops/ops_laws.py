@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from ops_law_cases import (
+from ops.ops_law_cases import (
     Array,
     Case,
     distinct,
@@ -31,7 +31,7 @@ from ops_law_cases import (
     whole,
     zeros,
 )
-from ops_numpy_algebra import NumpyAlgebra
+from ops.ops_numpy_algebra import NumpyAlgebra
 
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.declaration import OperatorKind

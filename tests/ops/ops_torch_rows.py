@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from ops_rows import Array, Row, flags, integers, positive, reals
+from ops.ops_rows import Array, Row, flags, integers, positive, reals
 
 BROADCASTS = (
     ((3, 4), (3, 4)),

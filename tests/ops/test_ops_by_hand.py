@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ops_hand_rows import HAND_ROWS, HandRow
-from ops_numpy_algebra import NumpyAlgebra
+from ops.ops_hand_rows import HAND_ROWS, HandRow
+from ops.ops_numpy_algebra import NumpyAlgebra
 
 from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.registry import evaluate, operator_kind

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ops_numpy_algebra import NumpyAlgebra
-from ops_rows import integers, reals
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_rows import integers, reals
 
 from pitcheck.ops.registry import evaluate
 

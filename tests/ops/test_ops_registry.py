@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ops_hand_rows import HAND_ROWS
-from ops_numpy_algebra import NumpyAlgebra
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.operator_table import operator_table

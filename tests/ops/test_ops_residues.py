@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ops_hand_rows import HAND_ROWS, HandRow
-from ops_rows import Array, Row, as_torch
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS, HandRow
+from ops.ops_rows import Array, Row, as_torch
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import chains_of

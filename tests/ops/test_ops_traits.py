@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ops_law_cases import Case, Watching, cases_of, distinct
-from ops_laws import LAWS, broken_by, claims, gradients_are_sums
+from ops.ops_law_cases import Case, Watching, cases_of, distinct
+from ops.ops_laws import LAWS, broken_by, claims, gradients_are_sums
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import chains_of

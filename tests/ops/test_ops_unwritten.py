@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from ops_hand_rows import HAND_ROWS
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.algebra.dependence.taint import TaintAlgebra, Tainted
 from pitcheck.algebra.dependence.taint_mask import blocks_of

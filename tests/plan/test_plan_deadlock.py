@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import PP2, change, crossing, pipeline, with_operator
+from plan.plan_samples import PP2, change, crossing, pipeline, with_operator
 
 from pitcheck.plan.model import Axis, Group, Operator, Plan, Program, Step, Table, Tensor
 from pitcheck.plan.rules.violations import Violation

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import change, linear_parallel, linear_reference, pipeline
+from plan.plan_samples import change, linear_parallel, linear_reference, pipeline
 
 from pitcheck.errors import PlanError
 from pitcheck.plan.files import decode_plan, encode_json, read_plan, write_plan

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import (
+from plan.plan_samples import (
     FIRST,
     LAST,
     change,

@@ -10,8 +10,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from interleavings import HangError, Interleaving, anyhow, eager, lazy, single_assignment
-from memory_plans import mistakes, right_plan
+from plan.interleavings import HangError, Interleaving, anyhow, eager, lazy, single_assignment
+from plan.memory_plans import mistakes, right_plan
 
 from pitcheck.execution.executor import Array, Instance
 from pitcheck.execution.places import ExecutionError, rank_coordinates

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import change
+from plan.plan_samples import change
 
 from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Axis, Box, Group, Operator, Plan, Program, Step, Table, Tensor

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from plan_samples import (
+from plan.plan_samples import (
     FIRST,
     PP2,
     change,

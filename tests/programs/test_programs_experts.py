@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from program_cases import Case, assert_right, layouts, llama, said
+from programs.program_cases import Case, assert_right, layouts, llama, said
 
 from pitcheck.base.options import Options
 from pitcheck.claims.hints import hinted_cuts

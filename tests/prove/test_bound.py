@@ -5,7 +5,7 @@ than the proof claims.
 from __future__ import annotations
 
 import pytest
-from bound_cases import CASES, Measured, measure
+from prove.bound_cases import CASES, Measured, measure
 
 FAST = {
     "ring, two residues of one draw": 800,

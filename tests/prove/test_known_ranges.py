@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from verdicts import said
+from support.verdicts import said
 from zoo.builder import Builder
 
 from pitcheck.base.options import Options

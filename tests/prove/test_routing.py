@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from mixtures import Change, Mixture, first_two
-from verdicts import caught, said
+from prove.mixtures import Change, Mixture, first_two
+from support.verdicts import caught, said
 from zoo.builder import Builder, lineage
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra

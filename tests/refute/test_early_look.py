@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from verdicts import proven
+from support.verdicts import proven
 from zoo.builder import Builder, lineage
 
 from pitcheck.base.options import Options

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from verdicts import said
+from support.verdicts import said
 from zoo.builder import Builder
 
 from pitcheck.base.options import Options

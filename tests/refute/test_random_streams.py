@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from explain_plans import Pair, run, said
+from support.explain_plans import Pair, run, said
 from zoo.builder import Builder, table
 
 from pitcheck.plan.model import Plan

@@ -5,7 +5,7 @@ and what it hides is found.
 from __future__ import annotations
 
 import pytest
-from explain_plans import Pair, run, said
+from support.explain_plans import Pair, run, said
 from zoo.builder import Builder
 
 from pitcheck.plan.model import Number, Plan

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from explain_plans import Pair, run, said
-from zero_plans import AFTERWARDS, KINDS, gradient, magnitudes, on_one_rank, plus, zeros
+from refute.zero_plans import AFTERWARDS, KINDS, gradient, magnitudes, on_one_rank, plus, zeros
+from support.explain_plans import Pair, run, said
 from zoo.builder import Builder, lineage
 
 import pitcheck.refute.confirm

@@ -5,7 +5,7 @@ depends on them is not.
 from __future__ import annotations
 
 import pytest
-from verdicts import CHOICES, proven
+from support.verdicts import CHOICES, proven
 from zoo.builder import Builder, lineage
 
 from pitcheck.base.options import Options

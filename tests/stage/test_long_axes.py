@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from verdicts import said
+from support.verdicts import said
 from zoo.builder import Builder, lineage
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra

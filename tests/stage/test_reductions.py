@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from reduction_cases import OWN, Case, cases, names
+from stage.reduction_cases import OWN, Case, cases, names
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.stage.batch import Argument

@@ -1,10 +1,13 @@
-"""What a pair of plans must get: proven, or caught, at reduced and full shapes and coordinates
-alike.
+"""The verdict that a pair of plans must get: proven, or caught, at reduced and at full shapes and
+coordinates.
+
+``PITCHECK_CHOICES=all``, which a nightly job sets, tries each of both with each of the other.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
@@ -12,19 +15,21 @@ from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 
-CHOICES = tuple(itertools.product(("reduced", "full"), ("reduced", "full")))
+_EVERY = tuple(itertools.product(("reduced", "full"), repeat=2))
+CHOICES = _EVERY if os.environ.get("PITCHECK_CHOICES") == "all" else (_EVERY[0], _EVERY[-1])
+"""Shapes and coordinates of the checks of a pair."""
 SEEDS = tuple(range(6))
 
 
 def said(report: Report) -> str:
-    """The verdict and the first findings."""
+    """Return the verdict and the first findings as text."""
     return f"{report.verdict}: " + "; ".join(
         f"{f.code} {f.title} ({f.operator})" for f in report.findings[:3]
     )
 
 
 def reports(reference: Plan, parallel: Plan) -> list[Report]:
-    """The reports at reduced and full shapes and coordinates, which give one verdict."""
+    """Return one report for each of ``CHOICES``; all give one verdict."""
     found = [
         check(reference, parallel, Options(seed=7, shapes=shapes, coordinates=coordinates))
         for shapes, coordinates in CHOICES
@@ -34,7 +39,7 @@ def reports(reference: Plan, parallel: Plan) -> list[Report]:
 
 
 def proven(reference: Plan, parallel: Plan) -> Report:
-    """The plan is right by the independent executor, and every choice proves it."""
+    """Assert that the independent executor finds the plan right, and every choice proves it."""
     judgement = judge_often(reference, parallel, SEEDS)
     assert judgement.same, judgement
     report = reports(reference, parallel)[0]
@@ -43,8 +48,8 @@ def proven(reference: Plan, parallel: Plan) -> Report:
 
 
 def caught(reference: Plan, parallel: Plan) -> Report:
-    """The plan is wrong by the independent executor, and every choice finds a real difference, or
-    that it cannot run.
+    """Assert that the independent executor finds the plan wrong, and every choice finds a real
+    difference, or that it cannot run.
     """
     judgement = judge_often(reference, parallel, SEEDS)
     assert not judgement.same
@@ -54,7 +59,7 @@ def caught(reference: Plan, parallel: Plan) -> Report:
 
 
 def not_proven(reference: Plan, parallel: Plan) -> Report:
-    """Nothing calls the plan equivalent."""
+    """Assert that nothing calls the plan equivalent."""
     report = reports(reference, parallel)[0]
     assert report.verdict != "equivalent", said(report)
     return report

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explain_plans import row_parallel, run, said
 from hypothesis import given
 from hypothesis import strategies as st
+from support.explain_plans import row_parallel, run, said
 from zoo.builder import Builder
 
 from pitcheck.cli import main

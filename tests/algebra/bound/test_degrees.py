@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from algebra.bound.prime_line import LineAlgebra, is_quotient
 from hypothesis import given
 from hypothesis import strategies as st
-from prime_line import LineAlgebra, is_quotient
 
 from pitcheck.algebra.bound.degrees import (
     DegreeAlgebra,

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from algebra.dimensions.numpy_algebra_shapes import NumpyShapes
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy_algebra_shapes import NumpyShapes
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.ops.axis_attributes import reduce_attributes, symbolic_attributes

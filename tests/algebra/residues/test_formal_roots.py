@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from algebra_samples import CHAIN, residues
+from support.algebra_samples import CHAIN, residues
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.value import Value

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from algebra_samples import random_expression
+from support.algebra_samples import random_expression
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain, chains_of

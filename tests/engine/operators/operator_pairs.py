@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from operator_rows import How, In, Row
+from engine.operators.operator_rows import How, In, Row
 from zoo.builder import Builder, intervals
 
 from pitcheck.plan.model import Number, Plan

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from verdicts import caught, proven
+from support.verdicts import caught, proven
 from zoo.builder import Builder, table
 
 from pitcheck.plan.model import Plan, Tensor

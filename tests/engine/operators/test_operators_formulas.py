@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from by_day import some_by_day
-from operator_rows import In
-from verdicts import not_proven, proven, said
+from engine.operators.operator_rows import In
+from support.by_day import some_by_day
+from support.verdicts import not_proven, proven, said
 from zoo.builder import Builder
 from zoo.mutations import mutants
 
@@ -407,7 +407,7 @@ def test_near_misses_of_a_formula(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(FORMULAS, 2))
+@pytest.mark.parametrize("name", some_by_day(FORMULAS, 4))
 def test_all_near_misses_of_a_formula(name: str) -> None:
     wrong = _wrong_verdicts(name, None)
     assert not wrong, "\n".join(wrong)

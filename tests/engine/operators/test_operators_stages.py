@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import operator_pairs
 import pytest
-from by_day import some_by_day
-from operator_rows import ROWS
+from engine.operators import operator_pairs
+from engine.operators.operator_rows import ROWS
+from support.by_day import some_by_day
 from zoo.mutations import mutants
 
 from pitcheck.base.options import Options
@@ -94,21 +94,21 @@ def test_one_near_miss_is_caught(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(ROWS, 3))
+@pytest.mark.parametrize("name", some_by_day(ROWS, 6))
 def test_near_miss_is_caught(name: str) -> None:
     wrong = _wrong(name, "reduced", operator_pairs.faults(ROWS[name]))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(ROWS, 3))
+@pytest.mark.parametrize("name", some_by_day(ROWS, 6))
 def test_near_miss_is_caught_at_full_shapes(name: str) -> None:
     wrong = _wrong(name, "full", operator_pairs.faults(ROWS[name]))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(ROWS, 3))
+@pytest.mark.parametrize("name", some_by_day(ROWS, 6))
 def test_mutants(name: str) -> None:
     reference, parallel = operator_pairs.pair(ROWS[name])
     wrong = []

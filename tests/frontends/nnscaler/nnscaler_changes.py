@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nnscaler_executed import Change, kind, plain, tensors
+from frontends.nnscaler.nnscaler_executed import Change, kind, plain, tensors
 
 FP16 = "torch.float16"
 

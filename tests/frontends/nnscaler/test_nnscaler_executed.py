@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import nnscaler_changes as c
 import pytest
-from nnscaler_executed import Change, wrong
+from frontends.nnscaler import nnscaler_changes as c
+from frontends.nnscaler.nnscaler_executed import Change, wrong
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

@@ -10,7 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from nnscaler_interpreter import Machine, StuckError, differing_outputs, given_for
+from frontends.nnscaler.nnscaler_interpreter import (
+    Machine,
+    StuckError,
+    differing_outputs,
+    given_for,
+)
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler import read_nnscaler

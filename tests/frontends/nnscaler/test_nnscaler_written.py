@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from nnscaler_interpreter import Machine, given_for
-from nnscaler_writer import Writer, written_modules
+from frontends.nnscaler.nnscaler_interpreter import Machine, given_for
+from frontends.nnscaler.nnscaler_writer import Writer, written_modules
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler import read_nnscaler

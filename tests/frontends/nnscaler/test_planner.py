@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from planner_plans import (
+from support.planner_plans import (
     CONTRADICTIONS,
     LLAMA,
     MLP,
@@ -59,9 +59,16 @@ SMALLEST = (
 REFERENCES = tuple(dict.fromkeys(row.reference for row in rows() if row.folder == SHIPPED))
 
 
-def params(chosen: Sequence[Row]) -> list[Any]:
+def params(chosen: Sequence[Row], large: int | None = None) -> list[Any]:
+    """Return rows as parameters; CI runs ``large`` of the large ones, None for all of them."""
+    at_night = [row for row in chosen if row.large][large:] if large is not None else []
+    night = [pytest.mark.slow, pytest.mark.nightly]
     return [
-        pytest.param(row, id=row.name, marks=[pytest.mark.slow] if row.large else [])
+        pytest.param(
+            row,
+            id=row.name,
+            marks=night if row in at_night else [pytest.mark.slow] if row.large else [],
+        )
         for row in chosen
     ]
 
@@ -119,7 +126,7 @@ def test_reference_is_equivalent_to_itself(name: str) -> None:
     check_proof(reference, run(reference, reference))
 
 
-@pytest.mark.parametrize("row", params(RIGHT))
+@pytest.mark.parametrize("row", params(RIGHT, large=1))
 def test_right_plan_is_equivalent_without_hints(row: Row) -> None:
     reference, parallel = pair(row)
     bare = without_hints(parallel)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from planner_mutations import planner_mutants
-from planner_plans import LLAMA, MLP, SHIPPED, read, run, said, text_of
+from frontends.nnscaler.planner_mutations import planner_mutants
+from support.planner_plans import LLAMA, MLP, SHIPPED, read, run, said, text_of
 from zoo.mutations import mutants
 
 from pitcheck.execution.judge import judge_often

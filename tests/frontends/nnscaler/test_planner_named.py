@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from planner_plans import MLP, SHIPPED, read, run, said, text_of
+from support.planner_plans import MLP, SHIPPED, read, run, said, text_of
 from zoo.mutations import mutants
 
 from pitcheck.plan.model import Operator, Plan

@@ -10,9 +10,10 @@ import pytest
 from frontends.torch.parallelism import test_data_parallel as data
 from frontends.torch.parallelism import test_pipeline as pipeline
 from frontends.torch.parallelism import test_tensor_parallel as tensor
+from frontends.torch.proving import proven
+from support.by_day import some_by_day
 
 from pitcheck.frontends.torch.program import Part, Spec
-from pitcheck.torch import assert_equivalent
 
 MEAN = {"loss": Part(mean="dp")}
 
@@ -37,10 +38,10 @@ def optimized() -> Spec:
 
 
 PROGRAMS: dict[str, Callable[[], Spec]] = {
-    "DTensor": lambda: tensor.tensor_parallel(False),
     "DTensor, sequence parallel": lambda: tensor.tensor_parallel(True),
-    "FSDP2": lambda: sharded(dp=2),
+    "DTensor": lambda: tensor.tensor_parallel(False),
     "FSDP2 and DTensor": lambda: sharded(dp=2, tp=2),
+    "FSDP2": lambda: sharded(dp=2),
     "FSDP2 and AdamW": optimized,
     "send and receive": lambda: Spec(
         pipeline.reference, pipeline.blocking, {"pp": 2}, pipeline.BATCH
@@ -52,7 +53,6 @@ PROGRAMS: dict[str, Callable[[], Spec]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", some_by_day(PROGRAMS, 2))
 def test_frameworks_are_proven(name: str) -> None:
-    report = assert_equivalent(PROGRAMS[name]())
-    assert report.outputs.proven == report.outputs.total > 0
+    proven(PROGRAMS[name]())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 import torch.distributed as dist
 from frontends.torch.proving import caught, proven
@@ -93,6 +94,7 @@ def test_division_by_all_tokens() -> None:
     proven(spec(accumulating(of_whole_batch)))
 
 
+@pytest.mark.slow
 def test_mean_of_means() -> None:
     report = caught(spec(accumulating(mean_of_means)), "# of its own tokens", "PIT104")
     assert "is a term of a sum over dp and the 2 rounds of a loop" in report.findings[0].cause

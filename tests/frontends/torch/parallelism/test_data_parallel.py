@@ -54,6 +54,7 @@ def test_fully_sharded() -> None:
     assert {Path(file).name for file in files} - {""} == {"test_tensor_parallel.py"}
 
 
+@pytest.mark.slow
 def test_mixed_precision() -> None:
     """Narrow numbers are recorded as casts; on float64 they change nothing."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -113,6 +114,7 @@ def optimized(make, clip: float | None = None):
     return build
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("foreach", [True, False])
 def test_adamw(foreach: bool) -> None:
     build = optimized(lambda parameters: torch.optim.AdamW(parameters, lr=0.01, foreach=foreach))
@@ -142,6 +144,7 @@ def test_clipping() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False])
 def test_distributed_data_parallel(own: bool) -> None:
     """With a hook of the user's, that sums, and without, which averages."""
@@ -163,6 +166,7 @@ def test_distributed_data_parallel(own: bool) -> None:
     assert any(event.operator == "all_reduce" and event.backward for event in traces[0].events)
 
 
+@pytest.mark.slow
 def test_sharded_optimizer() -> None:
     """Each rank steps its share of the parameters and broadcasts them; state is on that
     rank alone.

@@ -117,6 +117,7 @@ def test_functional() -> None:
     proven(spec(True, ToRanksFunctional, FromRanksFunctional))
 
 
+@pytest.mark.slow
 def test_rows_in_another_order() -> None:
     """The projection was cut as if its rows were those of one head after the other: scores are the
     first that no reference value has.

@@ -283,10 +283,12 @@ def tensor_parallel(sequence: bool) -> Spec:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_dtensor() -> None:
     check(tensor_parallel(False), outputs=True)
 
 
+@pytest.mark.slow
 def test_dtensor_with_sequence_parallelism() -> None:
     traces = check(tensor_parallel(True), outputs=True)
     operators = {event.operator for event in traces[0].events}

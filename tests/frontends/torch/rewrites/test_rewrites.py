@@ -168,6 +168,7 @@ def test_a_bucket_that_one_rank_joins_otherwise_stays_whole() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("joined", "cut"),
     [
