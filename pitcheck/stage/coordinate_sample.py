@@ -107,17 +107,14 @@ class Sample:
     def _operand(self, operand: Operand) -> Operand:
         """Return an operand as it is read there."""
         if isinstance(operand, Source):
-            return (
-                operand if operand.read is None else Source(operand.value, self._read(operand.read))
-            )
+            return self._source(operand)
         if isinstance(operand, Stacked):
-            return Stacked(
-                tuple(
-                    Source(m.value, None if m.read is None else self._read(m.read))
-                    for m in operand.members
-                )
-            )
+            return Stacked(tuple(self._source(member) for member in operand.members))
         return operand
+
+    def _source(self, source: Source) -> Source:
+        """Return a source as it is read there."""
+        return source if source.read is None else Source(source.value, self._read(source.read))
 
     def _read(self, read: Read) -> Read:
         """Return a read among the coordinates that are seen."""

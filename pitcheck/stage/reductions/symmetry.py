@@ -24,7 +24,7 @@ from pitcheck.graph.parts import mixed
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.reductions.reference_alone import ReferenceAlone
-from pitcheck.stage.reductions.spans import carriers, spans
+from pitcheck.stage.reductions.spans import carriers, once_per_class, spans
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage, Target, compared_rows
 
@@ -101,7 +101,7 @@ def find_symmetry(
                 (target.cut.reference, dim),
                 total,
                 segment,
-                _where(target, codes[kept]),
+                near(target.cut.lattice.mask(codes[kept]), target.home),
                 len(kept),
                 count,
                 members,
@@ -159,11 +159,6 @@ def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
     return len(codes) // seen * full if alike and not stage.sampling.crossed(stage.parallel) else 0
 
 
-def _where(target: Target, codes: Codes) -> Mask:
-    """Return a mask of coordinate codes, near the target's home."""
-    return near(target.cut.lattice.mask(codes), target.home)
-
-
 def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
     """Return the common length of all boxes along the dimension, or None.
 
@@ -218,6 +213,7 @@ def spread(members: Codes, keep: int) -> Codes:
     return members[[i * (len(members) - 1) // max(keep - 1, 1) for i in range(keep)]]
 
 
+@once_per_class
 def signatures(
     stage: Stage, symbolic: SymbolicPair, root: int
 ) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
@@ -230,13 +226,6 @@ def signatures(
         By value, words of shape (rows,): a hash of the cone without offsets along the dimension; a
         random linear form of those offsets; the form of ones.
     """
-    return symbolic.remembered(("signatures", root), lambda: _signatures(stage, symbolic, root))
-
-
-def _signatures(
-    stage: Stage, symbolic: SymbolicPair, root: int
-) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
-    """Compute what ``signatures`` returns."""
     shapes: dict[int, list[Words]] = {}
     sums: dict[int, list[Words]] = {}
     weights: dict[int, list[Words]] = {}

@@ -23,7 +23,7 @@ from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.pruned_batch import pruned
-from pitcheck.stage.reductions.spans import NOWHERE, spans
+from pitcheck.stage.reductions.spans import NOWHERE, once_per_class, spans
 from pitcheck.stage.reductions.symmetry import Words, signatures, spread
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage
@@ -146,6 +146,7 @@ class Terms:
         )
 
 
+@once_per_class
 def terms_of(
     stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
 ) -> Terms | None:
@@ -153,15 +154,6 @@ def terms_of(
 
     Return None if they are not the same for every block but for where it begins.
     """
-    return symbolic.remembered(
-        ("terms", root), lambda: _terms_of(stage, symbolic, root, segments, segment)
-    )
-
-
-def _terms_of(
-    stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
-) -> Terms | None:
-    """Compute what ``terms_of`` returns."""
     batch, target = stage.parallel, stage.targets[0].cut.value
     steps, term = sum_steps(batch, target)
     low, high = spans(stage, symbolic, root)
