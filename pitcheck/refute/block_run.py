@@ -232,7 +232,7 @@ def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes 
 
 
 def _bytes(symbolic: SymbolicPair, sizes: Sizes) -> int:
-    """Return the bytes of one draw of all values of the reference; those of the plan are alike."""
+    """Return the bytes of one draw of all values of the reference; the plan's are about as many."""
     return (
         8 * sum(prod(symbolic.reference.shape(value, sizes)) for value in symbolic.reference.values)
         + 1

@@ -36,8 +36,8 @@ MOST_TRIALS = 24
 ALIKE_TRIALS = 4
 """The number of draws in which all tokens are nearly equal."""
 ROOMY = 1 << 23
-"""The number of elements of all values up to which every dimension gets a size of its own. With
-more elements, the smallest sizes are used.
+"""The number of elements of all values up to which every dimension gets a different size. With more
+elements, the smallest sizes are used.
 """
 SAME = 1e-9
 """The relative difference below which two float64 results of a whole step count as rounding."""

@@ -1,10 +1,10 @@
 """Reduction of symmetric coordinates: a few target coordinates represent their renamings.
 
 Let a reference dimension be a pure batch dimension of the stage: no operator of either side mixes,
-cuts or measures it. If the cones of two target coordinates have the same operators, attributes and
-inputs, but that every box along that dimension is moved by one common offset, then the two claims
-are the same claim about renamed rows, and one proves the other. Nothing is assumed about mesh axes:
-what is compared are the cones themselves.
+cuts or measures it. Let the cones of two target coordinates have the same operators, attributes and
+inputs, except that every box along that dimension is moved by one common offset. Then the two
+claims are the same claim about renamed rows, and one proves the other. Nothing is assumed about
+mesh axes: the cones themselves are compared.
 
 >>> spread(np.arange(9), keep=3).tolist()
 [0, 4, 8]
@@ -36,7 +36,7 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A dimension whose segments are treated alike, with its size, and the coordinates kept."""
+    """A dimension whose segments are treated the same way, its size, and the kept coordinates."""
 
     carrier: tuple[int, int]
     """A reference value that has the dimension, and where."""
@@ -118,9 +118,9 @@ def _lie_apart(
     segment: int,
     templates: Templates | None,
 ) -> bool:
-    """Return True if every compared row depends on one segment of the dimension, its own.
+    """Return True if every compared row depends on one segment of the dimension, a different one.
 
-    The reference must compute every place along the dimension by itself. No tensor of the parallel
+    The reference must compute every place along the dimension separately. No tensor of the parallel
     side may have more of it than one segment: its extent would tell how many segments there are.
     """
     target = stage.targets[0]
@@ -146,8 +146,8 @@ def _lie_apart(
 def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
     """Return for how many coordinates those of the stage stand.
 
-    They stand for themselves or, if the stage shows a few of some axes, for all if these are alike;
-    return 0 if they are not.
+    Each stands for itself. If the stage shows a few of some axes, they stand for all, provided that
+    these are of one class; return 0 if they are not.
     """
     if stage.sampling is None:
         return len(codes)

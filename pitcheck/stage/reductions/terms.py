@@ -152,7 +152,7 @@ def terms_of(
 ) -> Terms | None:
     """Return the terms over the ``segments`` of a dimension, each of length ``segment``.
 
-    Return None if they are not the same for every block but for where it begins.
+    Return None if they differ between blocks by more than where the block begins.
     """
     batch, target = stage.parallel, stage.targets[0].cut.value
     steps, term = sum_steps(batch, target)
@@ -275,7 +275,7 @@ def _bits(places: Sequence[Codes], rows: int, words: int) -> NDArray[np.uint64]:
 
 
 def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
-    """Return True if terms belong to ``count`` segments and are otherwise the same in each."""
+    """Return True if terms belong to ``count`` segments and are the same in each."""
     if len(segments) % count:
         return False
     order = np.lexsort((shapes, segments))
