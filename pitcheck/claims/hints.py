@@ -1,4 +1,4 @@
-"""Cuts from the lineage that a plan states of its own intermediate tensors.
+"""Cuts from the lineage that a plan states of its intermediate tensors.
 
 A hint costs nothing to look up, however deep the model is, and nobody has to believe it: every cut
 is proven as a stage before anything rests on it. If hints do not carry a proof of every output,
@@ -25,9 +25,9 @@ def hinted_cuts(problem: Problem) -> dict[int, Cut]:
     """Return cuts of computed floating-point values whose lineage names one reference value.
 
     The reference value may be scaled. Terms of a sum are cut where they are scattered or put into a
-    buffer; elsewhere the sum is cut instead. Left out are views of what is cut already (they save
-    nothing), values that depend on discrete data alone (a cut would forget that zero has a meaning
-    there), and hints that do not fit.
+    buffer; elsewhere the sum is cut instead. Three kinds are left out. Views of values that are cut
+    already would save nothing. Cuts of values that depend on discrete data alone would forget that
+    zero has a meaning there. Hints may not fit.
     """
     first, second = problem.reference, problem.parallel
     numbers = _of_numbers(second)

@@ -86,6 +86,14 @@ def concluded(check: Check) -> Report:
                 repair=ADVICE.get(code),
             )
         )
+    # No verdict rests on the order of strategies: an output without an obligation is open, too.
+    attempted = {obligation.output for obligation in check.ledger.obligations}
+    for name in dict.fromkeys(e.name for e in check.specification.expected):
+        if name not in attempted:
+            title = f"{name!r} could not be proven: no stage ends in it"
+            check.findings.append(
+                Finding(code="PIT201", verdict="inconclusive", title=title, output=name)
+            )
     nodes = check.problem.parallel.nodes
     live = {nodes[n].operator for n in check.ledger.covered}
     check.dead = tuple(dict.fromkeys(n.operator for n in nodes if n.operator not in live))

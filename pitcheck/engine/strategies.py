@@ -212,7 +212,7 @@ def _look_on_blocks(check: Check, batch: Batched) -> SecondLook | None:
 
 
 def run_on_reals(check: Check) -> Report | None:
-    """Run both plans on float64: report outputs that differ, and note those that draw otherwise."""
+    """Run both plans on float64: report outputs that differ, and note those with other draws."""
     run, cuts = check.run, check.cuts
     check.clock.lap("lineage")
     judged = judge(run, cuts, run.suspects())

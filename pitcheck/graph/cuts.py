@@ -156,7 +156,7 @@ def _placed(
 
 
 def _free(columns: Sequence[tuple[Grid, list[tuple[Interval, ...]]]]) -> NDArray[np.bool_]:
-    """Return where a coordinate has padding of its own."""
+    """Return where a coordinate holds free padding, as a grid."""
     result = np.zeros((1,), dtype=np.bool_)
     for which, entries in columns:
         padded = np.array(

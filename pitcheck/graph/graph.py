@@ -23,7 +23,7 @@ from pitcheck.plan.model import Tensor
 
 @dataclass(frozen=True)
 class Source:
-    """The place from which a node reads an operand: its own coordinate if ``read`` is None."""
+    """The place from which a node reads an operand; ``read`` is None for the node's coordinate."""
 
     value: int
     read: Read | None = None
@@ -42,7 +42,7 @@ class Source:
     def table(self) -> Codes | None:
         """Return the codes read at every code of the node, shape (codes,) or (codes, members).
 
-        Return None if each reads its own.
+        Return None if every coordinate reads itself.
         """
         return None if self.read is None else self.read.table
 
@@ -96,7 +96,7 @@ class Node:
 
     @cached_property
     def mask(self) -> Mask:
-        """Return if it runs, by coordinate code, shape (codes,)."""
+        """Return True where the node runs, by coordinate code, shape (codes,)."""
         return self.lattice.flat(self.where, False)
 
     @cached_property
@@ -106,7 +106,7 @@ class Node:
 
     @cached_property
     def near(self) -> Mask:
-        """Return the mask of where it runs, near its home."""
+        """Return the coordinates at which the node runs, near its home."""
         return near(self.where, self.home)
 
     @cached_property
@@ -161,7 +161,7 @@ class Graph:
     """The meanings of lineages that were resolved, by their form."""
 
     def with_values(self, values: list[GraphValue]) -> Graph:
-        """Return the same graph with other values, of which the first ones are its own."""
+        """Return the same graph with more values behind those that it has."""
         return replace(self, values=values)
 
     @property

@@ -2,7 +2,7 @@
 
 A *grid* has one dimension per mesh axis, in mesh order, and a last one for micro-batches. A
 dimension has the axis's size, or size 1 if all its coordinates have the same entry. Grids of one
-plan broadcast against each other, so that what 8,192 ranks do alike is computed once.
+plan broadcast against each other, so that what 8,192 ranks have in common is computed once.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class Lowering:
         return copies
 
     def _original(self, name: str) -> str:
-        """Return the name of the family of which one is a copy, or its own."""
+        """Return the name of the family that a copy stands for; other names stay."""
         while name in self._copies:
             name = self._copies[name]
         return name

@@ -29,7 +29,7 @@ FREE, ZERO = -1, -2
 class Part:
     """A box of the reference value, or term number ``term`` of ``terms`` that add up to it.
 
-    ``owner`` tells free padding of different ranks apart.
+    ``owner`` distinguishes the free padding of different ranks.
     """
 
     box: Box

@@ -53,7 +53,7 @@ class Characters:
     ) -> None:
         """Take in the ``good`` trials of one evaluation.
 
-        ``squares`` are inputs drawn as squares, whose roots are variables of their own.
+        ``squares`` are inputs drawn as squares: their roots are separate variables.
         """
         if not algebra.roots or not good.any():
             return

@@ -49,10 +49,10 @@ class Coverage:
     """The routes of tokens in so many ``draws``.
 
     Each rank routed at least so many ``tokens``. Each of the ``pairs`` of a sender and a receiver
-    (0 if nothing is sent) got at least ``carried``, and each of the ``choices`` of a rank and an
-    expert was chosen by at least ``chosen``. In one draw ``empty`` experts received nothing and
-    another one ``share`` times its even share. Both are 0 if no draw can do that, because all
-    tokens choose all experts, or every expert takes the same number.
+    (0 if nothing is sent) got at least ``carried``. Each of the ``choices`` of a rank and an expert
+    was chosen by at least ``chosen``. In one draw ``empty`` experts received nothing and another
+    one ``share`` times its even share. Both are 0 if no draw can do that, because all tokens choose
+    all experts, or every expert takes the same number.
     """
 
     draws: int

@@ -18,7 +18,7 @@ from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.stage import Stage
 
 STEP = 20
-"""The rows that the call of a step costs besides its own."""
+"""The rows that the call of a step costs in addition to those it has."""
 LARGE = 4000
 """The rows of a stage (steps included) from which on a process costs less than it saves: about 0.1
 s.

@@ -19,11 +19,11 @@ from pitcheck.claims.problem import Problem
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Codes
-from pitcheck.refute.whole_run import WholeRun, largest_differences
+from pitcheck.refute.whole_run import WholeRun, compared_run
 from pitcheck.stage.block_weights import weighted
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.equal_blocks import Batched, Blocks, BlockSizes, block_sizes
-from pitcheck.stage.evaluate import check_memory, compare_target, evaluate_stage
+from pitcheck.stage.evaluate import check_memory, evaluate_stage
 from pitcheck.stage.reductions.split_all_to_all import taken_apart
 from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
@@ -168,10 +168,7 @@ def _run(
         evaluated = evaluate_stage(
             shaped, RealAlgebra(np, problem.seed, draws), targets_only=targets_only
         )
-        comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
-    run = WholeRun(
-        shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons)
-    )
+    run = compared_run(shaped, symbolic, evaluated)
     return replace(run, blocks=blocks, targets_only=targets_only)
 
 
@@ -235,7 +232,7 @@ def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes 
 
 
 def _bytes(symbolic: SymbolicPair, sizes: Sizes) -> int:
-    """Return the bytes of one draw of all values of the reference; those of the plan are alike."""
+    """Return the bytes of one draw of all values of the reference; the plan's are about as many."""
     return (
         8 * sum(prod(symbolic.reference.shape(value, sizes)) for value in symbolic.reference.values)
         + 1

@@ -14,7 +14,7 @@ plans were given the numbers in which they agree, it has to stay with slightly d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
@@ -34,7 +34,7 @@ from pitcheck.refute.rounding_noise import disturbed_reference, largest_input
 from pitcheck.refute.shown import shown_by_digits
 from pitcheck.refute.whole_run import WholeRun
 from pitcheck.report.report import Shown
-from pitcheck.stage.batch import Batch, Step
+from pitcheck.stage.batch import Batch, Step, needed_steps
 from pitcheck.stage.drawn_inputs import derive, take_box
 from pitcheck.stage.evaluate import Comparison, Evaluated, compare_target, constant_value
 from pitcheck.stage.run_batch import run_batch
@@ -141,35 +141,14 @@ def _agreeing(run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
 def _cone(run: WholeRun, number: int, given: Mapping[int, Cut]) -> _Cone:
     """Return the steps that output ``number`` needs from the cuts ``given`` on."""
     target = run.comparisons[number].target.cut
-    parallel, reached = _steps(run.stage.parallel, target.value, given)
+    parallel, reached = needed_steps(run.stage.parallel, target.value, given)
     begun = {value: given[value] for value in reached if value in given}
-    reference, _ = _steps(
+    reference, _ = needed_steps(
         run.stage.reference, target.reference, {cut.reference for cut in begun.values()}
     )
     work = sum(_work(run.stage.reference.steps[n], run.evaluated.reference) for n in reference)
     work += sum(_work(run.stage.parallel.steps[n], run.evaluated.parallel) for n in parallel)
     return _Cone(reference, parallel, begun, work)
-
-
-def _steps(batch: Batch, target: int, given: Iterable[int]) -> tuple[list[int], set[int]]:
-    """Return what computes ``target`` from ``given`` and the inputs.
-
-    What is given is not computed, even if it is the target.
-
-    Returns:
-        The numbers of the steps, ascending, and all values that they need.
-    """
-    stop = set(given)
-    needed = {target}
-    kept = []
-    for number in reversed(range(len(batch.steps))):
-        step = batch.steps[number]
-        if any(
-            output in needed and output not in stop for output in step.outputs if output is not None
-        ):
-            kept.append(number)
-            needed.update(a.value for a in step.arguments)
-    return kept[::-1], needed
 
 
 def _work(step: Step, values: Mapping[int, Any]) -> float:

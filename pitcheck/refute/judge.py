@@ -66,8 +66,8 @@ the number that a wrong count is.
 class Judged:
     """The outputs that differ, and the evidence.
 
-    ``real``: their numbers. ``shown``: one element of one of them. ``draws``: by number, how an
-    output that cannot be compared draws otherwise.
+    ``real``: their numbers. ``shown``: one element of one of them. ``draws``: for outputs that
+    cannot be compared, by number, how their draws differ.
     """
 
     real: list[int] = field(default_factory=list)

@@ -17,7 +17,7 @@ from pitcheck.errors import ShapeError
 from pitcheck.graph.graph import Graph
 from pitcheck.ops.registry import evaluate, operator_kind
 from pitcheck.refute.whole_run import WholeRun
-from pitcheck.stage.batch import Argument, Batch, Step
+from pitcheck.stage.batch import Argument, Batch, Step, needed_steps
 from pitcheck.stage.stage import Target
 
 Numbers = NDArray[np.int64]
@@ -38,11 +38,12 @@ class _Recorder(RealAlgebra):
         return Value("field", np.broadcast_to(0.5, index.data.shape))
 
 
-def draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
+def _draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
     """Return the numbers of the draws that enter a value, by stream, ascending, at full shapes."""
     recorder = _Recorder()
     seen: set[tuple[object, ...]] = set()
-    for step in needed_steps(batch, target):
+    numbers, _ = needed_steps(batch, target)
+    for step in (batch.steps[number] for number in numbers):
         if not operator_kind(step.kind).random:
             continue
         shape = _shape(batch.graph, step)
@@ -64,22 +65,6 @@ def _shape(graph: Graph, step: Step) -> tuple[int, ...]:
     return graph.values[operand.value].shape if isinstance(operand, Argument) else ()
 
 
-def needed_steps(batch: Batch, target: int) -> list[Step]:
-    """Return the steps that a value depends on, last first."""
-    needed = {target}
-    kept = []
-    for step in reversed(batch.steps):
-        if any(output in needed for output in step.outputs if output is not None):
-            kept.append(step)
-            needed.update(
-                a.value
-                for o in step.inputs
-                for a in (o if isinstance(o, tuple) else (o,))
-                if isinstance(a, Argument)
-            )
-    return kept
-
-
 @dataclass(frozen=True)
 class Unlike:
     """A difference between draws.
@@ -97,8 +82,8 @@ def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
     If all its numbers are among the reference's, a difference is real: the output is another
     function of the same numbers.
     """
-    reference = draws_of(run.stage.reference, target.cut.reference)
-    parallel = draws_of(run.stage.parallel, target.cut.value)
+    reference = _draws_of(run.stage.reference, target.cut.reference)
+    parallel = _draws_of(run.stage.parallel, target.cut.value)
     if parallel.keys() - reference.keys():
         why = (
             f"the reference draws from {_named(reference)}, the parallel plan from "

@@ -21,7 +21,7 @@ DISTURBED = (
 )
 """The words for the arithmetic of float64 with disturbed digits."""
 ENOUGH = (9, 17, 40, 80, 160, 320, 640)
-"""The numbers of digits that may tell two values apart, ascending."""
+"""The numbers of digits that may distinguish two values, ascending."""
 
 
 def shown_by_digits(
@@ -89,7 +89,7 @@ def global_place(local: int, intervals: tuple[Interval, ...]) -> int:
 
 
 def _apart(reference: Any, parallel: Any, kind: str) -> tuple[str, str]:
-    """Return two numbers with as many digits as tell them apart."""
+    """Return two numbers with as many digits as distinguish them."""
     if kind != "field":
         return str(int(reference)), str(int(parallel))
     for digits in ENOUGH:

@@ -36,8 +36,8 @@ MOST_TRIALS = 24
 ALIKE_TRIALS = 4
 """The number of draws in which all tokens are nearly equal."""
 ROOMY = 1 << 23
-"""The number of elements of all values up to which every dimension gets a size of its own. With
-more elements, the smallest sizes are used.
+"""The number of elements of all values up to which every dimension gets a different size. With more
+elements, the smallest sizes are used.
 """
 SAME = 1e-9
 """The relative difference below which two float64 results of a whole step count as rounding."""
@@ -82,7 +82,7 @@ def run_whole(problem: Problem, *, scale: float | None = None, alike: bool = Fal
     stage = problem.whole_stage()
     shaped, symbolic = _shaped(problem, stage, full_shapes=problem.full_shapes)
     evaluated = _alike(problem, shaped) if alike else _evaluated(problem, shaped, scale)
-    return _compared(shaped, symbolic, evaluated)
+    return compared_run(shaped, symbolic, evaluated)
 
 
 def run_stage(problem: Problem, cut_of: CutOf, target: Target) -> WholeRun:
@@ -93,7 +93,7 @@ def run_stage(problem: Problem, cut_of: CutOf, target: Target) -> WholeRun:
     """
     stage = build_stage(problem.reference, problem.parallel, cut_of, [target])
     shaped, symbolic = _shaped(problem, stage, full_shapes=False)
-    return _compared(shaped, symbolic, _evaluated(problem, shaped, None))
+    return compared_run(shaped, symbolic, _evaluated(problem, shaped, None))
 
 
 def _shaped(
@@ -107,14 +107,14 @@ def _shaped(
     return shape_stage(stage, symbolic, sizes, keys), symbolic
 
 
-def _compared(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
+def compared_run(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
     """Return the run of a stage that was evaluated."""
     with np.errstate(all="ignore"):
         comparisons = [
             compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))
         ]
     return WholeRun(
-        shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons)
+        shaped.stage, symbolic, shaped, evaluated, comparisons, _largest_differences(comparisons)
     )
 
 
@@ -143,7 +143,7 @@ def _small_sizes(symbolic: SymbolicPair) -> Sizes:
     )
 
 
-def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
+def _largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
     """Return the largest relative difference of every comparison on the reals."""
     return [
         float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0))

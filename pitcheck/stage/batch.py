@@ -12,7 +12,7 @@ replication, because an operator is a function of its inputs.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -388,6 +388,25 @@ def _write(batch: Batch, output: int, rows: Grid, more: int, node: Node) -> None
     before = batch.grids.get(output)
     batch.grids[output] = grid if before is None else np.where(before >= 0, before, grid)
     batch.counts[output] = batch.counts.get(output, 0) + more
+
+
+def needed_steps(
+    batch: Batch, target: int, given: Collection[int] = ()
+) -> tuple[list[int], set[int]]:
+    """Return what computes ``target`` from the values ``given`` and the inputs.
+
+    A value that is given is not computed, even if it is the target.
+
+    Returns:
+        The numbers of the steps, ascending, and all values that they need.
+    """
+    needed, kept = {target}, []
+    for number in reversed(range(len(batch.steps))):
+        step = batch.steps[number]
+        if any(output in needed and output not in given for output in step.outputs):
+            kept.append(number)
+            needed.update(argument.value for argument in step.arguments)
+    return kept[::-1], needed
 
 
 def distinct_columns(columns: list[Codes], count: int) -> tuple[Codes, Codes]:

@@ -3,9 +3,9 @@
 The reference computes every block by itself until it adds them up. There a block that stands for
 others counts as often as they do: a sum over the batch of equal terms is that many times one of
 them. A derivative is linear in the gradients that it is given, and adds up what it gives for
-operands that all blocks share, so these gradients are multiplied by how often each block is there.
-A mean over the batch is one over the blocks that are kept, each weighted by its share of all. An
-operator that does anything else along the batch is refused.
+operands that all blocks share. So these gradients are multiplied by the number of times that each
+block is there. A mean over the batch is one over the blocks that are kept, each weighted by its
+share of all. An operator that does anything else along the batch is refused.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.ops.registry import evaluate

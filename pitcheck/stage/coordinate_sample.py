@@ -1,12 +1,16 @@
 """Samples of coordinates: a plan seen at a few coordinates of its uniform axes.
 
-Along these all ranks, or all micro-batches, do the same with different rows. An axis is *uniform*
-if no operator is left out or has other attributes at some of its coordinates, every collective has
-all of them in a group or each in one of its own, nothing else is exchanged along it, and no
-parameter depends on it. Cutting out a stage for a few of its coordinates takes as long for 16 as
-for 16,384. What is proven of them holds for all only if the stage itself shows it: its coordinates
-are renamings of each other along a pure batch dimension, or the terms of one sum, or do not differ
-at all. That is checked on the stage; without it, the stage is cut out at all coordinates.
+Along a *uniform* axis all ranks, or all micro-batches, do the same with different rows. It has
+these properties:
+
+- No operator is left out, or has other attributes, at some of its coordinates.
+- Every collective has all of its coordinates in a group, or each in a separate group.
+- Nothing else is exchanged along it, and no parameter depends on it.
+
+Cutting out a stage for a few of its coordinates takes as long for 16 as for 16,384. What is proven
+of them holds for all only if the stage itself shows it. Its coordinates must be renamings of each
+other along a pure batch dimension, or the terms of one sum, or not differ at all. That is checked
+on the stage; without it, the stage is cut out at all coordinates.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
@@ -107,17 +111,14 @@ class Sample:
     def _operand(self, operand: Operand) -> Operand:
         """Return an operand as it is read there."""
         if isinstance(operand, Source):
-            return (
-                operand if operand.read is None else Source(operand.value, self._read(operand.read))
-            )
+            return self._source(operand)
         if isinstance(operand, Stacked):
-            return Stacked(
-                tuple(
-                    Source(m.value, None if m.read is None else self._read(m.read))
-                    for m in operand.members
-                )
-            )
+            return Stacked(tuple(self._source(member) for member in operand.members))
         return operand
+
+    def _source(self, source: Source) -> Source:
+        """Return a source as it is read there."""
+        return source if source.read is None else Source(source.value, self._read(source.read))
 
     def _read(self, read: Read) -> Read:
         """Return a read among the coordinates that are seen."""
@@ -198,7 +199,7 @@ def sample_of(graph: Graph, cuts: Iterable[Cut]) -> Sample | None:
 def _is_uniform(read: Read, axis: int) -> bool:
     """Return True if a read is the same at all coordinates of an axis.
 
-    It takes all of the axis, or nothing besides its own place.
+    It takes all of the axis, or only the reader's place.
     """
     if isinstance(read, Through):
         return _is_uniform(read.outer, axis) and _is_uniform(read.inner, axis)

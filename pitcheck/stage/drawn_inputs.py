@@ -65,10 +65,10 @@ def _filled(algebra: Any, fresh: Fresh, numbers: Sequence[int]) -> Any:
 def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
     """Return integers or booleans of shape (trials, 1, *shape).
 
-    Of four trials of integers one holds marked values in an order of its own, with uniform ones
-    between them. One has half of its rows filled with one marked value; the others are uniform. Of
-    four trials of booleans one has rows that are all alike, one lacks half of its rows altogether,
-    one is all true, one is uniform.
+    Of four trials of integers one holds marked values in a random order, with uniform ones between
+    them. One has half of its rows filled with one marked value; the others are uniform. Of four
+    trials of booleans one has rows of equal elements, one lacks half of its rows altogether, one is
+    all true, one is uniform.
 
     Raises:
         UnsupportedError: integers have no bounds.

@@ -40,7 +40,7 @@ def numbers(batch: Batch) -> set[float]:
 
 
 def integers_at_issue(batch: Batch) -> set[int]:
-    """Return the integers at which a step may decide otherwise than at others.
+    """Return the integers at which a decision of a step may change.
 
     They are those it is compared with, and their neighbours beyond the border. Of up to ``FEW``
     numbers these are also the sums and differences: an integer may be moved by one before it is

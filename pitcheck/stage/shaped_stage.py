@@ -95,7 +95,10 @@ def shape_stage(
     for value in drawn_reference(stage):
         info = stage.reference.graph.values[value]
         domain = "square" if value in squares and info.kind == "field" else "any"
-        bounds, marks = _range(stage, symbolic, value, sizes)
+        given = info.tensor.bounds
+        bounds, marks = (
+            (None, ()) if given is None else _between(stage, symbolic, value, given, sizes)
+        )
         shape = symbolic.reference.shape(value, sizes)
         if 0 in shape and 0 not in info.shape:
             raise ReductionError(
@@ -321,25 +324,15 @@ def _square_inputs(stage: Stage) -> set[int]:
     return marked
 
 
-def _range(
-    stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes
-) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
-    """Return the bounds of an integer input, and the integers that it must take.
-
-    These are its first and last, both sides of every boundary of the dimension along which they are
-    places, and those that steps name. Places along a dimension that is reduced are reduced with it;
-    no step names another of them than 0.
-    """
-    bounds = stage.reference.graph.values[value].tensor.bounds
-    return (None, ()) if bounds is None else _between(stage, symbolic, value, bounds, sizes)
-
-
 def _between(
     stage: Stage, symbolic: SymbolicPair, value: int, bounds: tuple[int, int], sizes: Sizes
 ) -> tuple[tuple[int, int], tuple[int, ...]]:
     """Return bounds, and the integers within them that must be tried.
 
-    They are for what holds integers of the kind that reference input ``value`` does.
+    They are for what holds integers of the kind that reference input ``value`` does. These integers
+    are the first and last, both sides of every boundary of the dimension along which they are
+    places, and those that steps name. Places along a dimension that is reduced are reduced with it;
+    no step names another of them than 0.
     """
     along = symbolic.reference.values[value].places
     low, high = bounds[0], bounds[1] if along is None else sizes.below(along, bounds[1])

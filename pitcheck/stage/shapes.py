@@ -165,7 +165,7 @@ def symbolic_pair(
 
 
 def _given(side: SymbolicBatch, compared: Collection[int]) -> list[Dimension]:
-    """Return the dimensions of what a side is given, without constants, and of what is compared."""
+    """Return the dimensions of the inputs of a side, without constants, and of compared values."""
     drawn = [
         value
         for value in side.batch.inputs

@@ -2,8 +2,8 @@
 
 Every reference dimension has one size, and every shard the part of it that it has at full size.
 Sizes follow from ties, and a tie that is missing or wrong could make two plans equal, or unequal,
-that are not. So what ties gave is checked for itself, on the sizes alone. Sizes that do not pass
-are refused, and larger or full ones are tried.
+that are not. So the result of the ties is checked once more, on the sizes alone. Sizes that do not
+pass are refused, and larger or full ones are tried.
 
 >>> halves = [([((0, 4),)], [((0, 2),)]), ([((4, 8),)], [((2, 4),)])]
 >>> check_parts("w", ((8,), (4,)), ((4,), (2,)), halves)  # 8 elements in two parts become 4

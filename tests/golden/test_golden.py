@@ -17,8 +17,7 @@ NIGHTLY_PARTS = 8
 SHOWN = 12
 """Lines of differences that a failure shows."""
 HINT = (
-    "a change that is meant is written with: "
-    "PYTHONPATH=.:tests python -m golden --write --nightly"
+    "a change that is meant is written with: PYTHONPATH=.:tests python -m golden --write --nightly"
 )
 
 

@@ -170,13 +170,13 @@ def _carries(case: Case) -> bool | None:
 
 
 def _has_opposites(case: Case) -> bool:
-    given = case.of(_many_digits)
+    given = case.of(many_digits)
     held = {x for place in given.fields for x in given.inputs[place].reshape(-1).tolist()}
     results = {y for array in given.real_outputs() for y in array.reshape(-1).tolist()}
     return any(-y in held and y not in held for y in results if y)
 
 
-def _many_digits(shape: tuple[int, ...], place: int) -> Array:
+def many_digits(shape: tuple[int, ...], place: int) -> Array:
     """Numbers of both signs of which no sum, difference or product is another one's opposite."""
     generator = np.random.default_rng([6, place, *shape])
     return generator.uniform(1, 2, shape) * generator.choice([-1.0, 1.0], shape)

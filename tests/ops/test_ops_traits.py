@@ -6,6 +6,7 @@ It holds of no other one without a reason that stands here.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ops.ops_law_cases import Case, Watching, cases_of, distinct
-from ops.ops_laws import LAWS, broken_by, claims, gradients_are_sums
+from ops.ops_laws import LAWS, broken_by, claims, gradients_are_sums, many_digits
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import chains_of
@@ -245,6 +246,19 @@ def test_what_is_not_claimed_is_refuted_or_withheld_for_a_reason(trait: Trait) -
         name for name, rows in others.items() if not broken_by(operator_kind(name), trait, rows)
     }
     assert left == set(WITHHELD.get(trait, {}))
+
+
+@pytest.mark.parametrize("name", sorted(kinds_with(Trait.ROUNDS_NOTHING)))
+def test_what_rounds_nothing_stays_in_range(name: str) -> None:
+    """Narrow integers rest on it: results are operands, their opposites, 0, 1, -1 or literals."""
+    flips = name in kinds_with(Trait.FLIPS_SIGNS)
+    for case in _claimed(name, Trait.ROUNDS_NOTHING)[0]:
+        given = case.of(many_digits)
+        numbers = [n for n in case.attributes.values() if isinstance(n, int | float)]
+        held = {0.0, 1.0, -1.0, *map(float, numbers)}
+        held.update(x for array in given.inputs for x in array.astype(float).reshape(-1).tolist())
+        results = {y for array in given.real_outputs() for y in array.reshape(-1).tolist()}
+        assert all(y in held or (flips and -y in held) for y in results if math.isfinite(y))
 
 
 @pytest.mark.parametrize(

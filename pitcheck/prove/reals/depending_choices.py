@@ -59,8 +59,7 @@ class _Dependence(RangedDegrees):
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return the outcome; a comparison with infinity depends on no order.
 
-        Only what is infinite compares otherwise than other numbers do, and that comes of discrete
-        data.
+        Only infinite numbers, which come of discrete data, give another outcome than all others.
         """
         result = super().compare(comparison, a, b)
         return (

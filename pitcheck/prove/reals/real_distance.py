@@ -30,7 +30,7 @@ def of_trial(value: Value, index: int) -> Any:
 def distances(a: Any, b: Any) -> Any:
     """Return the distance of two arrays, element by element.
 
-    NaN is infinitely far from a number. Discrete values are 0 or 1 apart.
+    NaN is infinitely far from a number. The distance of discrete values is 0 or 1.
     """
     if a.dtype.kind != "f":
         return (a != b).astype(np.float64)

@@ -1,11 +1,11 @@
 """A stage tried on real numbers: what its decisions make of inputs of many magnitudes.
 
-Residues have an order of their own, in which nothing tells a threshold 3 from 4. The real numbers
-tell. A stage that decides anything is also evaluated on float64, at inputs of many magnitudes,
+The order of residues says nothing of the order of real numbers: it does not tell a threshold 3 from
+4. So a stage that decides anything is also evaluated on float64, at inputs of many magnitudes,
 close to the numbers that its steps name, small integers with ties, and of one sign. A difference
-far beyond rounding refutes it. What none of these inputs made happen (a condition that never held,
-a product of decisions that was always 0, an element that never came first) was not compared at all,
-and is named.
+far beyond rounding refutes it. What none of these inputs made happen was not compared at all, and
+is named. Examples are a condition that never held, a product of decisions that was always 0, and an
+element that never came first.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
@@ -349,7 +349,7 @@ class RealTrials:
     def _clear(
         self, algebra: TrialAlgebra, comparison: Comparison, number: int, index: int, apart: Bools
     ) -> bool:
-        """Return True if an element that is ``apart`` in a trial is so by far more than rounding.
+        """Return True if an ``apart`` element of a trial differs by far more than rounding.
 
         Disturbing every operation moves neither side as far.
         """

@@ -1,10 +1,10 @@
 """Thresholds that the two sides do not share, and the numbers that were met between them.
 
-x > 100 and x > 110 decide alike for every number that is not between 100 and 110. If one side
-compares with a number with which the other does not, what is compared must have been between it and
-the nearest ones of the other side, below and above, in some trial. Else nothing tells if the sides
-differ there. Comparisons of integers change between two of them: n <= 4 and n < 5 are one
-threshold, 4.5.
+x > 100 and x > 110 have one outcome for every number that is not between 100 and 110. Let one side
+compare with a number with which the other does not. Then in some trial the compared value must have
+been between that number and the nearest ones of the other side, below and above. Else nothing tells
+if the sides differ there. Comparisons of integers change between two of them: n <= 4 and n < 5 are
+one threshold, 4.5.
 
 >>> _nearest(4.0, [1.0, 3.0, 7.0, 9.0])
 [3.0, 7.0]

@@ -1,9 +1,8 @@
 """Buffers without what a stage does not take out of them.
 
-Flat buffers hold many tensors, so that one collective moves them all. Along the dimension along
-which tensors are joined and taken apart again such a collective treats every element alike: joining
-fewer and taking fewer apart gives the same parts. A stage of one tensor so stays as small as if it
-were moved alone.
+Flat buffers hold many tensors, so that one collective moves them all. Along the dimension of the
+join the collective treats every element separately: joining fewer tensors, and splitting the result
+into fewer, gives the same parts. A stage of one tensor so stays as small as if it were moved alone.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
@@ -35,7 +34,7 @@ OUTSIDE = -1
 
 @dataclass(frozen=True)
 class _Buffer:
-    """The steps that join tensors, move them, and take them apart, by number.
+    """The steps that join tensors, move them, and split them again, by number.
 
     ``joined`` and ``parts``: where the tensors and the parts end along ``axis``.
     """
@@ -52,8 +51,8 @@ class DropUnusedBufferParts:
     """The removal of tensors from flat buffers if the stage reads no part of them.
 
     Why it decides both ways: along the dimension of the join every element is moved, or added up
-    over ranks, by itself, so that what is read of a buffer does not depend on what else lies in it.
-    It assumes that nothing but the one split reads the buffer, which is looked up.
+    over ranks, separately. So what is read of a buffer does not depend on what else lies in it. It
+    assumes that nothing but the one split reads the buffer, which is looked up.
     """
 
     name = "drop unused buffer parts"
@@ -118,7 +117,7 @@ class _Uses:
                     self._written.setdefault(output, []).append(number)
 
     def buffers(self) -> Iterator[_Buffer]:
-        """Yield the buffers that go one way from being joined to being taken apart.
+        """Yield the buffers that go one way from a join to a split.
 
         Parts that nothing reads do not count.
         """

@@ -1,6 +1,6 @@
 """A stage with only the coordinates that must be evaluated.
 
-Along one dimension after the other, segments that are treated alike are represented by a few.
+Along one dimension after the other, a few segments represent all that are treated the same way.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
@@ -57,7 +57,7 @@ class KeepFewTerms:
     """The choice of a few of the terms that coordinates add up over segments of a dimension.
 
     Why it decides both ways: n (f - g) = 0 holds for one number n of terms below every prime in use
-    exactly where f = g, and f = g exactly where the sums agree for every n
+    exactly if f = g. The sums agree for every n exactly if f = g, too
     (:mod:`pitcheck.stage.reductions.sums`). It assumes that symmetric coordinates were looked for
     first, which costs less.
     """

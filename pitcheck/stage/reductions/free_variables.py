@@ -61,11 +61,8 @@ def undecided(shaped: ShapedStage, site: str) -> int | None:
     Return None unless its only result is a floating-point tensor.
     """
     number = step_at(site, PARALLEL)
-    return (
-        shaped.stage.parallel.steps[number].node
-        if number is not None and _can_be_free(shaped, shaped.stage.parallel.steps[number])
-        else None
-    )
+    step = None if number is None else shaped.stage.parallel.steps[number]
+    return None if step is None or _free_result(shaped, step) is None else step.node
 
 
 def with_free(shaped: ShapedStage, nodes: Collection[int]) -> ShapedStage:
@@ -85,8 +82,9 @@ def with_free(shaped: ShapedStage, nodes: Collection[int]) -> ShapedStage:
         )
     free = {}
     for number, (step, form) in enumerate(zip(steps, forms, strict=True)):
-        if form in wanted and _can_be_free(shaped, step):
-            free[number] = (f"free/{forms.index(form)}", shaped.shapes[1][_result(step)])
+        result = _free_result(shaped, step)
+        if form in wanted and result is not None:
+            free[number] = (f"free/{forms.index(form)}", shaped.shapes[1][result])
     return replace(shaped, free=free)
 
 
@@ -146,18 +144,11 @@ def _has_value(
     )
 
 
-def _can_be_free(shaped: ShapedStage, step: Step) -> bool:
-    """Return True if the only result of a step is a floating-point tensor."""
-    return (
-        len(step.outputs) == 1
-        and step.outputs[0] is not None
-        and shaped.stage.parallel.graph.values[step.outputs[0]].kind == "field"
-    )
-
-
-def _result(step: Step) -> int:
-    """Return the first result of a step that is wanted."""
-    return next(output for output in step.outputs if output is not None)
+def _free_result(shaped: ShapedStage, step: Step) -> int | None:
+    """Return the result of a step if it is its only one, and a floating-point tensor, or None."""
+    output = step.outputs[0] if len(step.outputs) == 1 else None
+    values = shaped.stage.parallel.graph.values
+    return None if output is None or values[output].kind != "field" else output
 
 
 def _form(step: Step, attributes: Mapping[str, Any]) -> tuple[object, ...]:

@@ -49,8 +49,8 @@ class Form:
 class Passed:
     """The effect of a step on parts.
 
-    ``attributes``: those for one part. ``dims``: per output the dimension of its parts; -1 for one
-    that is the sum of what parts give.
+    ``attributes``: those for one part. ``dims``: per output the dimension of its parts; -1 for an
+    output that is the sum of the parts' results.
     """
 
     attributes: Mapping[str, Any]

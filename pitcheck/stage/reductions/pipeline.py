@@ -1,7 +1,7 @@
 """The one list of stage reductions, in the order in which they act, and what runs them.
 
 A new reduction is a class in a file beside this one and a line in the list:
-``tests/stage/test_reductions.py`` then compares what it leaves of every stage of the test zoo with
+``test_reductions.py`` then compares what it leaves of every stage of the test zoo with
 the stage itself, right ones and wrong ones.
 
 >>> [reduction.name for reduction in STAGE_REDUCTIONS if reduction.phase is Phase.ROWS]

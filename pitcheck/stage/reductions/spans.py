@@ -12,16 +12,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
 import numpy as np
 
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage
 
+P = ParamSpec("P")
+T = TypeVar("T")
 NOWHERE = np.iinfo(np.int64).max
 """The first offset of a row whose cone has no input along the dimension."""
 
 
+def once_per_class(
+    find: Callable[Concatenate[Stage, SymbolicPair, int, P], T],
+) -> Callable[Concatenate[Stage, SymbolicPair, int, P], T]:
+    """Return a function of a class of dimensions that is computed once for every stage.
+
+    Its third argument is the number of the class; further ones must follow from it.
+    """
+
+    @wraps(find)
+    def known(
+        stage: Stage, symbolic: SymbolicPair, root: int, /, *more: P.args, **named: P.kwargs
+    ) -> T:
+        key = find.__name__, root
+        return symbolic.remembered(key, lambda: find(stage, symbolic, root, *more, **named))
+
+    return known
+
+
+@once_per_class
 def spans(
     stage: Stage, symbolic: SymbolicPair, root: int
 ) -> tuple[dict[int, Codes], dict[int, Codes]]:
@@ -30,13 +55,6 @@ def spans(
     ``root``: the number of the dimension's class. Both are per value of the parallel side, shape
     (rows,); (NOWHERE, -1) for none.
     """
-    return symbolic.remembered(("spans", root), lambda: _spans(stage, symbolic, root))
-
-
-def _spans(
-    stage: Stage, symbolic: SymbolicPair, root: int
-) -> tuple[dict[int, Codes], dict[int, Codes]]:
-    """Compute what ``spans`` returns."""
     low: dict[int, list[Codes]] = {}
     high: dict[int, list[Codes]] = {}
     for value, parts in stage.parallel.inputs.items():

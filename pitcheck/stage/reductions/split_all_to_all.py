@@ -1,12 +1,14 @@
 """A row for every part that an all-to-all moves: parts that never meet are computed separately.
 
-After an all-to-all a tensor holds one part from every member, and as long as operators treat the
-dimension of the parts as a batch dimension, no part meets another. Here every such tensor becomes
-as many rows as it has parts. The all-to-all itself then says which row goes where, and nothing is
-computed for it. A result that one rank needs so depends only on its own parts, in the batch as in
-the plan. It is the same computation: along a batch dimension every element is computed by itself,
-the gradient of an operand that all parts share is the sum of the parts' gradients, and what treats
-the dimension in any other way gets the tensor joined together again.
+After an all-to-all a tensor holds one part from every member. As long as operators treat the
+dimension of the parts as a batch dimension, no part meets another. Here every tensor of that kind
+becomes as many rows as it has parts. The all-to-all itself then says which row goes where, and
+nothing is computed for it. A result that one rank needs so depends only on the parts that the rank
+has, in the batch as in the plan.
+
+It is the same computation. Along a batch dimension every element is computed separately. The
+gradient of an operand that all parts share is the sum of the parts' gradients. What treats the
+dimension in any other way gets the tensor joined together again.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
@@ -293,7 +295,7 @@ class _Rewriting:
     def _enter(self, value: int, begin: int, own: int, form: Form, rows: Codes) -> bool:
         """Enter parts for old rows from ``begin`` on.
 
-        Return False if other rows of the value are split otherwise.
+        Return False if other rows of the value have other parts.
         """
         known = self._parts.setdefault(
             value,
@@ -305,7 +307,7 @@ class _Rewriting:
         return True
 
     def _own(self, value: int, form: Form) -> int | None:
-        """Return the value that has the parts of ``value``; None if they are split otherwise."""
+        """Return the value that has the parts of ``value``; None if it has other parts."""
         known = self._parts.get(value)
         if known is not None:
             return known.value if known.form == form else None

@@ -1,10 +1,10 @@
 """Reduction of symmetric coordinates: a few target coordinates represent their renamings.
 
 Let a reference dimension be a pure batch dimension of the stage: no operator of either side mixes,
-cuts or measures it. If the cones of two target coordinates have the same operators, attributes and
-inputs, but that every box along that dimension is moved by one common offset, then the two claims
-are the same claim about renamed rows, and one proves the other. Nothing is assumed about mesh axes:
-what is compared are the cones themselves.
+cuts or measures it. Let the cones of two target coordinates have the same operators, attributes and
+inputs, except that every box along that dimension is moved by one common offset. Then the two
+claims are the same claim about renamed rows, and one proves the other. Nothing is assumed about
+mesh axes: the cones themselves are compared.
 
 >>> spread(np.arange(9), keep=3).tolist()
 [0, 4, 8]
@@ -24,7 +24,7 @@ from pitcheck.graph.parts import mixed
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.reductions.reference_alone import ReferenceAlone
-from pitcheck.stage.reductions.spans import carriers, spans
+from pitcheck.stage.reductions.spans import carriers, once_per_class, spans
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage, Target, compared_rows
 
@@ -36,7 +36,7 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A dimension whose segments are treated alike, with its size, and the coordinates kept."""
+    """A dimension whose segments are treated the same way, its size, and the kept coordinates."""
 
     carrier: tuple[int, int]
     """A reference value that has the dimension, and where."""
@@ -101,7 +101,7 @@ def find_symmetry(
                 (target.cut.reference, dim),
                 total,
                 segment,
-                _where(target, codes[kept]),
+                near(target.cut.lattice.mask(codes[kept]), target.home),
                 len(kept),
                 count,
                 members,
@@ -118,9 +118,9 @@ def _lie_apart(
     segment: int,
     templates: Templates | None,
 ) -> bool:
-    """Return True if every compared row depends on one segment of the dimension, its own.
+    """Return True if every compared row depends on one segment of the dimension, a different one.
 
-    The reference must compute every place along the dimension by itself. No tensor of the parallel
+    The reference must compute every place along the dimension separately. No tensor of the parallel
     side may have more of it than one segment: its extent would tell how many segments there are.
     """
     target = stage.targets[0]
@@ -146,8 +146,8 @@ def _lie_apart(
 def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
     """Return for how many coordinates those of the stage stand.
 
-    They stand for themselves or, if the stage shows a few of some axes, for all if these are alike;
-    return 0 if they are not.
+    Each stands for itself. If the stage shows a few of some axes, they stand for all, provided that
+    these are of one class; return 0 if they are not.
     """
     if stage.sampling is None:
         return len(codes)
@@ -157,11 +157,6 @@ def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
         [stage.targets[0].cut.grid]
     ) and stage.sampling.in_one_class(classes, codes, stage.targets[0].cut.lattice, axes)
     return len(codes) // seen * full if alike and not stage.sampling.crossed(stage.parallel) else 0
-
-
-def _where(target: Target, codes: Codes) -> Mask:
-    """Return a mask of coordinate codes, near the target's home."""
-    return near(target.cut.lattice.mask(codes), target.home)
 
 
 def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
@@ -218,6 +213,7 @@ def spread(members: Codes, keep: int) -> Codes:
     return members[[i * (len(members) - 1) // max(keep - 1, 1) for i in range(keep)]]
 
 
+@once_per_class
 def signatures(
     stage: Stage, symbolic: SymbolicPair, root: int
 ) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
@@ -230,13 +226,6 @@ def signatures(
         By value, words of shape (rows,): a hash of the cone without offsets along the dimension; a
         random linear form of those offsets; the form of ones.
     """
-    return symbolic.remembered(("signatures", root), lambda: _signatures(stage, symbolic, root))
-
-
-def _signatures(
-    stage: Stage, symbolic: SymbolicPair, root: int
-) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
-    """Compute what ``signatures`` returns."""
     shapes: dict[int, list[Words]] = {}
     sums: dict[int, list[Words]] = {}
     weights: dict[int, list[Words]] = {}

@@ -24,7 +24,7 @@ from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.pruned_batch import pruned
-from pitcheck.stage.reductions.spans import NOWHERE, spans
+from pitcheck.stage.reductions.spans import NOWHERE, once_per_class, spans
 from pitcheck.stage.reductions.symmetry import Words, signatures, spread, step_word
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage
@@ -162,22 +162,14 @@ class Terms:
         return self.blocks[row.rows], mixed(self.cones[row.rows] + mixed(row.ways))
 
 
+@once_per_class
 def terms_of(
     stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
 ) -> Terms | None:
     """Return the terms over the ``segments`` of a dimension, each of length ``segment``.
 
-    Return None if they are not the same for every block but for where it begins.
+    Return None if they differ between blocks by more than where the block begins.
     """
-    return symbolic.remembered(
-        ("terms", root), lambda: _terms_of(stage, symbolic, root, segments, segment)
-    )
-
-
-def _terms_of(
-    stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
-) -> Terms | None:
-    """Compute what ``terms_of`` returns."""
     batch, target = stage.parallel, stage.targets[0].cut.value
     steps, term = sum_steps(batch, target)
     low, high = spans(stage, symbolic, root)
@@ -297,7 +289,7 @@ def _bits(places: Sequence[Codes], rows: int, words: int) -> NDArray[np.uint64]:
 
 
 def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
-    """Return True if terms belong to ``count`` segments and are otherwise the same in each."""
+    """Return True if terms belong to ``count`` segments and are the same in each."""
     if len(segments) % count:
         return False
     order = np.lexsort((shapes, segments))
