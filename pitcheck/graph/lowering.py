@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 
 from pitcheck.base.numbers import Literal, parse_number
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.graph.event_reads import EventReads, operand_name
 from pitcheck.graph.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
 from pitcheck.graph.grids import Grid, Lattice, Mask
 from pitcheck.graph.group_reads import GroupReads, Reads
 from pitcheck.graph.reads import (
-    FromCodes,
-    FromPlaces,
     OfMicrobatch,
     Once,
     OverMicrobatches,
-    Read,
     Through,
 )
 from pitcheck.graph.topological_order import order_nodes
@@ -32,10 +30,9 @@ from pitcheck.ops.meanings.indexing import UNINITIALISED
 from pitcheck.ops.registry import check_attributes, declared, operator_kind
 from pitcheck.ops.traits import Communication
 from pitcheck.plan.collective_roots import gives_at_root, reads_at_root
-from pitcheck.plan.coordinates import Coordinates, places_of
+from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.schedule.matching import Matching
-from pitcheck.plan.schedule.representatives import everyone
 from pitcheck.plan.schedule.run_order import (
     COMMUNICATION,
     MATCHING_ONLY,
@@ -56,7 +53,6 @@ class Lowering:
     def __init__(self, plan: Plan, matching: Matching) -> None:
         self.plan = plan
         self.matching = matching
-        self._few = matching.few or (matching, everyone(plan))
         self.coordinates = Coordinates.of(plan)
         self.graph = Graph(self.coordinates)
         self.microbatches = plan.microbatches
@@ -76,6 +72,7 @@ class Lowering:
         }
         self._reads = Reads()
         self._groups = GroupReads(self.coordinates, self._reads)
+        self._events = EventReads(plan, matching, self.graph.number, self._reads)
         self._literals: dict[tuple[type, object], Literal] = {}
         self._copies = self._find_copies()
         self._unread = Unread(self.graph.values)
@@ -312,7 +309,9 @@ class Lowering:
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """Yield (operands, further attributes, coordinates) of the nodes of an operator."""
         if _receives(operator):
-            yield from self._received(operator, mask)
+            per_microbatch = self._runs_per_microbatch(operator)
+            for source, part in self._events.received(operator, mask, per_microbatch):
+                yield (source,), {}, part
         elif operator.kind == ACCUMULATE:
             yield self._accumulated(operator), {}, mask
         elif operator.group is not None:
@@ -377,78 +376,6 @@ class Lowering:
             ),
         )
 
-    def _received(
-        self, operator: Operator, mask: Mask
-    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """Yield the nodes of a receive, which copies what the matched send reads.
-
-        Sends by different operators give different nodes.
-        """
-        matching, few = self._few
-        found = matching.received[operator.id].reshape((*few.shape, self.microbatches, 3))
-        if not self._runs_per_microbatch(operator):
-            found = found[..., :1, :]
-        runs = found[..., 0] >= 0
-        for sender in np.unique(found[runs][:, 0]).tolist():
-            met = found[..., 0] == sender
-            part = mask if met.sum() == runs.sum() else mask & few.spread(met)
-            yield (self._sent(sender, found, met, operator),), {}, part
-
-    def _sent(
-        self, position: int, found: NDArray[np.int64], met: NDArray[np.bool_], operator: Operator
-    ) -> Source:
-        """Return the operand of the send at ``position`` in the plan, as receivers read it.
-
-        These are the kept ranks at ``met``; they read at the rank and micro-batch in ``found``.
-        """
-        operand = self.plan.operators[position].inputs[0]
-        if isinstance(operand, str) and self._microbatched[operand] == self._runs_per_microbatch(
-            operator
-        ):
-            read = self._along_one_axis(found, met)
-            if read is not None:
-                return Source(self.graph.number[operand], self._reads.shared(read))
-        return self._event_source(position, self.matching.received[operator.id].reshape(-1, 3))
-
-    def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
-        """Return the operand of the operator at ``position`` in the plan, as it is read there.
-
-        ``found`` has the (rank, micro-batch) in columns 1 and 2, by coordinate code.
-        """
-        operand = self.plan.operators[position].inputs[0]
-        if isinstance(operand, Number):
-            raise UnsupportedError(
-                f"operators[{self.plan.operators[position].id}]: a literal cannot be communicated"
-            )
-        ranks, microbatches = np.maximum(found[..., 1], 0), np.maximum(found[..., 2], 0)
-        name = operand_name(operand)
-        if isinstance(operand, Use):
-            microbatches = np.full_like(microbatches, operand.microbatch)
-        elif not self._microbatched[name]:
-            microbatches = np.zeros_like(microbatches)
-        codes = np.where(found[..., 1] >= 0, ranks * self.microbatches + microbatches, -1)
-        return Source(self.graph.number[name], self._reads.shared(FromCodes(self._shape, codes)))
-
-    def _along_one_axis(self, found: NDArray[np.int64], met: NDArray[np.bool_]) -> Read | None:
-        """Return a read of the ranks at another place along one mesh axis, of the same micro-batch.
-
-        It must be the same for all other places; return None if it is anything else.
-        """
-        _, few = self._few
-        *own, microbatches = np.nonzero(met)
-        theirs = places_of(found[..., 1][met], few.shape)
-        moved = [
-            axis for axis, (a, b) in enumerate(zip(own, theirs, strict=True)) if (a != b).any()
-        ]
-        if len(moved) != 1 or (found[..., 2][met] != microbatches).any():
-            return None
-        axis = moved[0]
-        places = np.full(few.shape[axis], -1, dtype=np.int64)
-        places[own[axis]] = theirs[axis]
-        if (places[own[axis]] != theirs[axis]).any():
-            return None
-        return FromPlaces(self._shape, axis, tuple(few.met_along(axis, places).tolist()))
-
     def _collective(
         self, operator: Operator, root: int | None, mask: Mask
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
@@ -501,7 +428,7 @@ class Lowering:
             part = flat & (members[:, :, 0] == pattern[None, :]).all(axis=1)
             read = real if root is None else [real[root]] * len(real)
             stacked = Stacked(
-                tuple(self._event_source(int(pattern[i]), members[:, i]) for i in read)
+                tuple(self._events.source(int(pattern[i]), members[:, i]) for i in read)
             )
             place = np.full(self.graph.codes, -1, dtype=np.int64)
             for own, i in enumerate(real):
@@ -525,13 +452,6 @@ def _only_orders(operator: Operator) -> bool:
     """Return True if an operator, without an output, computes nothing."""
     kind = declared(operator.kind)
     return kind is not None and kind.order_only
-
-
-def operand_name(operand: str | Use | Number) -> str:
-    """Return the tensor that an operand names. Raises PlanError for a literal."""
-    if isinstance(operand, Number):
-        raise PlanError(f"the literal {operand.value} stands where a tensor is needed")
-    return operand.tensor if isinstance(operand, Use) else operand
 
 
 def lower(plan: Plan, matching: Matching) -> Graph:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
+from pitcheck.plan.example import one_operator
 from pitcheck.plan.model import Number, Output, Plan
 from pitcheck.report.report import Report
 
@@ -40,6 +41,18 @@ def scaled(literal: object, kind: str = "mul", **attributes: object) -> Plan:
 def test_odd_literals_are_numbers(literal: int | float | str) -> None:
     report = report_on(scaled(literal), scaled(literal))
     assert report.verdict == "equivalent", report.findings
+
+
+@pytest.mark.parametrize("number", [10**309, -(10**309), 10**5000], ids=range(3))
+def test_an_attribute_beyond_every_number_is_refused(number: int) -> None:
+    """An integer of 5,000 digits cannot be printed, not even in a message about it."""
+    shape = (2, 3)
+    for plan in (
+        one_operator("clamp", [shape], shape, max=number),
+        one_operator("permute", [shape], shape, axes=(0, number)),
+    ):
+        report = report_on(plan, plan)
+        assert (report.verdict, report.findings[0].code) == ("invalid", "PIT001")
 
 
 @pytest.mark.parametrize("literal", REFUSED, ids=range(len(REFUSED)))

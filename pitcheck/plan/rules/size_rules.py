@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pitcheck.plan.model import MICROBATCH_AXIS, Plan
+from pitcheck.plan.model import MICROBATCH_AXIS, Plan, attribute_values
 from pitcheck.plan.rules.violations import Violation
 
 MAX_RANKS = 1 << 20
 MAX_COORDINATES = 1 << 26
 MAX_AXES = 32
+MAX_BITS = 1024
+"""The bits of the largest integer that an attribute may be."""
 MAX_ELEMENTS = 1 << 52
 """The largest tensor on paper: the attention scores of a whole batch of long sequences. Evaluated
 tensors are smaller, and bounded by the memory allowed.
@@ -30,6 +32,10 @@ def check_sizes(plan: Plan) -> Iterator[Violation]:
             yield from found
             if not found:
                 right.add(tensor.shape)
+    for operator in plan.operators:
+        for name, attribute in operator.attributes.items():
+            for value in attribute_values(attribute):
+                yield from _check_number(f"operators[{operator.id}].attributes.{name}", value)
 
 
 def mesh_violations(plan: Plan) -> list[Violation]:
@@ -111,6 +117,15 @@ def _check_shape(place: str, name: str, shape: tuple[int, ...]) -> Iterator[Viol
             f"{name!r} has {len(shape)} dimensions; at most {MAX_AXES} are possible",
             tensor=name,
         )
+
+
+def _check_number(place: str, value: object) -> Iterator[Violation]:
+    """Yield PIT001 for an integer beyond every floating-point type: it may not be printable."""
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _check_number(place, each)
+    elif isinstance(value, int) and value.bit_length() > MAX_BITS:
+        yield Violation("PIT001", place, f"{_short(value)} is beyond every floating-point type")
 
 
 def _short(number: int) -> str:
