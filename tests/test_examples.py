@@ -12,7 +12,7 @@ import pitcheck
 
 PACKAGE = Path(pitcheck.__file__).parent
 
-ROOMS = ("algebra", "ops")
+ROOMS = ("algebra", "ops", "stage", "prove")
 
 MODULES = [
     ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
