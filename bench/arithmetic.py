@@ -1,8 +1,7 @@
-"""Modular arithmetic against plain float64 in the same run: what exactness costs. Prints one line
-per case: how many times slower, and operations per second.
+"""The cost of exactness: modular arithmetic against plain float64 in the same run.
 
-Run ``python bench/arithmetic.py [--backend numpy|cupy]``. Ratios hold on a busy machine too; rates
-do not.
+It prints one line per case: how many times slower, and operations per second. Run ``python
+bench/arithmetic.py [--backend numpy|cupy]``. Ratios hold on a busy machine too; rates do not.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ REPEATS = 5
 
 
 def best(xp: Any, work: Callable[[], object]) -> float:
-    """Seconds of the fastest of a few runs, after one that warms up."""
+    """Return the seconds of the fastest of a few runs, after one that warms up."""
     fastest = float("inf")
     for _ in range(REPEATS + 1):
         start = time.perf_counter()
@@ -38,7 +37,7 @@ def best(xp: Any, work: Callable[[], object]) -> float:
 
 
 def line(name: str, operations: int, exact: float, plain: float) -> None:
-    """One case."""
+    """Print one case."""
     print(
         f"{name:34s} {exact / plain:7.1f} times float64   {operations / exact:9.2e} /s   (float64 "
         f"{operations / plain:9.2e} /s)"
@@ -46,7 +45,7 @@ def line(name: str, operations: int, exact: float, plain: float) -> None:
 
 
 def matrices(xp: Any, algebra: ResidueAlgebra) -> None:
-    """Batched matrix products at one level."""
+    """Measure batched matrix products at one level."""
     for batch, m, k, n in MATRICES:
         a, b = (one_level(algebra.fresh("matrix", (batch, *shape))) for shape in ((m, k), (k, n)))
         x, y = (v.data.astype(np.float64) for v in (a, b))
@@ -60,13 +59,14 @@ def matrices(xp: Any, algebra: ResidueAlgebra) -> None:
 
 
 def one_level(value: Value) -> Value:
-    """The lowest level alone."""
+    """Return the lowest level alone."""
     return Value("field", value.data[:1])
 
 
 def elementwise(xp: Any, algebra: ResidueAlgebra) -> None:
-    """Operations on every element, beside the same operation of float64 (for a keyed function:
-    exp).
+    """Measure operations on every element beside the same operations of float64.
+
+    A keyed function has exp beside it.
     """
     for size in ELEMENTS:
         a, b = (one_level(algebra.fresh(key, (size,), 1, "nonzero")) for key in "ab")

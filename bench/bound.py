@@ -1,7 +1,7 @@
-"""How honest the claimed error bound is: wrong plans over tiny primes, where a false proof can be
-seen. Writes ``docs/bound.md``.
+"""The honesty of the claimed error bound: wrong plans over tiny primes, where false proofs occur.
 
-Run ``python bench/bound.py [--seeds N]`` in a clone, with the test extra installed.
+It writes ``docs/bound.md``. Run ``python bench/bound.py [--seeds N]`` in a clone, with the test
+extra installed.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "check")]
+sys.path.insert(0, str(ROOT / "tests"))
 
-from bound_cases import CASES, Measured, measure  # noqa: E402
+from prove.bound_cases import CASES, Measured, measure  # noqa: E402
 
-HEAD = """# Is the claimed bound honest?
+HEAD = """# The error bound, measured
 
-Two formulas that are not equal are proven equal over primes so small that this happens. *Bound* is
-the probability of being wrong that such a proof claims (the largest one), *rate* how often it is
-wrong, over {seeds} seeds. A rate may be above its bound by chance: by three standard deviations
-(next column) at most. *Accepted*: nothing was called proven, so nothing was claimed but what a
-proof might have been. `h`: a bound that is called heuristic.
+Here two unequal formulas are proven equal over primes so small that this happens. *Bound* is the
+largest probability of being wrong that such a proof claims. *Rate* says how often the proof is
+wrong, over {seeds} seeds. By chance a rate may be above its bound, by at most three standard
+deviations (next column). *Accepted*: nothing was called proven, so nothing was claimed; the number
+is the probability that a proof could have claimed. `h`: a bound that is called heuristic.
 
-`python bench/bound.py --seeds {seeds}` writes this page. `tests/check/test_bound.py` holds the same
+`python bench/bound.py --seeds {seeds}` writes this page. `tests/prove/test_bound.py` holds the same
 cases to their bounds.
 
 | case | primes | bound | rate | deviation | rate / bound |  |
@@ -34,7 +34,7 @@ WIDTH = 40
 END = """
 ## The same as a figure
 
-A full bar is the bound, the dark part the rate.
+A full bar is the bound; its dark part is the rate.
 
 ```
 {bars}
@@ -43,7 +43,7 @@ A full bar is the bound, the dark part the rate.
 
 
 def row(measured: Measured) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     case = measured.case
     claim = f"{measured.bound:.4f}" if measured.proven else f"{case.accepted} accepted"
     ratio = f"{measured.rate / measured.bound:.2f}"
@@ -55,7 +55,7 @@ def row(measured: Measured) -> str:
 
 
 def bar(measured: Measured, longest: int) -> str:
-    """One line of the figure."""
+    """Return one line of the figure."""
     full = round(WIDTH * min(1.0, measured.rate / measured.bound))
     return f"{measured.case.name:{longest}s} {'█' * full}{'░' * (WIDTH - full)}"
 

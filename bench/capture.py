@@ -1,10 +1,9 @@
-"""PyTorch programs from the command to the verdict: recording every rank, and the check. Writes the
-table of ``docs/pytorch.md``.
+"""PyTorch programs from the command to the verdict: recording every rank, and the check.
 
-``python bench/capture.py [--only TEXT] [--limit SECONDS] [--write]``. Every line is a process of
-its own, the import of torch and all ranks included; memory is that of all its processes together. A
-line that needs longer than the limit is stopped and printed as that; a program of a package that is
-not there is said to be not installed.
+It writes the table of ``docs/pytorch.md``: ``python bench/capture.py [--only TEXT] [--limit
+SECONDS] [--write]``. Every line is a separate process, with the import of torch and all ranks.
+Memory is that of all its processes together. A line that needs longer than the limit is stopped and
+says so. A program whose package is missing is printed as not installed.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ PAGE = ROOT / "docs" / "pytorch.md"
 
 @dataclass(frozen=True)
 class Row:
-    """A program with the seconds that it may take, those of them that are not recording, and the
-    MiB. ``needs``: a package, and a file.
+    """A program with its limits: the seconds in all, those without recording, and the MiB.
+
+    ``needs``: a package, and a file.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Row:
 
     @property
     def there(self) -> bool:
-        """Whether the program can be run."""
+        """True if the program can be run."""
         return self.needs is None or (
             importlib.util.find_spec(self.needs[0]) is not None and self.needs[1].is_file()
         )
@@ -55,7 +55,10 @@ ROWS = (
         "megatron-core GPTModel of 2 layers, TP2 with sequence parallelism",
         "megatron_core.py:spec",
         15,
-        needs=("megatron", ROOT / "tests" / "frontends" / "torch" / "megatron_gpt.py"),
+        needs=(
+            "megatron",
+            ROOT / "tests/frontends/torch/frameworks/megatron_gpt.py",
+        ),
     ),
     Row(
         "Llama-3 8B sizes, 32 layers, FSDP2 DP2, DTensor TP4 with sequence parallelism",
@@ -73,7 +76,7 @@ HEAD = (
 
 
 def line(row: Row, found: Measured) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     report = found.report
     seconds = report.get("seconds", {})
     cells = [
@@ -94,7 +97,7 @@ def line(row: Row, found: Measured) -> str:
 
 
 def table(only: str, limit: float, variables: Mapping[str, str]) -> Iterator[str]:
-    """The lines of the table, as they are measured."""
+    """Yield the lines of the table as they are measured."""
     yield from HEAD
     for row in ROWS:
         if only not in row.name:
@@ -106,7 +109,7 @@ def table(only: str, limit: float, variables: Mapping[str, str]) -> Iterator[str
 
 
 def main() -> None:
-    """Measure and print, and write what is wanted."""
+    """Measure, print, and write the page if asked to."""
     parser = argparse.ArgumentParser(
         description="PyTorch programs from the command to the verdict."
     )

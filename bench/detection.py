@@ -1,11 +1,13 @@
-"""How much is caught: mutants of right plans, judged by an executor that knows nothing of the
-check, and right configurations, of which none may be blamed.
+"""The share of mistakes that is caught: mutants of right plans, and right configurations.
+
+An executor that knows nothing of the check judges the mutants. No right configuration may be
+blamed.
 
 ``python bench/detection.py FILE [--mutants N] [--right N] [--bugs] [--seconds S] [--jobs J]``
 appends one JSON line to FILE per mutant and per right configuration, until there are so many, and
-per configuration of the known bugs of ``tests/bugs``; called again it goes on where it stopped.
-``--write`` writes ``docs/detection.md`` from FILE, ``--causes`` prints what is named wrongly. Needs
-a clone and the test extra.
+per configuration of the known bugs of ``tests/bugs``. Called again, it goes on where it stopped.
+``--write`` writes ``docs/detection.md`` from FILE; ``--causes`` prints what is named wrongly. It
+needs a clone and the test extra.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import itertools
 import random
 import sys
+import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -35,7 +38,7 @@ from pitcheck.mutation.trial import outcomes, trial
 from pitcheck.plan.model import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "programs"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench")]
 
 from detection_cases import (  # noqa: E402
     MUTATED,
@@ -50,11 +53,10 @@ from detection_cases import (  # noqa: E402
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A mutant (with ``outcome``), a right configuration or a known bug (with ``verdict``) of a
-    case. ``error`` says what stopped a whole task.
+    """A mutant (with ``outcome``), a right configuration, or a known bug (with ``verdict``).
 
-    Of a known bug: ``bug`` is its name, ``codes`` name it rightly, ``shows`` says whether the
-    configuration is one in which it shows.
+    ``error`` says what stopped a whole task. For a known bug, ``bug`` is its name, ``codes`` name
+    it rightly, and ``shows`` is True if it shows in the configuration.
     """
 
     case: str
@@ -73,12 +75,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Task = tuple[str, str, int]
 """("mutants", "right" or "bugs", the case, the seed)."""
 TURNS = 3
-"""So many seeds go through all kinds."""
+"""The number of seeds that go through all kinds."""
 
 
 def mutant_tasks(only: str = "") -> Iterator[Task]:
-    """Some mutants of every case, of some random layouts and of every small plan, seed by seed;
-    ``only`` begins their names.
+    """Yield tasks for every case, some random layouts and every small plan, seed by seed.
+
+    Only cases whose names begin with ``only`` are taken.
     """
     for seed in itertools.count():
         layouts = (
@@ -90,13 +93,13 @@ def mutant_tasks(only: str = "") -> Iterator[Task]:
 
 
 def mutants_of(parallel: Plan, seed: int) -> list[Mutant]:
-    """The mutants of a task: of every third kind one, or more where the plan has few kinds."""
+    """Return the mutants of a task: one of every third kind, or more if the plan has few kinds."""
     kinds = KINDS[seed % TURNS :: TURNS]
     return list(mutants(parallel, len(kinds), seed, kinds))
 
 
 def right_tasks() -> Iterator[Task]:
-    """The degenerate configurations, then random ones."""
+    """Yield the degenerate configurations, then random ones."""
     for case in RIGHT:
         yield "right", case, 0
     for number in itertools.count():
@@ -104,7 +107,7 @@ def right_tasks() -> Iterator[Task]:
 
 
 def bug_tasks() -> Iterator[Task]:
-    """Every configuration of every known bug."""
+    """Yield every configuration of every known bug."""
     from bugs.table import BUGS  # noqa: PLC0415  records PyTorch programs; only this part needs it
 
     for name, bug in BUGS.items():
@@ -113,7 +116,7 @@ def bug_tasks() -> Iterator[Task]:
 
 
 def known_bug(case: str, seed: int) -> Line:
-    """What is said of a known bug in one configuration."""
+    """Return what the check says of a known bug in one configuration."""
     from bugs.table import BUGS, first_of  # noqa: PLC0415
 
     name, _, where = case.partition(": ")
@@ -134,7 +137,7 @@ def known_bug(case: str, seed: int) -> Line:
 
 
 def work(task: Task) -> list[Line]:
-    """The lines of a task."""
+    """Return the lines of a task."""
     what, case, seed = task
     start = time.process_time()
     try:
@@ -169,7 +172,7 @@ def work(task: Task) -> list[Line]:
 
 
 def read(file: Path) -> list[Line]:
-    """The lines that are there already, with the codes that are right today."""
+    """Return the lines that a file has already, with the codes that are right today."""
     lines = (
         [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()]
         if file.exists()
@@ -249,40 +252,41 @@ def _said(lines: list[Line]) -> str:
 
 # --- the page
 
-HEAD = """# What is caught
+COLUMNS = 100
+HEAD = """# Detection rates
 
-`python bench/detection.py FILE --mutants N --right N` measures what stands here, and goes on where
-it stopped when called again; with `--write` it writes this page. [`pitcheck mutate`](mutation.md)
-does the same for a plan of yours.
+`python bench/detection.py FILE --mutants N --right N` measures the numbers of this page. Called
+again, it goes on where it stopped; with `--write` it writes the page. [`pitcheck
+mutate`](mutation.md) does the same for any plan.
 
 ## Mutants
 
-A mutant is a right plan with one mistake, at all coordinates or at one: of {kinds} kinds, chosen by
-a seed, every kind alike. It is executed next to the reference, rank by rank in float64 at full
-shapes, by code that shares nothing with the checker, in up to 12 draws: that says whether it
-changes an output. Independently it is checked.
+A mutant is a right plan with one mistake, at all coordinates or at some. There are {kinds} kinds of
+mistakes, equally frequent; a seed chooses. A mutant is executed next to the reference, rank by rank
+in float64 at full shapes, in up to 12 draws, by code that shares nothing with the checker. That
+says whether it changes an output. Independently it is checked.
 
-- {mutants} mutants of {cases} plans.
+- {mutants} mutants were made of {cases} plans.
 - {invalid} are refused by validation (shapes, deadlock, who meets whom).
-- {changing} others change an output: {caught} are caught with an input that shows it, {survivors}
-  called equivalent, {open} left open.
-- The first finding of {right} of those caught ({right_share}) has a code that names the mistake
-  rightly, of {placed} ({placed_share}) it names the changed record. Of a reduction that is left
-  out, the records around it are named.
+- {changing} others change an output: {caught} are caught with an input that shows it,
+  {survivors} called equivalent, {open} left open.
+- The code of the first finding names the mistake rightly for {right} of those caught
+  ({right_share}). The finding names the changed record for {placed} ({placed_share}); if a
+  reduction is left out, it names the records around it.
 - {unchanging} change no output: {proven} are proven, {unproven} left open.
-- Of {alarms} the check shows a difference that the executor did not.
+- For {alarms} the check shows a difference that the executor did not.
 
 """
 
 
 def table(headings: tuple[str, ...], body: Iterator[tuple[str, ...]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [headings, tuple("---" for _ in headings), *body]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def page(lines: list[Line]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     told = _distinct(lines)
     everything = [outcome for _, outcome in told]
     all_ = row("all", everything)
@@ -314,9 +318,9 @@ def page(lines: list[Line]) -> str:
 
 
 LISTS = {
-    "Called equivalent although an output changes": ("survivor",),
-    "Not decided although an output changes": ("open",),
-    "Not called equivalent although nothing changes": ("unproven", "alarm", "failed"),
+    "Mutants that change an output and are called equivalent": ("survivor",),
+    "Mutants that change an output and are not decided": ("open",),
+    "Mutants that change nothing and are not called equivalent": ("unproven", "alarm", "failed"),
 }
 
 
@@ -349,7 +353,7 @@ def _listed(some: list[Outcome]) -> str:
         (f"{number}", code, first.reason, f"`{first.name}`")
         for code, number, first in reasons(some)
     )
-    return table(("how many", "code", "reason of the first", "the first"), body)
+    return table(("mutants", "code", "first reason", "first mutant"), body)
 
 
 def _right(lines: list[Line]) -> str:
@@ -357,15 +361,14 @@ def _right(lines: list[Line]) -> str:
     degenerate = [line for line in told if line.case in RIGHT]
     wrong = [line for line in told if line.verdict != "equivalent"]
     alarms = [line for line in told if line.verdict in ("mismatch", "invalid")]
-    text = (
-        f"## Right configurations\n\n{len(told)} right configurations are checked, "
-        f"{len(degenerate)} degenerate ones written by hand "
-        "(groups of one rank, one layer, one micro-batch, layers that do not divide, more "
-        "tensor-parallel ranks than key-value heads, batches of one "
-        "sequence, uneven shards, experts without tokens), the others random layouts: "
-        f"{len(told) - len(wrong)} are proven, {len(alarms)} are called wrong, "
-        f"{len(wrong) - len(alarms)} are left open.\n"
+    said = (
+        f"{len(told)} right configurations were checked: {len(told) - len(wrong)} are proven, "
+        f"{len(alarms)} called wrong, {len(wrong) - len(alarms)} left open. {len(degenerate)} are "
+        "degenerate ones written by hand: groups of one rank, one layer, one micro-batch, layers "
+        "that do not divide, more tensor-parallel ranks than key-value heads, batches of one "
+        "sequence, uneven shards, experts without tokens. The others are random layouts."
     )
+    text = f"## Right configurations\n\n{textwrap.fill(said, COLUMNS)}\n"
     if wrong:
         text += "\n" + table(
             ("configuration", "verdict", "code", "reason"),
@@ -383,13 +386,14 @@ def _bugs(lines: list[Line]) -> str:
     wrong = {line.bug for line in shown if line.code not in line.codes}
     missed = [line for line in shown if line.verdict not in ("mismatch", "invalid")]
     alarms = [line for line in silent if line.verdict != "equivalent"]
-    text = (
-        f"\n## Known bugs\n\n{len(bugs)} bugs of public projects and their classes "
-        f"([tests/bugs](../tests/bugs)), in {len(shown)} configurations in which they "
-        f"show and {len(silent)} in which the same code is right: {len(shown) - len(missed)} are "
-        f"caught, {len(silent) - len(alarms)} proven. The cause is the "
-        f"first one named of {len(bugs) - len(wrong)} bugs, wherever they show.\n"
+    said = (
+        f"{len(bugs)} bugs of public projects and their classes ([tests/bugs](../tests/bugs)) were "
+        f"checked in {len(shown)} configurations in which they show, and in {len(silent)} in which "
+        f"the same code is right: {len(shown) - len(missed)} are caught, "
+        f"{len(silent) - len(alarms)} proven. For {len(bugs) - len(wrong)} bugs the first finding "
+        "names the cause in all configurations in which they show."
     )
+    text = f"\n## Known bugs\n\n{textwrap.fill(said, COLUMNS)}\n"
     bad = [
         line
         for line in told
@@ -407,9 +411,7 @@ def _bugs(lines: list[Line]) -> str:
 
 
 def print_causes(lines: list[Line]) -> None:
-    """What is caught and named wrongly: by kind and by the code that was given, with the first of
-    each.
-    """
+    """Print what is caught and named wrongly, by kind and given code, with the first of each."""
     found: dict[tuple[str, str], list[tuple[Line, Outcome]]] = defaultdict(list)
     for line in lines:
         if (
@@ -428,7 +430,7 @@ def print_causes(lines: list[Line]) -> None:
 
 
 def main() -> None:
-    """Measure, and write what is wanted."""
+    """Measure, and write the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--mutants", type=int, default=0, help="until there are so many")

@@ -1,6 +1,4 @@
-"""The plans of ``bench/detection.py``: configurations of the tiny models by what is changed in
-them, and random layouts by their seed.
-"""
+"""The plans of ``bench/detection.py``: configurations of the tiny models, and random layouts."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 
-from random_layouts import random_case
+from programs.random_layouts import random_case
 from zoo.pairs import builders
 
 from pitcheck.plan.model import Plan
@@ -46,17 +44,17 @@ MUTATED: Mapping[str, str] = {
     "deepseek-v3-tiny: latent, experts": f"{ALONE} model.dense_layers=0 ep=2 {SMALL}",
     "deepseek-v3-tiny: latent, tensor": f"layers=1 model.dense_layers=0 pp=1 dp=1 ep=2 {SMALL}",
 }
-"""The configuration of that model (before the colon), by what is set in it."""
+"""Case -> what is changed in the configuration of the model before the colon."""
 
 RANDOM_MUTATED = 6
-"""So many random layouts stand beside them for every seed."""
+"""The number of random layouts beside them for every seed."""
 SMALL_PLAN = "small plan: "
 SMALL_PLANS = tuple(f"{SMALL_PLAN}{name}" for name in builders())
-"""Plans of a few operators, each of one way to spread a computation."""
+"""Plans of a few operators; each has one way to spread a computation."""
 
 
 def _degenerate() -> dict[str, str]:
-    """Right configurations at the ends of what is allowed."""
+    """Return right configurations at the ends of what is allowed."""
     dense = [
         f"layers={layers} dp={dp} tp={tp} pp={pp} microbatches={m}"
         for layers, dp, tp, pp, m in product((1, 2, 3), (1, 2), (1, 2), (1, 2, 3), (1, 2))
@@ -106,18 +104,19 @@ RIGHT: Mapping[str, str] = _degenerate()
 
 
 def random_mutated(number: int) -> str:
-    """The name of a small random layout."""
+    """Return the name of a small random layout."""
     return f"random layout {number}, 2 to 4 ranks, 2 layers"
 
 
 def random_right(number: int) -> str:
-    """The name of a random layout."""
+    """Return the name of a random layout."""
     return f"random layout {number}, 1 to 8 ranks, 2 layers"
 
 
 def plans_of(case: str) -> tuple[Plan, Plan]:
-    """The reference and the parallel plan of a case. Raises PlanError for a configuration that
-    cannot run.
+    """Return the reference and the parallel plan of a case.
+
+    Raises PlanError for a configuration that cannot run.
     """
     if case.startswith(SMALL_PLAN):
         return builders()[case.removeprefix(SMALL_PLAN)]()

@@ -1,9 +1,9 @@
-"""Mistakes at one place of the plans of Llama-3 405B and DeepSeek-V3 671B at full scale: whether
-they are caught, where, and in what time.
+"""Mistakes at one place of Llama-3 405B and DeepSeek-V3 671B at full scale.
 
-``python bench/faults.py [--only TEXT] [--write]`` checks the right plan of both models, and each of
-the mistakes of ``tests/programs/frontier_faults.py``; every line is a process of its own.
-``--write`` puts the table into ``docs/frontier.md``.
+It measures whether they are caught, where, and in what time. ``python bench/faults.py [--only TEXT]
+[--write]`` checks the right plan of both models, and each of the mistakes of
+``tests/programs/frontier_faults.py``; every line is a separate process. ``--write`` puts the table
+into ``docs/frontier.md``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pitcheck.engine.check import check
 from pitcheck.programs.configuration import read_configuration
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "programs"))
+sys.path.insert(0, str(ROOT / "tests"))
 
-from frontier_faults import Fault, dense, not_rescaled, wrong_expert  # noqa: E402  beside the tests, which use the same mistakes
+from programs.frontier_faults import Fault, dense, not_rescaled, wrong_expert  # noqa: E402  beside the tests, which use the same mistakes
 
 CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Fault]]] = {
     "Llama-3 405B": ("llama3-405b", (), dense(20, {"dp": 37}, 11)),
@@ -50,7 +50,7 @@ HEAD = (
 
 
 def line(model: str, what: str) -> str:
-    """Check one plan, right or wrong, and give its line."""
+    """Check one plan, right or wrong, and return its line."""
     file, changes, faults = CASES[model]
     fault = faults.get(what)
     configuration = read_configuration(ROOT / "plans" / f"{file}.toml", changes)
@@ -80,7 +80,7 @@ def line(model: str, what: str) -> str:
 
 
 def table(only: str) -> Iterator[str]:
-    """The lines of the table, as they are measured."""
+    """Yield the lines of the table as they are measured."""
     yield from HEAD
     context = multiprocessing.get_context("spawn")
     for model, (_, _, faults) in CASES.items():
@@ -91,7 +91,7 @@ def table(only: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure and print, and write what is wanted."""
+    """Measure, print, and write the table if asked to."""
     parser = argparse.ArgumentParser(
         description="Mistakes at one place of plans of thousands of ranks."
     )

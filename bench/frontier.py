@@ -1,11 +1,10 @@
-"""Frontier models at their real scale: the whole command on configurations of ``plans/``, and how
-its time grows. Writes ``docs/frontier.md``.
+"""Frontier models at their real scale: the whole command on configurations of ``plans/``.
 
-``python bench/frontier.py [--only TEXT] [--limit SECONDS]`` prints the table of plans; with
-``--scaling`` it measures ranks, layers, micro-batches and hidden size instead, and draws
-``docs/frontier.svg`` (needs the extra ``bench``). ``--write`` puts what was measured into
-``docs/frontier.md``. Every line is a process of its own, start-up included. A line that needs
-longer than the limit is stopped and printed as that.
+``python bench/frontier.py [--only TEXT] [--limit SECONDS]`` prints the table of plans. With
+``--scaling`` it measures how the time grows with ranks, layers, micro-batches and hidden size, and
+draws ``docs/frontier.svg`` (needs the extra ``bench``). ``--write`` puts the lines into
+``docs/frontier.md``. Every line is a separate process, start-up included. A line that needs longer
+than the limit is stopped and says so.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ EVERY = 0.2
 
 @dataclass(frozen=True)
 class Row:
-    """A configuration with changes, the seconds and MiB that it may take, and the hours that
-    TrainVerify published for the model (None: none).
+    """A configuration with changes, its limits in seconds and MiB, and the published hours.
+
+    ``hours``: those that TrainVerify published for the model, None if there are none.
     """
 
     name: str
@@ -97,7 +97,7 @@ SMALL = (
     "pp=2",
     "microbatches=4",
 )
-"""What the scaling starts from: a small model on eight ranks."""
+"""The configuration that the scaling starts from: a small model on eight ranks."""
 GROWTH: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]] = {
     "ranks": [(4 * dp, (f"dp={dp}",)) for dp in (2, 8, 32, 128, 512)],
     "layers": [(layers, (f"layers={layers}",)) for layers in (4, 8, 16, 32, 64, 128)],
@@ -107,12 +107,12 @@ GROWTH: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]] = {
         for size in (64, 256, 1024, 4096, 16384)
     ],
 }
-"""What grows -> its sizes, with the changes that make them."""
+"""The number that grows -> its sizes, with the changes that make them."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run. ``report`` is empty where the run was stopped."""
+    """One run; ``report`` is empty if the run was stopped."""
 
     wall: float
     cpu: float
@@ -121,7 +121,7 @@ class Measured:
 
     @property
     def verdict(self) -> str:
-        """What came out."""
+        """The verdict, or why there is none."""
         return str(self.report.get("verdict", "stopped"))
 
 
@@ -171,8 +171,9 @@ def measured(arguments: Sequence[str], limit: float, variables: Mapping[str, str
 
 
 class Peak(threading.Thread):
-    """The most memory that a process and those it starts hold together, pages that they share
-    counted once; looked at every now and then (Linux).
+    """The most memory that a process and its children hold together (Linux).
+
+    Pages that they share are counted once. It is looked at in intervals.
     """
 
     def __init__(self, pid: int) -> None:
@@ -187,13 +188,13 @@ class Peak(threading.Thread):
             self.bytes = max(self.bytes, sum(map(_share, _family(self._pid))))
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._ended.set()
         self.join()
 
 
 def _family(pid: int) -> Iterator[int]:
-    """A process and what it started itself."""
+    """Yield a process and its children."""
     yield pid
     try:
         yield from map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
@@ -202,7 +203,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _share(pid: int) -> int:
-    """The bytes of a process, of a page that several share its share; 0 where that is not known."""
+    """Return the bytes of a process; a shared page counts by its share. 0 if that is not known."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -220,7 +221,7 @@ HEAD = (
 
 
 def line(row: Row, found: Measured) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     report = found.report
     done = found.verdict == "equivalent"
     seconds = f"{found.wall:.1f}" if report else f"stopped after {found.wall:.0f}"
@@ -244,12 +245,12 @@ def line(row: Row, found: Measured) -> str:
 
 
 def number(value: float | None) -> str:
-    """A limit as the table has it."""
+    """Return a limit as the table shows it."""
     return "" if value is None else f"{value:g}"
 
 
 def table(only: str, limit: float, variables: Mapping[str, str]) -> Iterator[str]:
-    """The lines of the table, as they are measured."""
+    """Yield the lines of the table as they are measured."""
     yield from HEAD
     for row in ROWS:
         if only in row.name:
@@ -260,7 +261,7 @@ def table(only: str, limit: float, variables: Mapping[str, str]) -> Iterator[str
 
 
 def growth(limit: float, variables: Mapping[str, str]) -> Iterator[tuple[str, int, Measured]]:
-    """(what grows, how large it is, what was measured)."""
+    """Yield (what grows, its size, what was measured)."""
     for what, sizes in GROWTH.items():
         for size, changes in sizes:
             named = {change.partition("=")[0] for change in changes}
@@ -269,8 +270,9 @@ def growth(limit: float, variables: Mapping[str, str]) -> Iterator[tuple[str, in
 
 
 def draw(points: Sequence[tuple[str, int, Measured]]) -> None:
-    """Processor seconds, which do not depend on what else the machine does, over every size that
-    grows, on logarithmic axes.
+    """Draw processor seconds over every size that grows, on logarithmic axes.
+
+    They do not depend on what else the machine does.
     """
     import matplotlib as mpl  # noqa: PLC0415  an extra that nothing else needs
 
@@ -297,7 +299,7 @@ def draw(points: Sequence[tuple[str, int, Measured]]) -> None:
 
 
 def scaling(limit: float, variables: Mapping[str, str]) -> Iterator[str]:
-    """Measure, draw, and give the lines of the table."""
+    """Measure, draw, and yield the lines of the table."""
     yield (
         "| what grows | size | ranks | operators | proofs | verdict | seconds | processor "
         "seconds | peak MiB |"
@@ -334,7 +336,7 @@ def written(lines: Sequence[str], name: str, page: Path = PAGE) -> None:
 
 
 def main() -> None:
-    """Measure and print, and write what is wanted."""
+    """Measure, print, and write the table if asked to."""
     parser = argparse.ArgumentParser(
         description="The whole command on frontier models at their real scale."
     )

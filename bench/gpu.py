@@ -1,7 +1,6 @@
-"""On a machine with a GPU: every primitive computed by CuPy equals NumPy's bit for bit, and how
-fast both are. Exits 1 where a result differs.
+"""Every primitive on a GPU: CuPy equals NumPy bit for bit, and how fast both are.
 
-Run ``python bench/gpu.py``. Without a GPU it says so and exits 2.
+Run ``python bench/gpu.py``. It exits 1 if a result differs, and 2 without a GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SHAPES = ((3, 5), (300, 200))
 
 
 def programs(rows: int, columns: int) -> dict[str, Program]:
-    """Every primitive on (rows, columns) tensors, written over an algebra."""
+    """Return every primitive on (rows, columns) tensors, written over an algebra."""
 
     def x(a: Any) -> Value:
         value: Value = a.fresh("x", (rows, columns), 2, "nonzero")
@@ -77,7 +76,7 @@ def programs(rows: int, columns: int) -> dict[str, Program]:
 
 
 def run(xp: Any, program: Program) -> tuple[list[Any], float]:
-    """(data, codes and void trials on the host, seconds of a second run)."""
+    """Return (data, codes and void trials on the host, seconds of a second run)."""
     algebra = ResidueAlgebra(xp, chains_of(3)[0], 7, TRIALS)
     program(algebra)
     start = time.perf_counter()

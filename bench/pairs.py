@@ -1,9 +1,9 @@
-"""The whole command on real pairs of execution plans, start-up included, against a bare Python that
-imports NumPy in the same run.
+"""The whole command on real pairs of execution plans, start-up included.
 
-Run ``python bench/pairs.py [--folder FOLDER] [--runs N] [--only TEXT]``. ``FOLDER`` holds a
-``manifest.json`` with the pairs. A line is the median of N runs: seconds, times the baseline, and
-the peak memory of the process. Ratios hold on a busy machine too; seconds do not.
+The baseline is a bare Python that imports NumPy in the same run. Run ``python bench/pairs.py
+[--folder FOLDER] [--runs N] [--only TEXT]``. ``FOLDER`` holds a ``manifest.json`` with the pairs. A
+line is the median of N runs: seconds, times the baseline, and the peak memory of the process.
+Ratios hold on a busy machine too; seconds do not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Measured:
 
 
 def environment(cache: str) -> dict[str, str]:
-    """The environment of an installed package: compiled modules are kept, here in ``cache``."""
+    """Return the environment of an installed package: compiled modules are kept in ``cache``."""
     return {
         **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
         "PYTHONPYCACHEPREFIX": cache,
@@ -47,7 +47,7 @@ def environment(cache: str) -> dict[str, str]:
 
 
 def once(arguments: Sequence[str], variables: Mapping[str, str]) -> Measured:
-    """Run Python with ``arguments``; what it prints is dropped."""
+    """Run Python with ``arguments``; drop what it prints."""
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, *arguments],
@@ -65,8 +65,9 @@ def once(arguments: Sequence[str], variables: Mapping[str, str]) -> Measured:
 
 
 def measured(arguments: Sequence[str], runs: int, variables: Mapping[str, str]) -> Measured:
-    """Medians of ``runs`` runs, after one that fills the caches of files and of compiled
-    modules.
+    """Return medians of ``runs`` runs, after one that fills the caches.
+
+    Those are caches of files and of compiled modules.
     """
     once(arguments, variables)
     found = [once(arguments, variables) for _ in range(runs)]
@@ -79,7 +80,7 @@ def measured(arguments: Sequence[str], runs: int, variables: Mapping[str, str]) 
 
 
 def right_pairs(folder: Path, only: str) -> Iterator[tuple[str, str]]:
-    """(reference, parallel) of the right pairs of a manifest."""
+    """Yield (reference, parallel) of the right pairs of a manifest."""
     for entry in json.loads((folder / "manifest.json").read_text()):
         if (
             entry["expect"] == "equivalent"
@@ -90,7 +91,7 @@ def right_pairs(folder: Path, only: str) -> Iterator[tuple[str, str]]:
 
 
 def line(name: str, found: Measured, base: Measured) -> None:
-    """One case: above and in ratio to the baseline."""
+    """Print one case: above the baseline, and in ratio to it."""
     print(
         f"{name:48s} {found.wall:6.2f} s {found.wall / base.wall:6.1f} x   cpu {found.cpu:6.2f} s "
         f"{found.cpu / base.cpu:6.1f} x"
@@ -117,7 +118,7 @@ def main() -> None:
 
 
 def measure(folder: Path, only: str, runs: int, variables: Mapping[str, str]) -> None:
-    """All lines."""
+    """Print all lines."""
     bare = measured(BARE, runs, variables)
     base = measured(BASELINE, runs, variables)
     line("python -c ''", bare, base)

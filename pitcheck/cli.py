@@ -1,5 +1,6 @@
-"""The command line. Nothing heavy is imported here: ``pitcheck --help`` must cost no more than
-click itself.
+"""The command line.
+
+Nothing heavy is imported here: ``pitcheck --help`` must cost no more than click itself.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ INVALID, INCONCLUSIVE, INTERRUPTED, NO_READER = 2, 3, 130, 141
 
 
 class Commands(click.Group):
-    """A click group whose exit code is never 1 by accident: 1 means a mismatch that a witness
-    shows.
-    """
+    """A click group whose exit code is 1 only for a mismatch that a witness shows."""
 
     def invoke(self, ctx: click.Context) -> int:
         """Run the command and return its exit code; every error becomes a message on stderr."""
@@ -44,7 +43,7 @@ class Commands(click.Group):
         standalone_mode: bool = True,
         **settings: Any,
     ) -> Any:
-        """As click's, but for the exit codes: 2 for every usage error, 130 for an interrupt."""
+        """Run click's ``main``, with exit code 2 for usage errors and 130 for an interrupt."""
         code = self._code(args, *others, **settings)
         if standalone_mode:
             sys.exit(code)
@@ -97,8 +96,9 @@ def _internal_error(error: BaseException) -> int:
 
 
 def _drop_stdout() -> None:
-    """Send what is left in the buffer nowhere, so that the interpreter does not complain when it
-    flushes at its end.
+    """Send what is left in the buffer nowhere.
+
+    The interpreter would complain about it when it flushes at its end.
     """
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -112,7 +112,7 @@ def _drop_stdout() -> None:
 )
 @click.version_option(__version__, prog_name="pitcheck")
 def cli() -> None:
-    """Does this parallel training plan compute what the single-device model computes?
+    """Prove that a parallel training plan computes what the single-device model computes.
 
     Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong
     command, 3 inconclusive, 4 equivalent, but --precision error was given and a precision rule is
@@ -120,16 +120,26 @@ def cli() -> None:
     """
 
 
-@cli.command()
-@click.argument("reference")
-@click.argument("parallel", required=False)
-@click.option(
+_SET = click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
     help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.",
 )
+_OUT = click.option(
+    "--out",
+    default=".",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where the plans are written.",
+)
+
+
+@cli.command()
+@click.argument("reference")
+@click.argument("parallel", required=False)
+@_SET
 @click.option(
     "--error-bound",
     default="2^-64",
@@ -207,12 +217,14 @@ def cli() -> None:
 )
 @click.pass_context
 def check(context: click.Context, /, **values: Any) -> int:
-    """Check PARALLEL against REFERENCE, each a plan file (.plan.json, .plan.zst) or an nnScaler
-    execution plan (.pkl); or both plans of one configuration (.toml), or of PyTorch programs
-    (FILE.py:NAME of a pitcheck.torch.Spec).
+    """Check the PARALLEL plan against the REFERENCE plan.
 
-    Every option but the files may also stand in [tool.pitcheck] of the nearest pyproject.toml; the
-    command line wins.
+    Each is a plan file (.plan.json, .plan.zst) or an nnScaler execution plan (.pkl). A
+    configuration (.toml) and a specification of PyTorch programs (FILE.py:NAME of a
+    pitcheck.torch.Spec) stand for both.
+
+    Every option may also stand in [tool.pitcheck] of the nearest pyproject.toml; the command line
+    wins.
     """
     from pitcheck.commands.check import run  # noqa: PLC0415
     from pitcheck.commands.defaults import with_configuration  # noqa: PLC0415
@@ -223,8 +235,9 @@ def check(context: click.Context, /, **values: Any) -> int:
 @cli.command()
 @click.argument("witness")
 def replay(witness: str) -> int:
-    """Compute a saved WITNESS again: on galois and on the reals. Exits 1 if the plans still differ
-    on it, 0 if not.
+    """Compute a saved WITNESS again, on galois and on the reals.
+
+    Exits 1 if the plans still differ on it, 0 if not.
     """
     from pitcheck.commands.replay import run  # noqa: PLC0415
 
@@ -233,7 +246,7 @@ def replay(witness: str) -> int:
 
 @cli.group()
 def plan() -> None:
-    """Show, validate or convert one plan."""
+    """Show, validate, convert or make plans."""
 
 
 @plan.command()
@@ -249,8 +262,9 @@ def show(file: str) -> int:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--reference", metavar="FILE", help="The reference plan, to hold lineage against.")
 def validate(files: tuple[str, ...], reference: str | None) -> int:
-    """Print every violation of the plans in FILES, each with its place. Exits 2 if one makes a plan
-    invalid.
+    """Print every violation of the plans in FILES.
+
+    Each is named with its place. Exits 2 if one makes a plan invalid.
     """
     from pitcheck.commands.plan import validate as run  # noqa: PLC0415
 
@@ -269,22 +283,10 @@ def convert(source: str, target: str) -> int:
 
 @plan.command()
 @click.argument("configuration")
-@click.option(
-    "--out",
-    default=".",
-    show_default=True,
-    metavar="DIRECTORY",
-    help="Where the plans are written.",
-)
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a field of the configuration. Repeatable.",
-)
+@_OUT
+@_SET
 def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
-    """Write the reference and the parallel plan of a CONFIGURATION (.toml) to files."""
+    """Write both plans of a CONFIGURATION (.toml) to files."""
     from pitcheck.commands.plan import make as run  # noqa: PLC0415
 
     return run(configuration, out, assignments)
@@ -292,21 +294,17 @@ def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
 
 @cli.command()
 @click.argument("program")
-@click.option(
-    "--out",
-    default=".",
-    show_default=True,
-    metavar="DIRECTORY",
-    help="Where the plans are written.",
-)
+@_OUT
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     help="Ranks that are recorded at once. [default: one per processor, at most 4]",
 )
 def capture(program: str, out: str, jobs: int | None) -> int:
-    """Record a PROGRAM (FILE.py:NAME of a pitcheck.torch.Spec) and write both plans, which can be
-    checked where PyTorch is not installed.
+    """Record PyTorch programs and write both plans.
+
+    PROGRAM is FILE.py:NAME of a pitcheck.torch.Spec. The plans can be checked where PyTorch is not
+    installed.
     """
     from pitcheck.commands.capture import run  # noqa: PLC0415
 
@@ -316,13 +314,7 @@ def capture(program: str, out: str, jobs: int | None) -> int:
 @cli.command()
 @click.argument("reference")
 @click.argument("parallel", required=False)
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.",
-)
+@_SET
 @click.option(
     "--count",
     type=click.IntRange(min=1),
@@ -351,11 +343,12 @@ def capture(program: str, out: str, jobs: int | None) -> int:
 )
 @click.option("--quiet/--no-quiet", "-q", default=False, help="Show no progress.")
 def mutate(**values: Any) -> int:
-    """Make mutants of a right plan, each with one mistake, and show what the check says of them.
+    """Put mistakes into a right plan and show what the check says.
 
-    Every mutant is executed next to REFERENCE, by code that shares nothing with the check, which
-    says whether it changes an output. Exits 1 if one that does is called equivalent. Both plans are
-    given as for check; small ones: they are executed rank by rank at full shapes. Needs PyTorch.
+    Every mutant has one mistake. It is executed next to REFERENCE, by code that shares nothing with
+    the check, which says whether it changes an output. Exits 1 if one that does is called
+    equivalent. Both plans are given as for check; they must be small, because they are executed
+    rank by rank at full shapes. Needs PyTorch.
     """
     from pitcheck.commands.mutate import run  # noqa: PLC0415
 
@@ -365,7 +358,7 @@ def mutate(**values: Any) -> int:
 @cli.command()
 @click.argument("code", required=False)
 def explain(code: str | None) -> int:
-    """Print the page of a finding's CODE (such as PIT104), or without one, the list of codes."""
+    """Print the page of a CODE such as PIT104, or the list of codes."""
     from pitcheck.commands.explain import run  # noqa: PLC0415
 
     return run(code)
@@ -373,8 +366,9 @@ def explain(code: str | None) -> int:
 
 @cli.command()
 def doctor() -> int:
-    """Print versions, whether a GPU is seen, and whether arithmetic is exact here. Exits 2 if it is
-    not.
+    """Print versions, GPU, and whether arithmetic is exact here.
+
+    Exits 2 if it is not.
     """
     from pitcheck.commands.doctor import run  # noqa: PLC0415
 
@@ -383,7 +377,7 @@ def doctor() -> int:
 
 @cli.command()
 def demo() -> int:
-    """Check a real pair of plans and a buggy one: one proof, one caught bug."""
+    """Prove a real pair of plans, and catch a bug in another one."""
     from pitcheck.commands.demo import run  # noqa: PLC0415
 
     return run()

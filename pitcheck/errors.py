@@ -1,5 +1,6 @@
-"""The exceptions pitcheck raises. Every one carries a message that names the thing, the rule and
-the value.
+"""The exceptions that pitcheck raises.
+
+Every message names the thing, the rule and the value.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ class ShapeError(PlanError):
 
 
 class UnsupportedError(PitcheckError):
-    """An operator, attribute or case whose meaning is not implemented (verdict
-    ``inconclusive``).
-    """
+    """An operator, attribute or case without a meaning here (verdict ``inconclusive``)."""
 
 
 class ReductionError(UnsupportedError):
-    """Sizes that cannot be reduced as asked; at full shapes nothing stands in the way."""
+    """Sizes that cannot be reduced as asked; with full shapes nothing stands in the way."""
 
 
 class BudgetError(PitcheckError):
-    """A budget (memory, trials, redraws) was reached before the question was decided
-    (``inconclusive``).
+    """A budget (memory, trials, redraws) that ran out before the question was decided.
+
+    The verdict is ``inconclusive``.
     """
 
 
 class ExplanationWarning(UserWarning):
-    """Looking for the cause of a difference failed by a fault of pitcheck. The verdict stands;
-    tests take it for an error.
+    """A failure of pitcheck while it looked for the cause of a difference.
+
+    The verdict stands; tests take it for an error.
     """

@@ -1,5 +1,6 @@
-"""Forked processes that each give one answer. A fork inherits what it works on; only the answer is
-sent.
+"""Forked processes that each give one answer.
+
+A fork inherits the data it works on; only the answer is sent.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 MOST_JOBS = 4
-"""Processes where nobody says how many: each needs memory of its own."""
+"""The most processes without a choice of the user: each needs separate memory."""
 
 
 class Ended(NamedTuple, Generic[Key]):
-    """A process that is done; ``answer`` is None where it gave none, and ``code`` what it exited
-    with.
+    """A process that is done.
+
+    ``answer`` is None if it gave none; ``code`` is its exit code.
     """
 
     key: Key
@@ -30,19 +32,24 @@ class Ended(NamedTuple, Generic[Key]):
 
 
 def can_fork() -> bool:
-    """Whether the system can fork processes."""
+    """Return True if the system can fork processes."""
     return "fork" in multiprocessing.get_all_start_methods()
 
 
 def usable_jobs() -> int:
-    """As many processes as this one may use processors; one where forking a process that has run
-    numerical libraries is not safe.
+    """Return the number of processors that this process may use, at most MOST_JOBS.
+
+    Return 1 if forking a process that has run numerical libraries is not safe.
     """
     return min(len(os.sched_getaffinity(0)), MOST_JOBS) if sys.platform == "linux" else 1
 
 
 class Forks(Generic[Key]):
-    """The processes that run, by key. Raises ValueError where the system cannot fork."""
+    """The running processes, by key.
+
+    Raises:
+        ValueError: if the system cannot fork.
+    """
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("fork")
@@ -50,11 +57,11 @@ class Forks(Generic[Key]):
 
     @property
     def running(self) -> Collection[Key]:
-        """The keys of what runs."""
+        """The keys of the running processes."""
         return [key for key, _ in self._running.values()]
 
     def start(self, key: Key, work: Callable[..., Any], *arguments: Any) -> None:
-        """Run ``work`` in a process of its own."""
+        """Run ``work`` in a forked process."""
         mine, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_answer, args=(theirs, work, arguments), daemon=True)
         process.start()
@@ -62,8 +69,9 @@ class Forks(Generic[Key]):
         self._running[mine] = (key, process)
 
     def ended(self, timeout: float | None = None) -> list[Ended[Key]]:
-        """What has ended, waiting for the first at most so many seconds (None: as long as it
-        takes).
+        """Return the processes that have ended.
+
+        Wait for the first at most ``timeout`` seconds (None: as long as it takes).
         """
         found = []
         for pipe in wait(list(self._running), timeout) if self._running else ():
@@ -79,7 +87,7 @@ class Forks(Generic[Key]):
         return found
 
     def stop(self) -> None:
-        """End what runs."""
+        """End the running processes."""
         for pipe, (_, process) in self._running.items():
             process.terminate()
             process.join()

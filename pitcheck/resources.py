@@ -1,5 +1,6 @@
-"""Files shipped beside the code: inside the package in an installation, in the repository's root in
-a checkout.
+"""Files shipped beside the code.
+
+They are inside the package in an installation, and in the repository's root in a checkout.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ _PACKAGE = Path(__file__).parent
 
 
 def shipped(folder: str, checkout: str) -> Path:
-    """The folder that is ``pitcheck/<folder>`` in an installation and ``<checkout>`` in a checkout.
+    """Return the folder ``pitcheck/<folder>`` of an installation, ``<checkout>`` of a checkout.
 
-    Raises UsageError where neither exists: an installation that is not whole.
+    Raises:
+        UsageError: if neither exists: the installation is not complete.
     """
     for path in (_PACKAGE / folder, _PACKAGE.parent / checkout):
         if path.is_dir():

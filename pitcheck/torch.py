@@ -1,5 +1,6 @@
-"""PyTorch programs: does the distributed program compute what the single-device one computes? Needs
-the extra ``torch``, no GPU and no launch.
+"""Check that a distributed PyTorch program computes what the single-device one computes.
+
+It needs the extra ``torch``, but no GPU and no launch.
 
     from pitcheck.torch import Input, Part, Program, Rank, Spec, assert_equivalent
 
@@ -11,13 +12,18 @@ the extra ``torch``, no GPU and no launch.
         model = shard(Net(), rank)
         return Program(model, lambda batch: train(model, batch))
 
-    spec = Spec(reference, parallel, mesh={"dp": 2}, batch={"x": Input((8, 16), split={0: "dp"})},
-    outputs={"loss": Part(mean="dp")})
+    spec = Spec(
+        reference,
+        parallel,
+        mesh={"dp": 2},
+        batch={"x": Input((8, 16), split={0: "dp"})},
+        outputs={"loss": Part(mean="dp")},
+    )
 
     def test_parallel_program():
         assert_equivalent(spec)
 
-The same ``spec`` is checked on the command line by ``pitcheck check my_program.py:spec``.
+The command ``pitcheck check my_program.py:spec`` checks the same ``spec``.
 """
 
 from __future__ import annotations
@@ -43,8 +49,10 @@ __all__ = [
 
 
 def check(spec: Spec, options: Options | None = None) -> Report:
-    """The report on a pair of programs. What stops the check (an operator without a meaning, a
-    budget) is a finding of it, not an exception.
+    """Return the report on a pair of programs.
+
+    Whatever stops the check (an operator without a meaning, a budget) is a finding of the report
+    and not an exception.
     """
     from pitcheck.commands.check import checked  # noqa: PLC0415  heavy
 
@@ -53,11 +61,13 @@ def check(spec: Spec, options: Options | None = None) -> Report:
 
 
 def assert_equivalent(spec: Spec, **options: Any) -> Report:
-    """Check a pair of programs; raise AssertionError, whose message is the whole report, unless
-    they are proven equivalent.
+    """Return the report on a pair of programs that are proven equivalent.
 
-    ``options`` are those of :class:`Options`; the seed is 0 unless it is given, so that a test says
-    the same every time.
+    ``options`` are the fields of :class:`Options`. The seed is 0 unless it is given, so that a test
+    says the same every time.
+
+    Raises:
+        AssertionError: with the whole report as its message, for any other verdict.
     """
     from pitcheck.report.text import render  # noqa: PLC0415
 

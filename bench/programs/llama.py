@@ -1,5 +1,6 @@
-"""Llama on PyTorch's own parallelism, as ``bench/capture.py`` measures it: DTensor with sequence
-parallelism inside, FSDP2 outside.
+"""Llama on PyTorch's parallelism, for ``bench/capture.py``.
+
+It has DTensor with sequence parallelism inside, and FSDP2 outside.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Sizes:
 
 
 class Attention(nn.Module):
-    """Grouped queries with rotary embedding."""
+    """Attention with grouped queries and rotary embedding."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -138,7 +139,7 @@ def training(model: nn.Module) -> Program:
 
 
 def split(model: Llama, mesh: DeviceMesh) -> None:
-    """Tensor and sequence parallelism."""
+    """Spread the model by tensor and sequence parallelism."""
     rows = Shard(1)
     outside = {
         "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=rows),
@@ -165,12 +166,12 @@ def split(model: Llama, mesh: DeviceMesh) -> None:
 
 
 def reference(sizes: Sizes) -> Program:
-    """The program on a single device."""
+    """Return the program on a single device."""
     return training(Llama(sizes))
 
 
 def parallel(sizes: Sizes, rank: Rank) -> Program:
-    """The program of one rank."""
+    """Return the program of one rank."""
     mesh = init_device_mesh("cpu", tuple(rank.mesh.values()), mesh_dim_names=tuple(rank.mesh))
     model = Llama(sizes)
     split(model, mesh["tp"])
@@ -181,7 +182,7 @@ def parallel(sizes: Sizes, rank: Rank) -> Program:
 
 
 def spec_of(sizes: Sizes, dp: int, tp: int) -> Spec:
-    """Both programs."""
+    """Return both programs as a specification."""
     ids = Input(
         (sizes.sequences, sizes.length), "int64", bounds=(0, sizes.vocabulary), split={0: "dp"}
     )

@@ -1,4 +1,4 @@
-"""megatron-core's own GPTModel, as ``bench/capture.py`` measures it: the programs of the tests."""
+"""The GPTModel of megatron-core, for ``bench/capture.py``: the programs of the tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from frontends.torch.megatron_gpt import Setup
-from frontends.torch.megatron_gpt import spec as pair
+from frontends.torch.frameworks.megatron_gpt import Setup
+from frontends.torch.frameworks.megatron_gpt import spec as pair
 
 spec = pair(Setup(tensor=2, sequence=True))

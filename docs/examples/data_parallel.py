@@ -1,6 +1,6 @@
-"""Data parallelism by hand: every rank has a part of the batch, and gradients are averaged over all
-ranks before the optimizer uses them.
-"""
+"""Data parallelism by hand.
+
+A rank has a part of the batch; gradients are averaged over ranks before the optimizer uses them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ROWS, FEATURES, CLASSES = 8, 16, 10
 
 
 def network() -> nn.Module:
-    """The model, the same on one device and on every rank."""
+    """Return the model, the same on one device and on every rank."""
     return nn.Sequential(
         nn.Linear(FEATURES, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, CLASSES)
     )
 
 
 def training(model: nn.Module, synchronise: Callable[[nn.Module], None]) -> Program:
-    """A training step on a batch."""
+    """Return a training step on a batch."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -37,12 +37,12 @@ def training(model: nn.Module, synchronise: Callable[[nn.Module], None]) -> Prog
 
 
 def reference() -> Program:
-    """The program on a single device."""
+    """Return the program on a single device."""
     return training(network(), lambda model: None)
 
 
 def parallel(rank: Rank) -> Program:
-    """The program of one rank."""
+    """Return the program of one rank."""
 
     def average(model: nn.Module) -> None:
         for parameter in model.parameters():

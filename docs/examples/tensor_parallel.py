@@ -1,6 +1,6 @@
-"""Tensor parallelism as Megatron-LM does it: the first matrix cut by columns, the second by rows,
-and an all-reduce in forward and in backward.
-"""
+"""Tensor parallelism as in Megatron-LM.
+
+The first matrix is cut by columns, the second by rows; forward and backward have an all-reduce."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def training(model: nn.Module, **more: Any) -> Program:
 
 
 def reference() -> Program:
-    """The program on a single device."""
+    """Return the program on a single device."""
     return training(MLP())
 
 
 def parallel(rank: Rank) -> Program:
-    """The program of one rank, and which part of the reference's parameters it holds."""
+    """Return the program of one rank, with the part of the parameters that it holds."""
     ranks, own = rank.mesh["tp"], rank.coordinate["tp"]
     columns = (own * INNER // ranks, (own + 1) * INNER // ranks)
     return training(

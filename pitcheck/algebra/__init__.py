@@ -1,3 +1,1 @@
-"""What a number is: prime-field residues, the galois oracle, the reals; and what is said of numbers
-before they exist.
-"""
+"""Algebras: residues modulo primes, the galois oracle, the reals, and abstract values."""

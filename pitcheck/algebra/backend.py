@@ -1,4 +1,8 @@
-"""The array module that values live in: NumPy, or CuPy where a GPU can be used."""
+"""The array module that values live in: NumPy, or CuPy if a GPU can be used.
+
+>>> array_module("numpy").__name__
+'numpy'
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,12 @@ BACKENDS = ("auto", "numpy", "cupy")
 
 
 def array_module(name: str) -> Any:
-    """The array module called ``name``; "auto" is CuPy where it is installed and a GPU answers,
-    else NumPy.
+    """Return the array module called ``name``.
 
-    Raises UsageError for an unknown name, and where "cupy" is asked for but cannot be used.
+    "auto" is CuPy if it is installed and a GPU answers, else NumPy.
+
+    Raises:
+        UsageError: if the name is unknown, or "cupy" is asked for but cannot be used.
     """
     if name not in BACKENDS:
         raise UsageError(f"there is no backend {name!r}; choose one of {', '.join(BACKENDS)}")
@@ -53,20 +59,22 @@ def _usable_cupy() -> Any:
 
 
 def small_product(xp: Any) -> FusedProduct | None:
-    """What multiplies small matrices in one go in this array module, or None where array operations
-    do it well.
+    """Return a kernel that multiplies small matrices in one launch.
+
+    Return None if array operations of this module do it well.
     """
     return None if xp is np else FusedProduct(xp)
 
 
 def to_host(xp: Any, array: Any) -> Any:
-    """The array as a NumPy array."""
+    """Return the array as a NumPy array."""
     return array if xp is np else xp.asnumpy(array)
 
 
 def scatter_add(xp: Any, target: Any, index: tuple[Any, ...], source: Any) -> None:
-    """``target[index] += source`` with repeated indices adding up, in place. int64 wraps modulo
-    2^64.
+    """Add ``source`` to ``target[index]`` in place; repeated indices add up.
+
+    int64 wraps modulo 2^64.
     """
     # CuPy's atomic additions know unsigned integers only, and modulo 2^64 both are one
     if target.dtype == np.int64:

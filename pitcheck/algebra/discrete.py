@@ -1,4 +1,11 @@
-"""Integers, booleans and decisions, evaluated as what they are: shared by all concrete algebras."""
+"""Integers, booleans and decisions, evaluated exactly: shared by all concrete algebras.
+
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> algebra = RealAlgebra(np, seed=0, trials=range(8))
+>>> _ = algebra.maximum(algebra.fresh("x", ()), algebra.constant(Fraction(0)))
+>>> bool(algebra.decisions[0].true.any()), bool(algebra.decisions[0].false.any())
+(True, True)
+"""
 
 from __future__ import annotations
 
@@ -29,22 +36,22 @@ COMPARISONS: dict[Comparison, str] = {
 
 
 MOST_SLOTS = 64
-"""Elements of an extremum up to which each must be seen chosen and not chosen, as a decision of its
-own.
+"""The elements of an extremum up to which each must be seen chosen and not chosen, as one decision.
 """
 
 
 TELLING = 16
-"""Trials in which a place that always holds one number is believed to hold a constant."""
+"""The number of trials after which a place that always held one number is believed to be constant.
+"""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """How often each outcome of one comparison, maximum or minimum of field values occurred, int64
-    arrays of shape (trials, instances).
+    """Counts of both outcomes of one comparison, maximum or minimum of field values.
 
-    ``true``: the comparison held, the first operand (of a reduction: the extremum of the elements
-    before) was kept.
+    ``true`` and ``false`` are int64 arrays of shape (trials, instances). ``true`` counts elements
+    for which the comparison held or the first operand was kept. The first operand of a reduction is
+    the extremum of the elements before.
     """
 
     site: str
@@ -54,8 +61,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which places along the axis of an order or a long extremum of field values came first, bool
-    of shape (trials, instances, places).
+    """The places along an axis that came first in an order or a long extremum of field values.
+
+    ``first`` is bool of shape (trials, instances, places).
     """
 
     site: str
@@ -63,7 +71,7 @@ class Choice:
 
 
 def _last(key: Any, largest: bool) -> Any:
-    """Which keys are those of the infinity that stands behind all numbers."""
+    """Return True for keys of the infinity that stands behind all numbers."""
     limit = INFINITE if key.dtype.kind == "i" else np.inf
     return key <= -limit if largest else key >= limit
 
@@ -71,9 +79,10 @@ def _last(key: Any, largest: bool) -> Any:
 class Discrete(Structure):
     """Operations on int and bool values, and the record of decisions and choices.
 
-    ``site`` is set by the caller before each operator. Decisions between values that no trial draws
-    (constants, positions) are not recorded: another trial would decide them the same. Nor are
-    decisions between integers: which integers are tried is for the list of discrete cases to say.
+    The caller sets ``site`` before each operator. Decisions between values that no trial draws
+    (constants, positions) are not recorded: another trial would decide them the same. Decisions
+    between integers are not recorded either: the list of discrete cases says which integers are
+    tried.
     """
 
     trials: tuple[int, ...]
@@ -88,11 +97,11 @@ class Discrete(Structure):
         self._counts: dict[str, int] = {}
 
     def _record(self, outcome: Any, free: Any) -> None:
-        """Count a bool array of shape (1, trials, instances, ...).
+        """Count the outcomes in a bool array of shape (1, trials, instances, ...).
 
-        ``free``, of the same shape: elements that count for both outcomes, because equal operands
-        give one result either way, or because an infinite or NaN operand, which comes from discrete
-        data, decides alone.
+        Elements of ``free``, of the same shape, count for both outcomes. Either equal operands give
+        one result in both cases, or an infinite or NaN operand, which comes from discrete data,
+        decides alone.
         """
         if outcome.shape[1] == 1 and len(self.trials) > 1:
             return
@@ -106,19 +115,19 @@ class Discrete(Structure):
         self.decisions.append(Decision(self._numbered("#"), true, false))
 
     def _numbered(self, mark: str) -> str:
-        """The site's name with the number of records of one sort made there before: the same in
-        every algebra that records them.
+        """Return the site's name with the number of records of one sort made there before.
+
+        It is the same in every algebra that records them.
         """
         number = self._counts.get(self.site + mark, 0)
         self._counts[self.site + mark] = number + 1
         return f"{self.site}{mark}{number}"
 
     def _record_choice(self, first: Any, key: Any, place: int, largest: bool) -> None:
-        """Note which places along array axis ``place`` of ``key`` came first: int array ``first``,
-        the same shape but for that axis.
+        """Note the places along array axis ``place`` of ``key`` that came first.
 
-        Places that only hold what a mask fills in count as seen: infinity that comes last, or one
-        number in many trials.
+        ``first`` is an int array with the shape of ``key`` but for that axis. Places that only hold
+        the filling of a mask count as seen: infinity that comes last, or one number in many trials.
         """
         if first.shape[1] == 1 and len(self.trials) > 1:
             return
@@ -147,8 +156,10 @@ class Discrete(Structure):
         )
 
     def _broadcast(self, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Any:
-        """An array operation on two values' data, logical axes aligned; sizes that do not fit are a
-        ShapeError.
+        """Apply an array operation to two values' data, logical axes aligned.
+
+        Raises:
+            ShapeError: if the sizes do not fit.
         """
         rank = max(a.rank, b.rank)
         try:
@@ -202,9 +213,9 @@ class Discrete(Structure):
             raise self._wrong_kind("logical_not", a, "bool")
         return Value("bool", ~a.data)
 
-    # --- order: what an algebra adds are the keys by which values compare
+    # --- order: an algebra adds the keys by which values compare
     def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:  # noqa: ARG002 (integers have no NaN)
-        """Arrays of shape (1, trials, instances, *shape) that compare as the values do."""
+        """Return arrays of shape (1, trials, instances, *shape) that compare as the values do."""
         if any(v.kind == "bool" for v in values):
             raise self._wrong_kind("an order", values[0], "field and int")
         return [v.data for v in values]
@@ -221,8 +232,8 @@ class Discrete(Structure):
                 f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together"
             ) from error
         if a.kind == "field":
-            # Where an instance has nothing but infinity to compare with, as a rank that may look at
-            # no key of a hop, the outcome cannot be another.
+            # An instance with only infinity to compare with has only one outcome: a rank that may
+            # look at no key of a hop, for example.
             forced = _last(x, largest) | _last(y, largest)
             forced = forced.all(axis=tuple(range(LEADING, LEADING + rank)), keepdims=True)
             self._record(first, (x == y) | forced)
@@ -254,10 +265,10 @@ class Discrete(Structure):
         )
 
     def _record_reduction(self, key: Any, place: int, largest: bool) -> None:
-        """Every element is chosen or not, but for infinity that comes last, and for what is alone
-        with it.
+        """Record for every element that it is chosen or not.
 
-        Of many elements only whether the next one exceeds what is kept so far.
+        Exceptions are infinity that comes last, and an element that is alone with it. Of many
+        elements only this is recorded: whether the next one exceeds the extremum so far.
         """
         behind = (slice(None),) * place
         if key.shape[place] <= MOST_SLOTS:
@@ -290,7 +301,7 @@ class Discrete(Structure):
         return self._reduced(a, axis, False)
 
     def shift(self, a: Value, axis: int) -> Value:
-        """The maximum: what the reals need to stay in range."""
+        """Return the maximum, which keeps real numbers in range."""
         return self._reduced(a, axis, True)
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
@@ -321,8 +332,9 @@ class Discrete(Structure):
         return self._select(condition.data, a, b)
 
     def _select(self, condition: Any, a: Value, b: Value) -> Value:
-        """Elements of ``a`` where ``condition`` (1, trials, instances, ...) holds, else of ``b``,
-        on the common levels.
+        """Return elements of ``a`` where ``condition`` holds, else of ``b``, on the common levels.
+
+        ``condition`` has shape (1, trials, instances, ...).
         """
         a, b = self.opened(a), self.opened(b)
         rank = max(a.rank, b.rank, condition.ndim - LEADING)
@@ -392,7 +404,11 @@ class Discrete(Structure):
         raise NotImplementedError
 
     def _discrete_constant(self, number: Fraction | float, kind: Kind) -> Value:
-        """An int or bool constant."""
+        """Return an int or bool constant.
+
+        Raises:
+            UnsupportedError: if the number is not an integer, or does not fit 64 bits.
+        """
         if not isinstance(number, Fraction | int) or Fraction(number).denominator != 1:
             raise UnsupportedError(f"{number} is not an integer, and so no constant of kind {kind}")
         if kind == "int" and not -(2**63) <= number < 2**63:

@@ -1,9 +1,18 @@
 """The interface in which every operator's meaning is written.
 
-An algebra says what a value is. Concrete algebras compute (residues, galois, float64, 60 digits);
-abstract ones (axes, degrees) say something of every computation without doing it. Axes, shapes and
-positions below are those of one tensor (its *logical* dimensions); how many trials, ranks and
-levels are computed beside each other is the algebra's own business.
+An algebra says what a value is. Concrete algebras compute (residues, galois, float64, many digits).
+Abstract ones (axes, degrees, labels) describe every computation without doing it. Axes, shapes and
+positions below are those of one tensor (its *logical* dimensions). An algebra decides itself how
+many trials, ranks and levels it computes beside each other.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> def mean(algebra, x):
+...     return algebra.divide(algebra.sum(x, (0,)), algebra.extent(x, (0,)))
+>>> abstract, reals = AxisAlgebra(AxisSystem()), RealAlgebra(np, seed=0, trials=(0,))
+>>> mean(abstract, abstract.tensor((4, 3))).shape, mean(reals, reals.fresh("x", (4, 3))).data.shape
+((3,), (1, 1, 1, 3))
 """
 
 from __future__ import annotations
@@ -20,37 +29,41 @@ V = TypeVar("V")
 
 
 class Algebra(Protocol[V]):
-    """Operations on values ``V``. Binary operations broadcast as NumPy does; negative axes are not
-    allowed here.
+    """Operations on values ``V``.
 
-    ``field`` values are numbers with ring operations and division; ``int`` and ``bool`` values are
-    evaluated as what they are. Binary operations need operands of one kind; ``cast`` converts.
-    Operations raise ``ShapeError`` for operands that do not fit and ``UnsupportedError`` for what
-    has no meaning.
+    Binary operations broadcast as NumPy does; negative axes are not allowed. ``field`` values are
+    numbers with ring operations and division; ``int`` and ``bool`` values are evaluated exactly.
+    Binary operations need operands of one kind; ``cast`` converts.
+
+    Raises:
+        ShapeError: if operands do not fit.
+        UnsupportedError: if an operation has no meaning for its operands.
     """
 
-    # --- what a value looks like
+    # --- properties
     def shape(self, a: V) -> tuple[int, ...]: ...
     def kind(self, a: V) -> Kind: ...
 
     # --- making values
     def constant(self, number: Fraction | float, kind: Kind = "field") -> V:
-        """A 0-d constant: an exact rational, or a float that is nan, inf or -inf (field only)."""
+        """Return a 0-d constant: an exact rational, or (field only) the float nan, inf or -inf."""
         ...
 
     def extent(self, a: V, axes: Sequence[int]) -> V:
-        """The number of elements along ``axes`` as a field value: a constant that stays bound to
-        the dimension.
+        """Return the number of elements along ``axes``.
+
+        This field constant is bound to dimensions.
         """
         ...
 
     def arange(self, like: V, axis: int) -> V:
-        """Positions 0 .. n-1 along ``axis`` of ``like``, as a 1-d int value."""
+        """Return the positions 0 .. n-1 along ``axis`` of ``like``, as a 1-d int value."""
         ...
 
     def boundary(self, like: V, axis: int, offset: int) -> V:
-        """The place ``offset`` along ``axis`` of ``like``, or of what that is a part of, as a 0-d
-        int value that stays bound to the dimension.
+        """Return the place ``offset`` along ``axis`` of ``like``, a 0-d int bound to the dimension.
+
+        ``like`` may be a part of the dimension along which the place is.
         """
         ...
 
@@ -61,26 +74,29 @@ class Algebra(Protocol[V]):
     def negate(self, a: V) -> V: ...
     def divide(self, a: V, b: V) -> V: ...
     def power(self, a: V, exponent: int) -> V:
-        """Integer power; negative exponents are inverses."""
+        """Return an integer power; negative exponents are inverses."""
         ...
 
     def sum(self, a: V, axes: Sequence[int]) -> V:
-        """Sum over ``axes``, which disappear. Sums of bool are not defined: cast first."""
+        """Return the sum over ``axes``, which disappear. Cast bools first."""
         ...
 
     def matmul(self, a: V, b: V) -> V:
-        """``(..., m, k) @ (..., k, n)``, batch dimensions broadcast; both operands at least 2-d."""
+        """Return ``(..., m, k) @ (..., k, n)``.
+
+        Batch dimensions broadcast, both are at least 2-d.
+        """
         ...
 
     # --- structure (every kind)
     def reshape(self, a: V, shape: Sequence[int]) -> V: ...
     def transpose(self, a: V, permutation: Sequence[int]) -> V: ...
     def expand(self, a: V, shape: Sequence[int]) -> V:
-        """Broadcast to ``shape`` (dimensions may be added in front)."""
+        """Return ``a`` broadcast to ``shape``; dimensions may be added in front."""
         ...
 
     def slice(self, a: V, axis: int, start: int, stop: int, step: int = 1) -> V:
-        """Half-open, ``0 <= start <= stop <= size``, ``step >= 1``."""
+        """Return a half-open slice: ``0 <= start <= stop <= size``, ``step >= 1``."""
         ...
 
     def concatenate(self, values: Sequence[V], axis: int) -> V: ...
@@ -88,23 +104,25 @@ class Algebra(Protocol[V]):
 
     # --- indexing (indices are int values; an index out of range raises ShapeError)
     def take(self, a: V, axis: int, indices: V) -> V:
-        """``out.shape = a.shape[:axis] + indices.shape + a.shape[axis+1:]`` (NumPy's take)."""
+        """Return ``a`` with ``axis`` replaced by the dimensions of ``indices`` (NumPy's take)."""
         ...
 
     def add_at(self, base: V, axis: int, indices: V, source: V) -> V:
-        """The adjoint of take: ``base`` with ``source`` (shaped like ``take(base, axis, indices)``)
-        added at ``indices``; repeats add up.
+        """Return ``base`` with ``source`` added at ``indices``; repeats add up.
+
+        This is the adjoint of take: ``source`` is shaped like ``take(base, axis, indices)``.
         """
         ...
 
     def take_along(self, a: V, axis: int, indices: V) -> V:
-        """torch.gather / NumPy's take_along_axis; ``indices`` has the rank of ``a`` and, but for
-        ``axis``, its shape.
+        """Return one element per index along ``axis`` (torch.gather, NumPy's take_along_axis).
+
+        ``indices`` has the rank of ``a`` and, but for ``axis``, its shape.
         """
         ...
 
     def add_along(self, base: V, axis: int, indices: V, source: V) -> V:
-        """torch.scatter_add; ``indices`` and ``source`` have one shape."""
+        """Return torch.scatter_add; ``indices`` and ``source`` have one shape."""
         ...
 
     # --- beyond the ring
@@ -112,20 +130,22 @@ class Algebra(Protocol[V]):
     def log(self, a: V) -> V: ...
     def sqrt(self, a: V) -> V: ...
     def function(self, name: str, *arguments: V) -> V:
-        """An elementwise function without algebra ("erf", "normal_cdf", ...), known to the real
-        algebras by name; elsewhere a keyed random function.
+        """Return an elementwise function without algebra ("erf", "normal_cdf", ...).
+
+        The real algebras know it by name; elsewhere it is a keyed random function.
         """
         ...
 
     def draw(self, stream: str, index: V) -> V:
-        """The uniform draws in [0, 1) number ``index`` (int) of random stream ``stream``: equal
-        where stream and index are.
+        """Return the uniform draws in [0, 1) number ``index`` (int) of random stream ``stream``.
+
+        They are equal if stream and index are.
         """
         ...
 
     # --- order, decisions
     def compare(self, comparison: Comparison, a: V, b: V) -> V:
-        """A bool value. Field values compare in the algebra's order."""
+        """Return a bool value; field values compare in the algebra's order."""
         ...
 
     def where(self, condition: V, a: V, b: V) -> V: ...
@@ -135,19 +155,21 @@ class Algebra(Protocol[V]):
     def maximum(self, a: V, b: V) -> V: ...
     def minimum(self, a: V, b: V) -> V: ...
     def reduce_max(self, a: V, axis: int) -> V:
-        """Maximum along ``axis``, which disappears."""
+        """Return the maximum along ``axis``, which disappears."""
         ...
 
     def reduce_min(self, a: V, axis: int) -> V: ...
     def shift(self, a: V, axis: int) -> V:
-        """A number per row along ``axis``, which disappears, that cancels in what it is used for:
-        the maximum where floats must stay in range, else 0.
+        """Return a number per row along ``axis``, which disappears, that cancels where it is used.
+
+        It is the maximum if floats must stay in range, else 0.
         """
         ...
 
     def order(self, a: V, axis: int, descending: bool) -> V:
-        """The stable sorting permutation along ``axis``, int (ties keep their order, as
-        torch.sort(stable=True)).
+        """Return the stable sorting permutation along ``axis``, int.
+
+        Ties keep their order, as in torch.sort(stable=True).
         """
         ...
 
@@ -156,7 +178,9 @@ class Algebra(Protocol[V]):
     def remainder(self, a: V, b: V) -> V: ...
 
     def cast(self, a: V, kind: Kind) -> V:
-        """bool -> int -> field embed; field -> int truncates toward zero (order algebras only);
-        anything -> bool is ``!= 0``.
+        """Return ``a`` in another kind.
+
+        bool -> int -> field embed. field -> int truncates toward zero (order algebras only).
+        Anything -> bool is ``!= 0``.
         """
         ...

@@ -1,9 +1,13 @@
-"""Randomness by key: 64-bit words of (seed, key, trial, level, instance, element), the same in
-whatever order they are asked for.
+"""Randomness by key: 64-bit words of (seed, key, trial, level, instance, element).
 
-What a bound speaks of, the residues that are drawn, is the output of SHAKE128 (FIPS 202) on all of
-the seed. Values of keyed functions and real inputs are hashes: the mixer is the finaliser of
-splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+They are the same in whatever order they are asked for. The residues that are drawn, which the bound
+is about, are the output of SHAKE128 (FIPS 202) on all of the seed. Values of keyed functions and
+real inputs are hashes: the mixer is the finaliser of splitmix64 (Steele, Lea, Flood: Fast
+splittable pseudorandom number generators, OOPSLA 2014).
+
+>>> few, many = (drawn_words(np, ("seed", "x"), range(1), t, 1, (3,)) for t in ((5,), (4, 5)))
+>>> bool((few[0, 0] == many[0, 1]).all())
+True
 """
 
 from __future__ import annotations
@@ -22,12 +26,12 @@ _SECOND = 0x94D049BB133111EB
 
 
 def key_of(*parts: object) -> int:
-    """A 64-bit key of the given parts (their ``repr``)."""
+    """Return a 64-bit key of the given parts (their ``repr``)."""
     return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
 def mix_int(x: int) -> int:
-    """The splitmix64 finaliser of a Python int, in [0, 2^64)."""
+    """Return the splitmix64 finaliser of a Python int, in [0, 2^64)."""
     x = (x + _GAMMA) & _MASK
     x = ((x ^ (x >> 30)) * _FIRST) & _MASK
     x = ((x ^ (x >> 27)) * _SECOND) & _MASK
@@ -35,7 +39,7 @@ def mix_int(x: int) -> int:
 
 
 def mix(xp: Any, x: Any) -> Any:
-    """The splitmix64 finaliser, elementwise on uint64; ``x`` is left as it is."""
+    """Return the splitmix64 finaliser, elementwise on uint64; ``x`` is not changed."""
     x = x + xp.uint64(_GAMMA)
     x ^= x >> xp.uint64(30)
     x *= xp.uint64(_FIRST)
@@ -53,8 +57,9 @@ def drawn_words(
     instances: int,
     shape: Sequence[int],
 ) -> Any:
-    """Uniform 64-bit words of shape (levels, trials, instances, *shape); those of a level and trial
-    are a function of ``parts`` and their numbers alone.
+    """Return uniform 64-bit words of shape (levels, trials, instances, *shape).
+
+    Those of a level and trial are a function of ``parts`` and their numbers alone.
     """
     count = instances * prod(shape)
     drawn = [
@@ -67,8 +72,9 @@ def drawn_words(
 
 
 def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:
-    """One 64-bit key per (level, trial), uint64 of shape (levels, trials); each is a function of
-    its own level and trial number alone.
+    """Return one 64-bit key per (level, trial), uint64 of shape (levels, trials).
+
+    Each is a function of ``key`` and its level and trial number alone.
     """
     return xp.asarray(
         [[mix_int(mix_int(key ^ mix_int(trial)) + level) for trial in trials] for level in levels],
@@ -77,8 +83,9 @@ def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:
 
 
 def uniform_words(xp: Any, lanes: Any, instances: int, shape: Sequence[int]) -> Any:
-    """Uniform 64-bit words of shape (levels, trials, instances, *shape) from the keys of the lanes
-    (levels, trials).
+    """Return uniform 64-bit words of shape (levels, trials, instances, *shape).
+
+    ``lanes`` has the keys of the lanes, shape (levels, trials).
     """
     rows = mix(xp, lanes[:, :, None] + xp.arange(instances, dtype=xp.uint64) * xp.uint64(_SECOND))
     words = mix(xp, rows[..., None] + xp.arange(prod(shape), dtype=xp.uint64) * xp.uint64(_GAMMA))
@@ -93,8 +100,9 @@ def hash_words(xp: Any, state: Any, words: Sequence[Any]) -> Any:
 
 
 def remainder(words: Any, divisors: Any) -> Any:
-    """``words`` modulo ``divisors`` for unsigned integers: NumPy divides by a constant much faster
-    than it takes remainders.
+    """Return ``words`` modulo ``divisors`` for unsigned integers.
+
+    NumPy divides by a constant much faster than it takes remainders.
     """
     quotient = words // divisors
     quotient *= divisors
@@ -102,5 +110,5 @@ def remainder(words: Any, divisors: Any) -> Any:
 
 
 def unit_interval(xp: Any, words: Any) -> Any:
-    """Words as float64 in (0, 1): the upper 52 bits, and a half."""
+    """Return words as float64 in (0, 1): the upper 52 bits, and a half."""
     return ((words >> xp.uint64(12)).astype(xp.float64) + 0.5) * 2.0**-52

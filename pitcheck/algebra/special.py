@@ -2,7 +2,11 @@
 
 A residue has no NaN; codes stand beside it. To find the codes of a result, the same operation runs
 on float64 stand-ins: the sign of a finite value (-1, 0 or 1), or the special value itself. Finite
-stand-ins only make NaN or infinity where the operation does so for every finite value of that sign.
+stand-ins only make NaN or infinity if the operation does so for every finite value of that sign.
+
+>>> a, b = stand_in(np, np.array([1, 0]), None), stand_in(np, np.array([1, 1]), np.uint8([2, 0]))
+>>> codes_of(np, a + b).tolist() == [POSITIVE_INFINITY, FINITE]
+True
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from pitcheck.algebra.value import FINITE, NAN, NEGATIVE_INFINITY, POSITIVE_INFI
 
 
 def stand_in(xp: Any, sign: Any, special: Any) -> Any:
-    """float64 stand-ins from the signs of finite values (-1, 0, 1) and the codes of the others."""
+    """Return float64 stand-ins from signs of finite values (-1, 0, 1) and codes of the others."""
     result = sign.astype(xp.float64)
     if special is None:
         return result
@@ -24,7 +28,7 @@ def stand_in(xp: Any, sign: Any, special: Any) -> Any:
 
 
 def codes_of(xp: Any, stand_ins: Any) -> Any:
-    """The codes of float64 stand-ins, or None where all are finite."""
+    """Return the codes of float64 stand-ins, or None if all are finite."""
     if bool(xp.isfinite(stand_ins).all()):
         return None
     codes = xp.zeros(stand_ins.shape, dtype=xp.uint8)

@@ -1,5 +1,12 @@
-"""Structural operations, indexing and instances: everything that only moves elements, shared by all
-concrete algebras.
+"""Structural operations, indexing and instances: everything that only moves elements.
+
+All concrete algebras share them.
+
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> algebra = RealAlgebra(np, seed=0, trials=(0,))
+>>> x = algebra.integers(np.arange(6).reshape(1, 1, 2, 3))
+>>> algebra.flip(algebra.slice(x, 1, 0, 2), 1).data[0, 0, 0].tolist()
+[[1, 0], [4, 3]]
 """
 
 from __future__ import annotations
@@ -14,12 +21,18 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import scatter_add
 from pitcheck.algebra.interface import Kind
+from pitcheck.algebra.shape_checks import (
+    check_expansion,
+    check_permutation,
+    check_slice,
+    check_view,
+)
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import BudgetError, ShapeError
 
 
 def aligned(array: Any, rank: int) -> Any:
-    """``array`` with size-1 axes put behind the leading ones until it has ``rank`` logical axes."""
+    """Return ``array`` with ``rank`` logical axes; size-1 axes are put behind the leading ones."""
     missing = rank + LEADING - array.ndim
     if missing <= 0:
         return array
@@ -27,37 +40,38 @@ def aligned(array: Any, rank: int) -> Any:
 
 
 class Structure:
-    """Operations on values that treat elements as they are."""
+    """Operations that move the elements of values."""
 
     xp: Any
 
-    # --- what an algebra adds
+    # --- hooks for algebras
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         raise NotImplementedError
 
     def plain(self, a: Value) -> Value:
-        """``a`` without formal logarithms and as no formal root."""
+        """Return ``a`` without formal logarithms and not as a formal root."""
         return a
 
     def opened(self, a: Value) -> Value:
-        """``a`` as no formal root."""
+        """Return ``a``, not as a formal root."""
         return a
 
     def _added_at(self, base: Any, index: tuple[Any, ...], source: Any, like: Value) -> Any:  # noqa: ARG002 (algebras of residues need it)
-        """The array ``base`` (own copy) with ``source`` added at ``index``; ``like`` says kind and
-        lowest level.
+        """Return the array ``base`` (owned by the caller) with ``source`` added at ``index``.
+
+        ``like`` says kind and lowest level.
         """
         scatter_add(self.xp, base, index, source)
         return base
 
     def _stand_ins(self, a: Value) -> Any:
-        """float64 stand-ins for special values (only where an algebra has special codes)."""
+        """Return float64 stand-ins for special values (only if an algebra has special codes)."""
         raise NotImplementedError
 
     def _codes(self, stand_ins: Any) -> Any:
         raise NotImplementedError
 
-    # --- what a value looks like
+    # --- properties
     def shape(self, a: Value) -> tuple[int, ...]:
         shape: tuple[int, ...] = a.data.shape[LEADING:]
         return shape
@@ -66,8 +80,9 @@ class Structure:
         return a.kind
 
     def levels(self, a: Value) -> range:
-        """The chain levels at which ``a`` is defined; a formal logarithm of S is defined one level
-        below S.
+        """Return the chain levels at which ``a`` is defined.
+
+        A formal logarithm of S is defined one level below S.
         """
         low, stop = a.lowest, a.lowest + int(a.data.shape[0])
         for _, s in a.logs:
@@ -87,7 +102,7 @@ class Structure:
 
     # --- structure
     def _map(self, a: Value, move: Callable[[Any], Any]) -> Value:
-        """``move`` applied to every array of a value."""
+        """Return a value with ``move`` applied to each of its arrays."""
         if a.special is None and not a.logs and not a.nonnegative:
             return Value(a.kind, move(a.data), a.lowest)
         special = None if a.special is None else move(a.special)
@@ -103,27 +118,17 @@ class Structure:
         )
 
     def reshape(self, a: Value, shape: Sequence[int]) -> Value:
-        if prod(shape) != prod(self.shape(a)):
-            raise ShapeError(
-                f"a tensor of shape {self.shape(a)} cannot be viewed as {tuple(shape)}"
-            )
+        check_view(self.shape(a), shape)
         return self._map(a, lambda d: d.reshape(d.shape[:LEADING] + tuple(shape)))
 
     def transpose(self, a: Value, permutation: Sequence[int]) -> Value:
-        if sorted(permutation) != list(range(a.rank)):
-            raise ShapeError(
-                f"{tuple(permutation)} is no permutation of the {a.rank} dimensions of shape "
-                f"{self.shape(a)}"
-            )
+        check_permutation(self.shape(a), permutation)
         axes = (0, 1, 2, *(LEADING + axis for axis in permutation))
         return self._map(a, lambda d: d.transpose(axes))
 
     def expand(self, a: Value, shape: Sequence[int]) -> Value:
         old, new = self.shape(a), tuple(shape)
-        if len(new) < len(old) or any(
-            m not in (1, n) for m, n in zip(old, new[len(new) - len(old) :], strict=True)
-        ):
-            raise ShapeError(f"a tensor of shape {old} cannot be expanded to {new}")
+        check_expansion(old, new)
         if old == new:
             return a
         return self._map(
@@ -135,11 +140,7 @@ class Structure:
         return self._map(a, lambda d: d[index])
 
     def slice(self, a: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-        if not (0 <= axis < a.rank and 0 <= start <= stop <= self.shape(a)[axis] and step >= 1):
-            raise ShapeError(
-                f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape "
-                f"{self.shape(a)}"
-            )
+        check_slice(self.shape(a), axis, start, stop, step)
         return self._at(a, axis, slice(start, stop, step))
 
     def flip(self, a: Value, axis: int) -> Value:
@@ -156,8 +157,9 @@ class Structure:
         return self._combine(values, LEADING + axis, None)
 
     def _combine(self, values: Sequence[Value], axis: int, counts: Sequence[int] | None) -> Value:
-        """Concatenate along an array axis; the leading axes beside it are broadcast, levels cut to
-        the common ones.
+        """Concatenate along an array axis.
+
+        The leading axes beside it are broadcast, and levels are cut to the common ones.
         """
         if len(values) == 1 and counts is None:
             return values[0]
@@ -210,7 +212,7 @@ class Structure:
     def _combined_squares(
         self, values: Sequence[Value], axis: int, counts: Sequence[int] | None
     ) -> Value | None:
-        """What the values are the roots of, together; None where one of them is no formal root."""
+        """Return the arguments of formal roots, combined; None if one is not a formal root."""
         squares = [v.square for v in values if v.square is not None]
         return self._combine(squares, axis, counts) if len(squares) == len(values) else None
 
@@ -228,7 +230,11 @@ class Structure:
         return self.xp.concatenate(full, axis=axis)
 
     def _common(self, values: Sequence[Value]) -> tuple[int, int]:
-        """(lowest, one past the highest) level at which all of the arrays are defined."""
+        """Return (lowest, one past the highest) level at which all of the arrays are defined.
+
+        Raises:
+            BudgetError: if there is none.
+        """
         low = max(v.lowest for v in values)
         stop = min(v.lowest + v.data.shape[0] for v in values)
         if stop <= low:
@@ -240,7 +246,11 @@ class Structure:
 
     # --- indexing
     def _index(self, a: Value, axis: int, indices: Value) -> Any:
-        """The index array, checked."""
+        """Return the index array.
+
+        Raises:
+            ShapeError: if it is not of integers, or one lies outside the dimension.
+        """
         if indices.kind != "int" or a.rank <= axis:
             raise ShapeError(
                 f"indices of kind {indices.kind!r} cannot index dimension {axis} of shape "
@@ -382,8 +392,9 @@ class Structure:
         )
 
     def boxes(self, a: Value, places: Sequence[NDArray[np.int64]], count: int) -> Value:
-        """``count`` boxes of a value that is the same in all instances, as one instance each: per
-        dimension the places that every box holds, (boxes, size).
+        """Return ``count`` boxes of a value that is the same in all instances, one instance each.
+
+        ``places`` has for every dimension the places that each box holds, shape (boxes, size).
         """
         rank = len(places)
         index = [
@@ -433,8 +444,9 @@ class Structure:
 
 
 def _regular(index: NDArray[np.int64]) -> tuple[int, int] | None:
-    """By how much the elements of a matrix grow per row and per column, if by the same
-    everywhere.
+    """Return the steps of a matrix per row and per column.
+
+    None if they are not the same everywhere.
     """
     if not index.size or int(index.min()) < 0:
         return None
@@ -450,7 +462,7 @@ def _regular(index: NDArray[np.int64]) -> tuple[int, int] | None:
 
 
 def _size(a: Value, axis: int) -> int:
-    """Size of leading array axis ``axis`` over all arrays of a value."""
+    """Return the size of leading array axis ``axis`` over all arrays of a value."""
     size = int(a.data.shape[axis])
     if a.special is not None:
         size = max(size, int(a.special.shape[axis]))
@@ -458,9 +470,7 @@ def _size(a: Value, axis: int) -> int:
 
 
 def _grid(xp: Any, shape: Sequence[int], index: Any, axis: int) -> tuple[Any, ...]:
-    """Index arrays that pick ``index`` along array ``axis`` and every place along the
-    other axes.
-    """
+    """Return index arrays for ``index`` along array ``axis`` and every place along the others."""
     rank = len(shape)
     parts = []
     for i, size in enumerate(shape):

@@ -1,1 +1,1 @@
-"""Numbers and dtypes: every other package may use this one, and it uses none of them."""
+"""Numbers, dtypes and options: every other package may use this one, and it uses none of them."""

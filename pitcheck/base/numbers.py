@@ -1,5 +1,7 @@
-"""Literals as exact numbers: rationals, square and fourth roots of rationals, roots of rationals
-over pi, and the three special floats.
+"""Literals as exact numbers.
+
+They are rationals, square and fourth roots of rationals, roots of rationals over pi, and the three
+special floats.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ _NUMBERS = (
 
 @dataclass(frozen=True)
 class Root:
-    """``sign * sqrt(square)``, with ``square`` a positive rational that is no square itself; or,
-    ``over_pi``, ``sign * sqrt(square / pi)``.
+    """The number ``sign * sqrt(square)``, with a positive rational ``square`` that is not a square.
 
-    Roots over pi are the constants of the normal distribution and of the error function: 1 / sqrt(2
-    pi), sqrt(2 / pi), 2 / sqrt(pi). With ``fourth`` it is ``sign * sqrt(sqrt(square))``: attention
-    that scales queries and keys alike does so by the root of the scale, which is a root itself.
+    With ``over_pi`` it is ``sign * sqrt(square / pi)``. Roots over pi are the constants of the
+    normal distribution and of the error function: 1 / sqrt(2 pi), sqrt(2 / pi), 2 / sqrt(pi). With
+    ``fourth`` it is ``sign * sqrt(sqrt(square))``. Attention that scales queries and keys equally
+    scales each by the root of the scale, which is a root itself.
     """
 
     square: Fraction
@@ -43,12 +45,12 @@ class Root:
     fourth: bool = False
 
     def __str__(self) -> str:
-        """The text that ``parse_number`` reads."""
+        """Return the text that ``parse_number`` reads."""
         root = f"sqrt({self.square}{'/pi' if self.over_pi else ''})"
         return f"{'-' if self.sign < 0 else ''}{f'sqrt({root})' if self.fourth else root}"
 
     def __float__(self) -> float:
-        """The number, rounded."""
+        """Return the number, rounded."""
         square = float(self.square) / math.pi if self.over_pi else float(self.square)
         return self.sign * (math.sqrt(math.sqrt(square)) if self.fourth else math.sqrt(square))
 
@@ -58,14 +60,16 @@ Literal = Fraction | float | Root
 
 
 def parse_number(value: int | float | str, place: str = "number") -> Literal:
-    """The exact number that a literal stands for.
+    """Return the exact number that a literal stands for.
 
-    A float is recognised as the simplest rational (denominator up to 10^6), else as the root of
-    such a rational, else as the root of one (denominator up to 10^3) over pi, that rounds to it in
-    float64, else as the fourth root of one of up to 1024 over up to 1024 (rounded at once, or at
-    every root and reciprocal), else as the decimal number that is printed for it: two different
-    floats stay different, but for such fourth roots that differ in the last place. Raises PlanError
-    for text that is no number, and for numbers of 2^1024 and more.
+    A float is recognised as the simplest rational (denominator up to 10^6) that rounds to it in
+    float64; else as the root of such a rational; else as the root of one (denominator up to 10^3)
+    over pi; else as the fourth root of one of up to 1024 over up to 1024 (rounded at once, or at
+    every root and reciprocal); else as the decimal number that is printed for it. Two different
+    floats stay different, except for such fourth roots that differ in the last place.
+
+    Raises:
+        PlanError: if text is not a number, or a number is 2^1024 or more.
     """
     if isinstance(value, int):
         return _within_range(Fraction(int(value)), place)
@@ -93,8 +97,11 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
 
 
 def _within_range(number: Fraction, place: str) -> Fraction:
-    """The number itself. Raises PlanError for one beyond every floating-point type: no program has
-    it, and no trial on real numbers could.
+    """Return the number itself.
+
+    Raises:
+        PlanError: if it is beyond every floating-point type. No program has it, and no trial on
+            real numbers could.
     """
     if abs(number) >= _BEYOND:
         digits = number.numerator.bit_length() - number.denominator.bit_length()
@@ -131,8 +138,9 @@ def _recognise(value: float) -> Literal:
 
 
 def _fourth_roots(number: Fraction) -> set[float]:
-    """What programs have for the fourth root of a rational: rounded once, or at every step of the
-    root of a root, or of the reciprocal of one.
+    """Return the floats that programs have for the fourth root of a rational.
+
+    They are rounded once, or at every step of the root of a root, or of the reciprocal of one.
     """
     scale = 10**40
     exact = float(

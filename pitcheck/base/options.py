@@ -10,15 +10,16 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose.
+    """The choices of a user.
 
     ``error_bound_log2``: base-2 logarithm of the accepted probability that unequal plans are called
     equivalent (< 0). ``trials``: least number of complete redraws per stage, None for as many as
     the bound needs. ``seed``: None draws one. ``backend``: auto, numpy or cupy. ``shapes`` and
     ``coordinates``: reduced or full. ``jobs``: processes, None for one per processor, and one
-    beside a GPU. ``max_memory``: bytes of each. ``witness_directory``: where a witness is written,
-    None for nowhere. ``precision``: whether broken precision rules are warnings (``warn``), make an
-    equivalent report's exit code 4 (``error``), or are not looked for (``off``).
+    beside a GPU. ``max_memory``: bytes of each. ``witness_directory``: the folder in which a
+    witness is written, None for nowhere. ``precision``: broken precision rules are warnings
+    (``warn``), make an equivalent report's exit code 4 (``error``), or are not looked for
+    (``off``).
     """
 
     error_bound_log2: float = -64.0

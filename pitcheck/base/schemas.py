@@ -10,7 +10,7 @@ import msgspec
 def schema_of(struct: type[msgspec.Struct], title: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a struct, as JSON data.
 
-    Docstrings become descriptions, each as one line: where a line of source ends says nothing.
+    Docstrings become descriptions, each as one line: the lines of the source have no meaning.
     """
     schema = msgspec.json.schema(struct)
     # Defaults are tuples here and lists in JSON.

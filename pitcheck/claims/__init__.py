@@ -1,3 +1,1 @@
-"""The claims about parallel tensors: what is given, what must come out, and where to cut in
-between.
-"""
+"""The claims about parallel tensors: what is given, what must come out, and where to cut."""

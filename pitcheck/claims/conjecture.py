@@ -1,9 +1,9 @@
-"""Which parallel tensor holds which part of which reference tensor: found by running both plans
-once on the reals and looking the values up.
+"""Conjectured cuts: which parallel tensor holds which part of which reference tensor.
 
-What is found here is a conjecture. It decides where stages are cut, and nothing else: a stage is
-proven with fresh residues, and a conjecture that does not hold is discarded. The reals serve
-because a whole model is deeper than any chain of primes has exponential levels.
+Both plans are run once on the reals, and the values of one are looked up in the other. The result
+decides where stages are cut, and nothing else: a stage is proven with fresh residues, and a
+conjecture that does not hold is discarded. The reals serve because a whole model is deeper than any
+chain of primes has exponential levels.
 """
 
 from __future__ import annotations
@@ -19,43 +19,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.dimensions.axis_classes import Dimension
-from pitcheck.errors import UnsupportedError
+from pitcheck.claims.shard_places import Places
 from pitcheck.graph.cuts import Cut, Part, cut_by_code
 from pitcheck.ops.registry import BACKWARD, kinds_with
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Batch
 from pitcheck.stage.evaluate import Evaluated
+from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.shapes import SymbolicPair
-from pitcheck.stage.stage import ShapedStage
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-Origin = tuple[str, int]
-"""The kind of an operator, and which of its outputs."""
 TOLERANCE = 1e-8
+"""The relative difference up to which two elements count as equal."""
 CANCELLED = 1e-13
-"""What is below this share of a value's largest element may be what rounding leaves of zero, and
-that is not the same in both plans.
+"""The share of a value's largest element below which an element may be what rounding leaves of
+zero. Such remains differ between the plans.
 """
 CANDIDATES = 6
+"""The number of reference values that are compared with one parallel value."""
 MOST_OWNERS = 256
+"""The number of reference values that are narrowed down to these candidates."""
 VIEWS = kinds_with(Trait.SHOWS_ALL)
+"""The operators that show their operand in another shape."""
 MOST_PLACES = 32
+"""The number of places in one reference value that are compared."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """Elements of the reference's values in trial 0, sorted, and the value that each belongs to."""
+    """Elements of the reference's values in trial 0, sorted, each with the value it belongs to."""
 
     keys: Floats
     owner: NDArray[np.int64]
     arrays: Mapping[int, Floats]
-    """Reference values, shape (trials, *shape)."""
+    """The reference values, shape (trials, *shape) each."""
 
     @cached_property
     def shapes(self) -> Mapping[int, Numbers]:
-        """By number of dimensions the shapes of all reference values, shape (values, dimensions);
-        -1 in those that have another number of them.
+        """Return the shapes of all reference values by number of dimensions.
+
+        Each entry has shape (values, dimensions), and -1 for values with another number of
+        dimensions.
         """
         found: dict[int, Numbers] = {}
         for value, array in self.arrays.items():
@@ -74,10 +79,10 @@ def find_cuts(
     scales: Sequence[Fraction],
     known: Mapping[int, Cut],
 ) -> dict[int, Cut]:
-    """A cut for every computed parallel value that holds parts of one reference value at every
-    needed coordinate.
+    """Return a cut for every computed parallel value that holds parts of one reference value.
 
-    ``scales`` are the factors tried beside 1. ``known`` cuts are kept as they are.
+    It must do so at every needed coordinate. ``scales`` are the factors tried besides 1. ``known``
+    cuts are kept as they are.
     """
     stage = shaped.stage
     order = _telling_first(stage.reference, evaluated)
@@ -108,121 +113,8 @@ def find_cuts(
     return found
 
 
-class Places:
-    """Where along an axis each coordinate's shards lie, as far as is known: what decides where a
-    value fits in several places.
-    """
-
-    def __init__(
-        self, symbolic: SymbolicPair, shaped: ShapedStage, known: Mapping[int, Cut]
-    ) -> None:
-        self.symbolic = symbolic
-        self.shaped = shaped
-        self._offsets: dict[tuple[int, int], NDArray[np.int64]] = {}
-        self._starts: dict[tuple[int, int, int], int | None] = {}
-        reference = shaped.stage.reference
-        self._named = {value.name: number for number, value in enumerate(reference.graph.values)}
-        self._origins: Mapping[int, Origin] = _origins(shaped.stage.parallel)
-        self._kind_of: dict[Origin | None, int] = {None: 0}
-        self._kinds = np.zeros(len(reference.graph.values), dtype=np.int64)
-        """What computes every reference value, by number; 0 for nothing."""
-        for computed, origin in _origins(reference).items():
-            self._kinds[computed] = self._kind_of.setdefault(origin, len(self._kind_of))
-        for cut in known.values():
-            self.learn(cut)
-
-    def preferred(self, value: int, references: Numbers) -> Numbers:
-        """Equal tensors abound (a sum hands its gradient on): first the one a hint names, then one
-        of the same name, then one computed by the same operator.
-        """
-        tensor = self.shaped.stage.parallel.graph.values[value].tensor
-        hint = self._named.get(tensor.lineage.reference, -1) if tensor.lineage is not None else -1
-        namesake = self._named.get(tensor.name, -1)
-        otherwise = self._kinds[references] != self._kind_of.get(self._origins.get(value), -1)
-        order = np.lexsort((references, otherwise, references != namesake, references != hint))
-        return references[order]
-
-    def learn(self, cut: Cut) -> None:
-        """Note the offsets of a cut along every axis, unless offsets of shards of that size are
-        known there.
-        """
-        dims = self.symbolic.reference.values.get(cut.reference)
-        if dims is None:
-            return
-        for dim, node in enumerate(dims.dims):
-            intervals = [part.box[dim] for part in cut.parts]
-            lengths = {i[0][1] - i[0][0] for i in intervals if len(i) == 1 and i[0][0] >= 0}
-            if len(lengths) != 1 or any(len(i) != 1 or i[0][0] < 0 for i in intervals):
-                continue
-            key = self.symbolic.system.number_of(node), lengths.pop()
-            offsets = np.where(
-                cut.part_of >= 0,
-                np.array([i[0][0] for i in intervals])[np.maximum(cut.part_of, 0)],
-                -1,
-            )
-            before = self._offsets.get(key)
-            self._offsets[key] = (
-                offsets if before is None else np.where(before >= 0, before, offsets)
-            )
-
-    def reduced(self, nodes: Sequence[Dimension], offsets: Sequence[int]) -> list[int] | None:
-        """Offsets at reduced sizes; None where one is no boundary."""
-        found = []
-        for node, offset in zip(nodes, offsets, strict=True):
-            key = self.symbolic.system.number_of(node), node.size, offset
-            if key not in self._starts:
-                try:
-                    self._starts[key] = self.shaped.sizes.position(node, offset)
-                except UnsupportedError:
-                    self._starts[key] = None
-            start = self._starts[key]
-            if start is None:
-                return None
-            found.append(start)
-        return found
-
-    def full(self, nodes: Sequence[Dimension], starts: Sequence[int]) -> list[int] | None:
-        """Reduced places at full size; None where one is no boundary there."""
-        found = [
-            self.shaped.sizes.full_position(node, start)
-            for node, start in zip(nodes, starts, strict=True)
-        ]
-        return [f for f in found if f is not None] if None not in found else None
-
-    def expected(self, value: int, reference: int) -> list[NDArray[np.int64] | None]:
-        """Per dimension the full offsets at which a value of this shape would lie in a reference
-        value, at the codes where it is there; None where unknown.
-        """
-        stage = self.shaped.stage
-        local = stage.parallel.graph.values[value].shape
-        whole = stage.reference.graph.values[reference].shape
-        codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
-        columns: list[NDArray[np.int64] | None] = []
-        for node, size, total in zip(
-            self.symbolic.reference.values[reference].dims, local, whole, strict=True
-        ):
-            if size == total:
-                columns.append(np.zeros(len(codes), dtype=np.int64))
-                continue
-            offsets = self._offsets.get((self.symbolic.system.number_of(node), size))
-            columns.append(
-                None if offsets is None or (offsets[codes] < 0).any() else offsets[codes]
-            )
-        return columns
-
-
-def _origins(batch: Batch) -> dict[int, Origin]:
-    """For every computed value the kind of operator and which of its outputs it is."""
-    return {
-        output: (step.kind, place)
-        for step in batch.steps
-        for place, output in enumerate(step.outputs)
-        if output is not None
-    }
-
-
 def _all_rows(data: Floats, rows: int) -> Floats:
-    """A value that stores one row for all, with all its rows."""
+    """Return a value with all of its ``rows``, also if it stores one row for all."""
     return (
         np.broadcast_to(data, (data.shape[0], rows, *data.shape[2:]))
         if data.shape[1] != rows
@@ -231,7 +123,7 @@ def _all_rows(data: Floats, rows: int) -> Floats:
 
 
 def computed_values(batch: Batch) -> list[int]:
-    """Values that the steps compute, in order."""
+    """Return the values that the steps of a batch compute, in order and once each."""
     return list(
         dict.fromkeys(
             output for step in batch.steps for output in step.outputs if output is not None
@@ -240,7 +132,7 @@ def computed_values(batch: Batch) -> list[int]:
 
 
 def _views(batch: Batch) -> set[int]:
-    """Values that only show another one in another shape: nothing is gained by a cut there."""
+    """Return the values that only show another one in another shape: a cut there saves nothing."""
     return {
         output
         for step in batch.steps
@@ -251,8 +143,10 @@ def _views(batch: Batch) -> set[int]:
 
 
 def of_numbers(batch: Batch) -> set[int]:
-    """Values that depend on floating-point inputs. Others (a count of tokens) come of discrete
-    data, which a cut would forget: zero has a meaning there.
+    """Return the values that depend on floating-point inputs.
+
+    All others come of discrete data (a count of tokens). A cut would forget these: zero has a
+    meaning there.
     """
     found = {
         value
@@ -268,8 +162,9 @@ def of_numbers(batch: Batch) -> set[int]:
 
 
 def varies(data: Floats) -> bool:
-    """Whether finite numbers, shape (trials, ...), differ from trial to trial. What does not is a
-    constant: it matches by accident and is never cut at.
+    """Return True if finite numbers, shape (trials, ...), differ between trials 0 and 1.
+
+    What does not vary is a constant. It matches by accident and is never cut at.
     """
     return (
         data.shape[0] > 1
@@ -280,8 +175,9 @@ def varies(data: Floats) -> bool:
 
 
 def _tells(data: Floats) -> bool:
-    """Whether trial 0 is finite and some other finite trial differs from it. A trial in which no
-    token counts, say, is NaN from the loss on.
+    """Return True if trial 0 is finite and some other finite trial differs from it.
+
+    A trial may be NaN from the loss on, for example if no token counts in it.
     """
     if data.shape[0] < 2 or not data[0].size or not np.isfinite(data[0]).all():
         return False
@@ -291,8 +187,10 @@ def _tells(data: Floats) -> bool:
 
 
 def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
-    """The trials, first those in which most of the reference's values are finite and do not begin
-    with 0: values are looked up by what they begin with.
+    """Return the trials in the order in which they tell most, shape (trials,).
+
+    In the first ones most reference values are finite and do not begin with 0: values are looked up
+    by what they begin with.
     """
     counts = _count(
         batch,
@@ -303,16 +201,18 @@ def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
 
 
 def telling_trials(batch: Batch, evaluated: Evaluated) -> int:
-    """How many trials are about as finite as the most finite one. With fewer than two, nothing can
-    be told apart from a constant.
+    """Return how many trials are about as finite as the most finite one.
+
+    With fewer than two of them nothing can be distinguished from a constant.
     """
     counts = _count(batch, evaluated, lambda rows: np.isfinite(rows).all(axis=1))
     return int((10 * counts >= 9 * counts.max()).sum())
 
 
 def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -> NDArray[np.int64]:
-    """Per trial for how many of the reference's computed numbers ``holds`` is true of their
-    elements, (trials, elements).
+    """Return for every trial how many computed reference values satisfy ``holds``, shape (trials,).
+
+    ``holds`` maps the elements of a value, shape (trials, elements), to truths of shape (trials,).
     """
     computed = (
         evaluated.reference[value].data
@@ -331,15 +231,16 @@ def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -
 
 
 def _ordered(data: Floats, order: NDArray[np.int64] | None) -> Floats:
-    """The trials of ``data`` (trials, ...) in that order; what all trials share is as it was."""
+    """Return the trials of ``data`` (trials, ...) in an order; data that all trials share stay."""
     return data if order is None or data.shape[0] != len(order) else data[order]
 
 
 def build_index(
     batch: Batch, evaluated: Evaluated, corners: Corners, order: NDArray[np.int64] | None = None
 ) -> Index:
-    """The elements of the reference's values at which a part may begin, their trials in
-    ``order``.
+    """Return the index of all elements of reference values at which a part may begin.
+
+    ``order``: the order in which trials are used, shape (trials,); None keeps it.
     """
     arrays: dict[int, Floats] = {}
     keys, owners = [], []
@@ -362,8 +263,9 @@ def build_index(
 
 
 class Corners:
-    """Reduced positions along the dimensions of reference values that are multiples of a unit at
-    full size: only there can a part begin.
+    """Reduced positions along the dimensions of reference values at which a part can begin.
+
+    These are the multiples of a unit at full size.
     """
 
     def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage) -> None:
@@ -372,7 +274,7 @@ class Corners:
         self._known: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def of(self, value: int) -> list[NDArray[np.int64]]:
-        """Per dimension of a reference value the positions."""
+        """Return the positions along every dimension of a reference value."""
         return [self._along(node) for node in self._symbolic.reference.values[value].dims]
 
     def _along(self, node: Dimension) -> NDArray[np.int64]:
@@ -398,7 +300,10 @@ class Corners:
 
 
 def lookup(data: Floats, index: Index) -> int | None:
-    """A reference value of which all rows of ``data`` (trials, rows, *shape) are boxes, or None."""
+    """Return a reference value of which every row of ``data`` is a box, or None.
+
+    ``data`` has shape (trials, rows, *shape).
+    """
     for reference in _likely(data, index, _candidates(data, index)):
         whole = index.arrays[reference]
         if all(
@@ -409,10 +314,95 @@ def lookup(data: Floats, index: Index) -> int | None:
     return None
 
 
+def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
+    """Return True if ``data`` is the box of ``whole`` that begins at ``starts``."""
+    box = whole[
+        (slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[1:], strict=True)))
+    ]
+    return box.shape[1:] == data.shape[1:] and _same(data, box)
+
+
+def _starts(data: Floats, whole: Floats) -> list[list[int]]:
+    """Return the places at which ``data`` may begin in ``whole``, told by its largest element."""
+    flat = data[0].reshape(-1)
+    pivot = int(np.abs(flat).argmax())
+    if whole.shape[1:] == data.shape[1:]:
+        there = abs(whole[0].reshape(-1)[pivot] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])
+        return [[0] * (data.ndim - 1)] if there else []
+    place = np.array(np.unravel_index(pivot, data.shape[1:]), dtype=np.int64)
+    starts = np.argwhere(np.abs(whole[0] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])) - place
+    fitting = (starts >= 0).all(axis=1) & (
+        starts + np.array(data.shape[1:], dtype=np.int64)
+        <= np.array(whole.shape[1:], dtype=np.int64)
+    ).all(axis=1)
+    return [[int(i) for i in start] for start in starts[fitting][:MOST_PLACES]]
+
+
+def _candidates(data: Floats, index: Index) -> Numbers:
+    """Return the reference values in which a part may begin with the first element, ascending.
+
+    They have as many dimensions as ``data``, whose first row decides.
+    """
+    own = data[0, 0].reshape(-1)
+    first = float(own[0])
+    margin = max(TOLERANCE * abs(first), CANCELLED * float(np.abs(own).max()))
+    low = int(np.searchsorted(index.keys, first - margin))
+    high = int(np.searchsorted(index.keys, first + margin, side="right"))
+    shape = data.shape[2:]
+    owners = np.unique(index.owner[low:high])
+    held = index.shapes.get(len(shape))
+    if held is None:
+        return owners[:0]
+    return owners[(held[owners] >= np.array(shape or (0,), dtype=np.int64)).all(axis=1)]
+
+
+def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
+    """Yield the first few of some reference values in which a part may begin with the first row.
+
+    All are yielded if they are few.
+    """
+    if len(ordered) <= CANDIDATES:
+        yield from ordered.tolist()
+        return
+    # Many values begin with a zero: the largest element distinguishes them.
+    fitting = (
+        owner
+        for owner in ordered[:MOST_OWNERS].tolist()
+        if _starts(data[:, 0], index.arrays[owner])
+    )
+    yield from islice(fitting, CANDIDATES)
+
+
+def _same(a: Floats, b: Floats) -> bool:
+    """Return True if two arrays agree up to ``TOLERANCE`` times the largest element of ``b``."""
+    limit = TOLERANCE * max(float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0)), 1e-300)
+    with np.errstate(invalid="ignore"):
+        return bool(((np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))).all())
+
+
+def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:
+    """Return the relative difference of every element, shape (trials, rows, *shape).
+
+    It is |a - b| divided by the largest finite magnitude of the trial.
+    """
+    actual = np.asarray(comparison_actual.data, dtype=np.float64)[0]
+    expected = np.asarray(comparison_expected.data, dtype=np.float64)[0]
+    actual, expected = np.broadcast_arrays(actual, expected)
+    both = np.abs(np.stack([actual, expected])).reshape(2, len(actual), -1)
+    scale = np.max(both, axis=(0, 2), where=np.isfinite(both), initial=1e-300).reshape(
+        -1, *(1,) * (actual.ndim - 1)
+    )
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    with np.errstate(invalid="ignore"):
+        return np.where(
+            same, 0.0, np.nan_to_num(np.abs(actual - expected) / scale, nan=np.inf, posinf=np.inf)
+        )
+
+
 def _match(
     value: int, data: Floats, index: Index, places: Places, scales: Sequence[Fraction]
 ) -> Cut | None:
-    """Look a value up; ``data`` has shape (trials, rows, *shape)."""
+    """Return the cut of a value, looked up by ``data`` of shape (trials, rows, *shape), or None."""
     for scale in (Fraction(1), *scales):
         scaled = data / float(scale) if scale != 1 else data
         for reference in _likely(
@@ -427,8 +417,9 @@ def _match(
 def _locate(
     value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places
 ) -> Cut | None:
-    """The cut of a value in one reference value: at the places where shards of this shape are known
-    to lie, else wherever it is found.
+    """Return the cut of a value in one reference value, or None if some row is not found there.
+
+    Places where shards of this shape are known to lie come first.
     """
     stage = places.shaped.stage
     rows = stage.parallel.rows[value]
@@ -463,8 +454,9 @@ def _locate(
 def _place(
     data: Floats, whole: Floats, nodes: Sequence[Dimension], offsets: list[int], places: Places
 ) -> list[int] | None:
-    """Full offsets at which ``data`` (trials, *shape) stands in ``whole``: at ``offsets`` (-1:
-    unknown) if it does, else at another place.
+    """Return the full offsets at which ``data`` stands in ``whole``, or None.
+
+    ``data`` has shape (trials, *shape). ``offsets`` are tried first (-1: unknown), then all places.
     """
     if -1 not in offsets:
         starts = places.reduced(nodes, offsets)
@@ -475,83 +467,3 @@ def _place(
     return max(
         full, key=lambda f: sum(a == b for a, b in zip(f, offsets, strict=True)), default=None
     )
-
-
-def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
-    box = whole[
-        (slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[1:], strict=True)))
-    ]
-    return box.shape[1:] == data.shape[1:] and _same(data, box)
-
-
-def _starts(data: Floats, whole: Floats) -> list[list[int]]:
-    """Places at which the largest element of trial 0 would be where it must."""
-    flat = data[0].reshape(-1)
-    pivot = int(np.abs(flat).argmax())
-    if whole.shape[1:] == data.shape[1:]:
-        there = abs(whole[0].reshape(-1)[pivot] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])
-        return [[0] * (data.ndim - 1)] if there else []
-    place = np.array(np.unravel_index(pivot, data.shape[1:]), dtype=np.int64)
-    starts = np.argwhere(np.abs(whole[0] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])) - place
-    fitting = (starts >= 0).all(axis=1) & (
-        starts + np.array(data.shape[1:], dtype=np.int64)
-        <= np.array(whole.shape[1:], dtype=np.int64)
-    ).all(axis=1)
-    return [[int(i) for i in start] for start in starts[fitting][:MOST_PLACES]]
-
-
-def _candidates(data: Floats, index: Index) -> Numbers:
-    """Reference values of as many dimensions in which a part may begin with the first element of
-    the first row, ascending.
-    """
-    own = data[0, 0].reshape(-1)
-    first = float(own[0])
-    margin = max(TOLERANCE * abs(first), CANCELLED * float(np.abs(own).max()))
-    low = int(np.searchsorted(index.keys, first - margin))
-    high = int(np.searchsorted(index.keys, first + margin, side="right"))
-    shape = data.shape[2:]
-    owners = np.unique(index.owner[low:high])
-    held = index.shapes.get(len(shape))
-    if held is None:
-        return owners[:0]
-    return owners[(held[owners] >= np.array(shape or (0,), dtype=np.int64)).all(axis=1)]
-
-
-def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
-    """The first few of these reference values in which a part may begin with the first row; all of
-    them where they are few.
-    """
-    if len(ordered) <= CANDIDATES:
-        yield from ordered.tolist()
-        return
-    # Many begin with a zero: then the largest element tells them apart.
-    fitting = (
-        owner
-        for owner in ordered[:MOST_OWNERS].tolist()
-        if _starts(data[:, 0], index.arrays[owner])
-    )
-    yield from islice(fitting, CANDIDATES)
-
-
-def _same(a: Floats, b: Floats) -> bool:
-    limit = TOLERANCE * max(float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0)), 1e-300)
-    with np.errstate(invalid="ignore"):
-        return bool(((np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))).all())
-
-
-def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:
-    """Relative difference of every element: |a - b| over the largest finite magnitude of the trial,
-    shape (trials, rows, *shape).
-    """
-    actual = np.asarray(comparison_actual.data, dtype=np.float64)[0]
-    expected = np.asarray(comparison_expected.data, dtype=np.float64)[0]
-    actual, expected = np.broadcast_arrays(actual, expected)
-    both = np.abs(np.stack([actual, expected])).reshape(2, len(actual), -1)
-    scale = np.max(both, axis=(0, 2), where=np.isfinite(both), initial=1e-300).reshape(
-        -1, *(1,) * (actual.ndim - 1)
-    )
-    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
-    with np.errstate(invalid="ignore"):
-        return np.where(
-            same, 0.0, np.nan_to_num(np.abs(actual - expected) / scale, nan=np.inf, posinf=np.inf)
-        )

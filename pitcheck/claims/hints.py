@@ -1,8 +1,8 @@
-"""Cuts from the lineage that a plan states of its own tensors in between.
+"""Cuts from the lineage that a plan states of its intermediate tensors.
 
 A hint costs nothing to look up, however deep the model is, and nobody has to believe it: every cut
-is proven as a stage of its own before anything rests on it. Where hints do not carry a proof of
-every output, both plans are run and the cuts are found by what the operators compute.
+is proven as a stage before anything rests on it. If hints do not carry a proof of every output,
+both plans are run, and the cuts are found by what the operators compute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from pitcheck.claims.conjecture import VIEWS
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.graph.cuts import Cut, resolve
 from pitcheck.graph.graph import Graph, Node, Operand, sources_of
@@ -21,15 +21,15 @@ from pitcheck.ops.registry import BACKWARD, collective_kinds, has_trait
 from pitcheck.ops.traits import Trait
 
 
-def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
-    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference
-    value of ``first``, scaled or not.
+def hinted_cuts(problem: Problem) -> dict[int, Cut]:
+    """Return cuts of computed floating-point values whose lineage names one reference value.
 
-    Terms of a sum are cut where they are scattered or put into a buffer; elsewhere the sum is cut
-    instead. Views of what is cut already are left out (nothing is gained there), values that depend
-    on discrete data alone (a cut would forget that zero has a meaning there), and hints that do not
-    fit.
+    The reference value may be scaled. Terms of a sum are cut where they are scattered or put into a
+    buffer; elsewhere the sum is cut instead. Three kinds are left out. Views of values that are cut
+    already would save nothing. Cuts of values that depend on discrete data alone would forget that
+    zero has a meaning there. Hints may not fit.
     """
+    first, second = problem.reference, problem.parallel
     numbers = _of_numbers(second)
     joined = _joined(second)
     found: dict[int, Cut] = {}
@@ -37,7 +37,7 @@ def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> di
         lineage = info.tensor.lineage
         if (
             lineage is None
-            or value in specification.initial
+            or value in problem.specification.initial
             or value not in numbers
             or ((lineage.partial or lineage.partial_ranks) and value not in joined)
         ):
@@ -63,7 +63,7 @@ def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> di
 
 
 def _joined(graph: Graph) -> frozenset[int]:
-    """Values that are put into a buffer, as they are or in another view."""
+    """Return the values that are put into a buffer, as they are or through views."""
     found: set[int] = set()
     for number in reversed(graph.order):
         node = graph.nodes[number]
@@ -75,9 +75,7 @@ def _joined(graph: Graph) -> frozenset[int]:
 
 
 def _fills_buffer(node: Node) -> bool:
-    """Return True for what puts terms of sums into a buffer to be reduced together, or in even
-    parts, or reduces them so.
-    """
+    """Return True if a node puts terms of sums into a buffer, or reduces a buffer in parts."""
     adds = (
         has_trait(node.kind, Trait.ADDS_TERMS, node.attributes) and node.kind in collective_kinds()
     )
@@ -87,8 +85,9 @@ def _fills_buffer(node: Node) -> bool:
 
 
 def _apart(cut: Cut) -> Cut:
-    """A cut in which the terms of different sums are different parts: that each sum is right does
-    not say that the terms of one are those of another.
+    """Return a cut in which the terms of different sums are different parts.
+
+    That each sum is right does not say that the terms of one are not those of another.
     """
     if cut.groups is None:
         return cut
@@ -102,7 +101,7 @@ def _apart(cut: Cut) -> Cut:
 
 
 def _shows(graph: Graph, value: int, cuts: Mapping[int, Cut]) -> bool:
-    """Whether a value is a view of one that is cut itself."""
+    """Return True if a value is a view of one that is cut itself."""
     writers = [graph.nodes[writer] for writer in graph.values[value].writers]
     sources = [
         source.value
@@ -116,7 +115,7 @@ def _shows(graph: Graph, value: int, cuts: Mapping[int, Cut]) -> bool:
 
 
 def _viewed(node: Node) -> Sequence[Operand]:
-    """What a view is of; of the derivative of a view, the gradients that it is given."""
+    """Return the operands that a view shows; for a derivative, the gradients that it is given."""
     return (
         node.inputs[-len(node.attributes.get("gradients", (0,))) :]
         if node.kind.endswith(BACKWARD)
@@ -125,7 +124,7 @@ def _viewed(node: Node) -> Sequence[Operand]:
 
 
 def _of_numbers(graph: Graph) -> Mapping[int, None]:
-    """Values that nodes compute from floating-point numbers given from outside."""
+    """Return the values that nodes compute from floating-point numbers given from outside."""
     found = {
         v: None
         for v, info in enumerate(graph.values)

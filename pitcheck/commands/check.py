@@ -19,7 +19,7 @@ from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
 from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
 
 Progress = Callable[[str, int, int], None]
-"""(step, done, total): how far a check has come."""
+"""(step, done, total): the progress of a check."""
 
 
 def run(
@@ -41,10 +41,10 @@ def run(
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """Check ``parallel`` against ``reference``, or both plans of a configuration, write the reports
-    and return the verdict's exit code.
+    """Check both plans, write the reports and return the verdict's exit code.
 
-    Raises UsageError for a wrong option.
+    The plans are ``reference`` and ``parallel``, or both plans of one source. Raises UsageError for
+    a wrong option.
     """
     files = sources(reference, parallel, assignments, jobs)
     if quiet and verbose:
@@ -80,8 +80,9 @@ def run(
 def sources(
     reference: str, parallel: str | None, assignments: Sequence[str], jobs: int | None = None
 ) -> list[Callable[[], list[Plan]]]:
-    """Return what gives the two plans: a file each, or one source that stands for both. Raises
-    UsageError for anything else.
+    """Return what reads the two plans: a reader for each, or one that reads both.
+
+    Raises UsageError for arguments that name anything else.
     """
     both = frontend_of(reference) if parallel is None else None
     if assignments and (both is None or not both.takes_settings):
@@ -96,7 +97,7 @@ def sources(
 
 
 def _named(reference: str, parallel: str | None) -> tuple[str, ...]:
-    """The files of the command line, the reference first; of a program its file alone."""
+    """Return the files of the command line, the reference first; for a program its file alone."""
     if parallel is not None:
         return reference, parallel
     return (reference.rpartition(":")[0] if PROGRAMS.recognises(reference) else reference,)
@@ -105,10 +106,10 @@ def _named(reference: str, parallel: str | None) -> tuple[str, ...]:
 def checked(
     files: Sequence[Callable[[], list[Plan]]], options: Options, progress: Progress | None = None
 ) -> Report:
-    """The report on the plans that ``files`` give. What stops the check (an unreadable file, a
-    budget, an internal error) is a finding of it, not an exception.
+    """Return the report on the plans that ``files`` read.
 
-    Raises UsageError, which is about the command and not about the plans.
+    What stops the check (an unreadable file, a budget, an internal error) is a finding of the
+    report, not an exception. Raises UsageError, which is about the command and not about the plans.
     """
     start = perf_counter()
     plans: list[Plan] = []
@@ -177,7 +178,10 @@ def _directory(name: str) -> Path:
 
 @contextmanager
 def progress_bar(wanted: bool) -> Iterator[Progress | None]:
-    """A progress bar on stderr where that is a terminal and the bar is ``wanted``, else nothing."""
+    """Yield what shows progress on stderr, or None.
+
+    It is None unless it is ``wanted`` and stderr is a terminal.
+    """
     if not wanted or not sys.stderr.isatty():
         yield None
         return

@@ -15,10 +15,9 @@ _FLAGS = ("quiet", "verbose")
 
 
 def with_configuration(context: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the command line, and where an option was not given there, those of the
-    configuration.
+    """Return the values of the command line, with those of the configuration as defaults.
 
-    Raises UsageError, naming file and key, for an unknown key or a value that the option would not
+    Raises UsageError, naming file and key, for an unknown key or a value that the option does not
     take.
     """
     merged = dict(values)
@@ -44,7 +43,7 @@ def with_configuration(context: click.Context, values: Mapping[str, Any]) -> dic
 
 
 def nearest_pyproject(start: Path) -> Path | None:
-    """The pyproject.toml of ``start`` or of the nearest folder above it."""
+    """Return the pyproject.toml of ``start`` or of the nearest folder above it, or None."""
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if path.is_file():
@@ -67,8 +66,9 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _converted(option: click.Option, value: Any, context: click.Context, place: str) -> Any:
-    """``value`` as the option's own type would take it from the command line, but a flag must be a
-    boolean and a list a list.
+    """Return ``value`` as the option would take it from the command line.
+
+    A flag must be a boolean, and the value of a repeatable option a list.
     """
     if option.name in _FLAGS:
         if not isinstance(value, bool):

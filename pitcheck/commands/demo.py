@@ -1,5 +1,6 @@
-"""``pitcheck demo``: a pair of plans that is right, and one with a bug, both made by a real planner
-and shipped with pitcheck.
+"""``pitcheck demo``: a pair of plans that is right, and one with a bug.
+
+A real planner made both, and they are shipped with pitcheck.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ SEED = 1
 
 
 def run() -> int:
-    """Check both shipped pairs and print their reports; 0 where one is proven and the other caught.
+    """Check both shipped pairs, print their reports, and return 0.
 
-    Raises UsageError where a verdict is not the expected one: then this installation cannot be
+    Raises UsageError if a verdict is not the expected one: then this installation cannot be
     trusted.
     """
     folder = shipped("plans", "plans") / "demo"

@@ -1,6 +1,4 @@
-"""``pitcheck doctor``: what is installed, whether a GPU answers, and whether arithmetic is exact on
-this machine.
-"""
+"""``pitcheck doctor``: what is installed, whether a GPU answers, whether arithmetic is exact."""
 
 from __future__ import annotations
 
@@ -34,16 +32,14 @@ PACKAGES = (
 )
 INEXACT = 2
 TERMS = (1, 8, 9, 192, 193, 1000)
-"""Numbers of terms on both sides of every bound at which the product of matrices changes
-its way.
-"""
+"""Numbers of terms on both sides of every bound at which the matrix product changes its method."""
 
 _ROWS = 3
 _SEED = 20
 
 
 def run() -> int:
-    """Print the findings; return 2 where arithmetic is not exact, else 0."""
+    """Print the findings; return 2 if arithmetic is not exact, else 0."""
     lines = [
         f"pitcheck {__version__}",
         f"Python {platform.python_version()} on {platform.platform()}",
@@ -89,8 +85,9 @@ def _self_tests() -> Iterator[tuple[str, bool]]:
 
 
 def operands(chain: Chain, terms: int) -> tuple[Any, Any]:
-    """Two random matrices of residues per prime, (levels, 3, terms) and (levels, terms, 3), some at
-    the extremes (p - 1)/2 and p - 1.
+    """Return two random matrices of residues per prime, (levels, 3, terms) and (levels, terms, 3).
+
+    Some residues are at the extremes (p - 1)/2 and p - 1.
     """
     generator = np.random.default_rng(_SEED)
     lefts, rights = [], []
@@ -103,8 +100,9 @@ def operands(chain: Chain, terms: int) -> tuple[Any, Any]:
 
 
 def matmul_is_exact(xp: Any, chain: Chain) -> bool:
-    """Whether modular products of matrices are those of Python's integers, at every number of terms
-    in TERMS and every prime of the chain.
+    """Return True if modular matrix products equal those of Python's integers.
+
+    They are compared at every number of terms in TERMS and every prime of the chain.
     """
     return all(_product_is_exact(xp, chain, terms) for terms in TERMS)
 
@@ -124,9 +122,7 @@ def _product_is_exact(xp: Any, chain: Chain, terms: int) -> bool:
 
 
 def galois_agrees(chain: Chain) -> bool:
-    """Whether modular products of matrices are those of galois, another implementation of the same
-    fields.
-    """
+    """Return True if modular matrix products equal those of galois, another implementation."""
     from galois import GF  # noqa: PLC0415  half a second to import
 
     left, right = operands(chain, TERMS[2])

@@ -1,6 +1,4 @@
-"""``pitcheck mutate``: mutants of a right plan, what they change, and what the check says
-of them.
-"""
+"""``pitcheck mutate``: mutants of a right plan, their effect, and what the check says of them."""
 
 from __future__ import annotations
 
@@ -21,19 +19,17 @@ from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan
 from pitcheck.report.text import WIDTH, printable
 from pitcheck.report.write import (
-    STDOUT,
     Destination,
     check_destinations,
     parse_destination,
-    print_bytes,
-    write_whole,
+    write_everywhere,
 )
 
 Progress = Callable[[int, int], None]
-"""(done, of how many)."""
+"""(done, total): the progress of the trials."""
 SURVIVED, FAILED = 1, 2
 MOST_LISTED = 20
-"""So many mutants of a list are shown; all are in the JSON document."""
+"""The number of mutants that are shown of each list; all are in the JSON document."""
 
 
 def run(
@@ -49,11 +45,11 @@ def run(
     keep: str | None,
     quiet: bool,
 ) -> int:
-    """Make mutants of the parallel plan, judge and check them, print what became of them.
+    """Make mutants of the parallel plan, judge and check them, print the outcomes.
 
-    Returns 1 where one that changes an output is called equivalent, 2 where a check failed, else 0.
+    Return 1 if a mutant that changes an output is called equivalent, 2 if a check failed, else 0.
     Raises UsageError for a wrong option, for a plan that is not right or too large to be executed,
-    and where PyTorch is not installed.
+    and without PyTorch.
     """
     files = sources(reference, parallel, assignments)
     chosen = chosen_kinds([name for text in kinds for name in text.split(",") if name])
@@ -72,7 +68,8 @@ def run(
                 None if progress is None else lambda done, total: progress("mutants", done, total),
             )
         )
-    _print(destinations, Document.of(seed, chosen, told))
+    document = Document.of(seed, chosen, told)
+    write_everywhere(destinations, lambda each: FORMATS[each.format](document))
     return _code(told)
 
 
@@ -99,7 +96,7 @@ def _folder(keep: str | None) -> Path | None:
 def _trial(
     reference: Plan, parallel: Plan, seed: int, jobs: int
 ) -> Callable[[Sequence[Mutant], Progress | None], Iterator[Outcome]]:
-    """What gives the outcomes of mutants."""
+    """Return the function that gives the outcomes of mutants."""
     try:
         from pitcheck.mutation.trial import outcomes, trial  # noqa: PLC0415  PyTorch is an extra
     except ModuleNotFoundError as error:
@@ -120,7 +117,7 @@ def _write(folder: Path, reference: Plan, made: Sequence[Mutant]) -> None:
 
 
 def _label(number: int, kind: str) -> str:
-    """What a mutant is called in the output and as a file."""
+    """Return the name of a mutant in the output and of its file."""
     return f"{number + 1:04d}-{kind}"
 
 
@@ -130,8 +127,10 @@ def _code(told: Sequence[Outcome]) -> int:
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of the mutants: ``rows`` count, ``mutants`` has one entry for each,
-    in the order in which they were made.
+    """Everything that is known of the mutants.
+
+    ``rows`` are the counts; ``mutants`` has one entry for each, in the order in which they were
+    made.
     """
 
     schema: str
@@ -142,7 +141,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, seed: int, kinds: Sequence[str], told: Sequence[Outcome]) -> Document:
-        """The document of what became of mutants."""
+        """Return the document of some outcomes."""
         return cls(
             schema=SCHEMA,
             seed=seed,
@@ -162,7 +161,7 @@ LISTS: Mapping[str, str] = {
     "unproven": "nothing changes, and the check does not decide",
     "refused": "nothing changes, and validation refuses it",
 }
-"""What is listed one by one, by status; what needs a look first."""
+"""Statuses whose mutants are listed one by one, the most important first."""
 HEADINGS = (
     "kind",
     "mutants",
@@ -263,21 +262,3 @@ def _json(document: Document) -> bytes:
 
 
 FORMATS: Mapping[str, Callable[[Document], bytes]] = {"text": _text, "json": _json}
-
-
-def _print(destinations: Sequence[Destination], document: Document) -> None:
-    """Write the document to every destination, and as text to standard output unless one takes
-    that. Raises UsageError where one cannot be written.
-    """
-    failures = []
-    for each in destinations:
-        if each.file == STDOUT:
-            continue
-        try:
-            write_whole(Path(each.file), FORMATS[each.format](document))
-        except OSError as error:
-            failures.append(f"cannot write {each.file}: {error.strerror or error}")
-    on_stdout = [each.format for each in destinations if each.file == STDOUT] or ["text"]
-    print_bytes(FORMATS[on_stdout[0]](document))
-    if failures:
-        raise UsageError("; ".join(failures))

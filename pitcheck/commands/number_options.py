@@ -13,8 +13,7 @@ _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_probability_log2(text: str) -> float:
-    """The base-2 logarithm of a probability written as ``2^-64``, ``2**-64``, ``1e-20`` or
-    ``0.001``.
+    """Return the base-2 logarithm of a probability such as ``2^-64``, ``2**-64`` or ``1e-20``.
 
     Raises UsageError unless it lies strictly between 0 and 1.
     """
@@ -28,7 +27,7 @@ def parse_probability_log2(text: str) -> float:
 
 
 def _log2_of_decimal(text: str) -> float:
-    """Decimal, because 1e-400 is a probability that a float cannot hold."""
+    """Return the base-2 logarithm of a decimal, which may be too small for a float (1e-400)."""
     try:
         number = Decimal(text.strip())
         if number.is_finite() and 0 < number < 1 and number.adjusted() > -(10**9):
@@ -41,10 +40,9 @@ def _log2_of_decimal(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as ``500MB`` (powers of 1000), ``4GiB`` (powers of 1024) or a plain
-    number of bytes.
+    """Return the bytes of a size such as ``500MB`` (powers of 1000) or ``4GiB`` (powers of 1024).
 
-    Raises UsageError for anything else, and for less than one megabyte.
+    A number alone is bytes. Raises UsageError for anything else, and for less than one megabyte.
     """
     match = _SIZE.match(text.strip().upper())
     if match is None or (match.group(3) and not match.group(2)):

@@ -1,4 +1,4 @@
-"""``pitcheck plan``: one plan shown, validated or converted."""
+"""``pitcheck plan``: one plan shown, validated or converted, or a configuration's plans made."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ INVALID = 2
 
 
 def show(file: str) -> int:
-    """Print what is in the plan. Raises PlanError for a file that cannot be read."""
+    """Print what is in the plan.
+
+    Raises PlanError for a file that cannot be read.
+    """
     _print(_description(read(file)))
     return 0
 
 
 def validate(files: Sequence[str], reference: str | None) -> int:
-    """Print every violation of every plan in ``files``, with lineage held against ``reference``
-    where one is given.
+    """Print every violation of every plan in ``files``; return 2 if a plan is invalid, else 0.
 
-    Returns 2 where a violation makes a plan invalid, else 0. Raises PlanError for a file that
-    cannot be read.
+    With ``reference`` lineage is held against that plan. Raises PlanError for a file that cannot be
+    read.
     """
     from pitcheck.plan.validate import validate as violations_of  # noqa: PLC0415  the other commands need not wait for it
 
@@ -60,8 +62,10 @@ def _violation(violation: Violation, sizes: Mapping[str, int]) -> str:
 
 
 def convert(source: str, target: str) -> int:
-    """Write the plan in ``source`` as ``target``. Raises UsageError for another suffix than those
-    of plan files, PlanError where ``source`` cannot be read.
+    """Write the plan in ``source`` as ``target``.
+
+    Raises UsageError for a suffix that is not that of a plan file, PlanError if ``source`` cannot
+    be read.
     """
     if not target.endswith(PLAN_SUFFIXES):
         raise UsageError(
@@ -72,8 +76,9 @@ def convert(source: str, target: str) -> int:
 
 
 def make(file: str, directory: str, assignments: Sequence[str]) -> int:
-    """Write both plans of a configuration into ``directory``. Raises PlanError for a configuration
-    that cannot run, UsageError for a wrong argument.
+    """Write both plans of a configuration into ``directory``.
+
+    Raises PlanError for a configuration that cannot run, UsageError for a wrong argument.
     """
     if not CONFIGURATIONS.recognises(file):
         raise UsageError(f"{file}: plans are made from a configuration, a .toml file")

@@ -12,7 +12,7 @@ from pitcheck.plan.model import Plan
 from pitcheck.programs.frontend import CONFIGURATIONS
 
 FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS)
-"""Those of this package, which no other package's can replace."""
+"""The frontends of this package, which no other package can replace."""
 
 
 def frontend_of(source: str) -> Frontend | None:
@@ -46,15 +46,15 @@ def read_pair(source: str, assignments: Sequence[str] = (), jobs: int | None = N
 
 
 def pairs() -> str:
-    """Return how sources that stand for two plans are called, for messages."""
+    """Return the names of sources that stand for two plans, for messages."""
     return " or ".join(frontend.accepts for frontend in FRONTENDS if frontend.gives_pair)
 
 
 def read(file: str) -> Plan:
-    """Return the plan in a file; its name says its format.
+    """Return the plan in a file; the file's name says its format.
 
-    Raises PlanError for a file that is not there, is of no known format or cannot be read, and what
-    its frontend raises.
+    Raises PlanError for a file that does not exist, has an unknown format or cannot be read, and
+    what its frontend raises.
     """
     path = Path(file)
     if not path.exists():
@@ -83,11 +83,10 @@ def read(file: str) -> Plan:
 
 
 def _plans(frontend: Frontend, request: Request) -> list[Plan]:
-    """Return the plans that a frontend makes; those of other packages must hold what a plan file
-    may hold.
+    """Return the plans that a frontend makes.
 
-    Raises PitcheckError for a frontend that does not give what it says, which is a bug of it, and
-    PlanError for values that no plan file holds.
+    Those of other packages must hold what a plan file may hold. Raises PitcheckError for a frontend
+    that breaks its protocol, and PlanError for values that no plan file holds.
     """
     plans = list(frontend.read(request))
     due = 2 if frontend.gives_pair else 1

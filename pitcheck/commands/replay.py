@@ -9,8 +9,9 @@ from pitcheck.report.write import print_bytes
 
 
 def run(witness: str) -> int:
-    """Print what the replay of ``witness`` shows; return 1 if the plans still differ on it, 0 if
-    not. Raises UsageError for a file that is not there.
+    """Print what the replay of ``witness`` shows; return 1 if the plans still differ on it, else 0.
+
+    Raises UsageError for a file that does not exist.
     """
     path = Path(witness)
     if not path.is_file():

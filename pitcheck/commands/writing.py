@@ -1,4 +1,4 @@
-"""Writing a pair of plans."""
+"""Pairs of plans, written to files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pitcheck.report.write import print_bytes
 
 
 def write_pair(plans: Callable[[], Sequence[Plan]], directory: str, name: str) -> None:
-    """Write the reference and the parallel plan that ``plans`` makes into ``directory``, and print
-    where. Raises UsageError where it is no directory.
+    """Write the reference and the parallel plan that ``plans`` makes; print the files.
+
+    Raises UsageError if ``directory`` is not one.
     """
     folder = Path(directory)
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Meanings of operators that choose, move or index elements, and of losses and attention."""
+"""Meanings of operators that choose, move or index elements, of losses and of attention."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _classes_loss(function: Any) -> Any:
 
 
 def _flattened(x: Tensor, axis: int, count: int) -> tuple[int, ...]:
-    """The shape of x with ``count`` dimensions from ``axis`` on as one."""
+    """Return the shape of x with ``count`` dimensions from ``axis`` on as one."""
     return (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :])
 
 
@@ -140,10 +140,6 @@ def _extreme(largest: bool) -> Any:
     return meaning
 
 
-def _argmax(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    return inputs[0].argmax(attributes.get("axis"), keepdim=bool(attributes.get("keepdim", False)))
-
-
 def _where(inputs: list[Tensor]) -> Tensor:
     a, b = inputs[1:]
     if a.is_floating_point() or b.is_floating_point():
@@ -155,8 +151,8 @@ def _one_hot(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return (inputs[0].unsqueeze(-1) == torch.arange(attributes["classes"])).long()
 
 
-def _argmin(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    return inputs[0].argmin(attributes.get("axis"), keepdim=bool(attributes.get("keepdim", False)))
+def _place(function: Any) -> Any:
+    return lambda i, a: function(i[0], a.get("axis"), keepdim=bool(a.get("keepdim", False)))
 
 
 def _sort(inputs: list[Tensor], attributes: Attributes) -> tuple[Tensor, Tensor]:
@@ -216,8 +212,9 @@ def _logic(function: Any) -> Any:
 
 
 def _uniform(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    """Draw number i of a stream is the i-th of one generator; an element's number is its row-major
-    place in the whole.
+    """Return uniform draws: draw number i of a stream is the i-th of one generator.
+
+    The number of an element is its row-major place in the whole.
     """
     shape = tuple(inputs[0].shape)
     whole, start = attributes.get("whole", shape), attributes.get("start", (0,) * len(shape))
@@ -287,7 +284,7 @@ MEANINGS: dict[str, Any] = {
     "topk": _topk,
     "max": _extreme(True),
     "min": _extreme(False),
-    "argmax": _argmax,
+    "argmax": _place(torch.argmax),
     "cumsum": lambda i, a: i[0].cumsum(a["axis"]),
     "eq": _compared(torch.eq),
     "ne": _compared(torch.ne),
@@ -299,7 +296,7 @@ MEANINGS: dict[str, Any] = {
     "logical_or": _logic(torch.logical_or),
     "logical_not": _logic(torch.logical_not),
     "logical_xor": _logic(torch.logical_xor),
-    "argmin": _argmin,
+    "argmin": _place(torch.argmin),
     "sort": _sort,
     "var": _var,
     "any": _every(torch.any),

@@ -1,4 +1,4 @@
-"""Executes a plan rank by rank in program order: every rank runs until it waits for another one."""
+"""Execution of a plan rank by rank in program order: a rank runs until it waits for another."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Instance = tuple[str, int, int]
 
 
 def execute(plan: Plan, initial: dict[Instance, Array], memory: int = 0) -> dict[Instance, Array]:
-    """All values of the plan; what lies in memory that nobody has written to is drawn from seed
-    ``memory``.
+    """Return all values of the plan.
 
-    Raises ExecutionError where it cannot run, DeadlockError where all wait.
+    Memory that nobody has written to is filled from seed ``memory``. Raises ExecutionError for a
+    plan that cannot run, DeadlockError if all ranks wait.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are tiny
@@ -60,6 +60,7 @@ class _Run:
         self.groups: dict[tuple[int, Any], tuple[int, ...]] = {}
 
     def all(self) -> None:
+        """Run all ranks to their ends; raise DeadlockError if none can go on."""
         while any(self.programs):
             moved = [self._advance(rank) for rank in range(len(self.programs))]
             if not any(moved):
@@ -68,7 +69,7 @@ class _Run:
                 )
 
     def _advance(self, rank: int) -> bool:
-        """Run a rank until it waits; whether it did anything."""
+        """Run a rank until it waits; return True if it did anything."""
         moved = False
         while self.programs[rank] and rank not in self.waiting:
             operator, microbatch = self.programs[rank][0]
@@ -88,7 +89,7 @@ class _Run:
         return self.groups[key]
 
     def _alone(self, operator: Operator, rank: int, microbatch: int) -> bool:
-        """Run an operator that meets nobody; False where it waits for a message."""
+        """Run an operator that meets nobody; return False if it waits for a message."""
         attributes = attributes_at(self.plan, operator, self.coordinates[rank], microbatch)
         if operator.kind == "receive":
             box = self.mail[(int(attributes["peer"]), rank, attributes.get("tag"))]
@@ -203,8 +204,9 @@ class _Run:
     # --- collectives
 
     def _meet(self, group: tuple[int, ...]) -> bool:
-        """Run the collective that all members of a group have reached; False while one of them has
-        not.
+        """Run the collective that all members of a group have reached.
+
+        Return False if a member has not reached it.
         """
         if any(self.waiting.get(member) != group for member in group):
             return False
@@ -260,8 +262,9 @@ class _Run:
         met: list[tuple[Operator, int]],
         attributes: list[dict[str, Any]],
     ) -> list[torch.Tensor]:
-        """What the members bring. Of a broadcast or scatter that is what the root brings, in every
-        place.
+        """Return what the members bring.
+
+        For collectives that read the root alone, that is what the root brings, in every place.
         """
         members = [(op, op.inputs[0], rank, m) for rank, (op, m) in zip(group, met, strict=True)]
         if met[0][0].kind not in READ_AT_ROOT:
@@ -275,7 +278,10 @@ class _Run:
 def collective(
     kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any], place: int
 ) -> torch.Tensor | None:
-    """What the member at ``place`` gets; None where only the root gets something."""
+    """Return what the member at ``place`` gets; None if only the root gets something.
+
+    Raises ExecutionError for an unknown collective.
+    """
     if kind not in COLLECTIVES:
         raise ExecutionError(f"unknown collective {kind}")
     return COLLECTIVES[kind](inputs, attributes, place)
@@ -287,6 +293,11 @@ def _all_reduce(inputs: list[torch.Tensor], attributes: dict[str, Any], place: i
 
 def _all_gather(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
     return torch.cat(inputs, attributes["axis"])
+
+
+def _scan(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    met = inputs[place:] if attributes.get("reverse", False) else inputs[: place + 1]
+    return reduced(met, attributes.get("reduction", "sum"))
 
 
 def _reduce_scatter(
@@ -336,6 +347,7 @@ COLLECTIVES: dict[str, Callable[[list[torch.Tensor], dict[str, Any], int], torch
     "reduce": _reduce,
     "gather_to": _gather_to,
     "scatter_from": _scatter_from,
+    "scan": _scan,
 }
 
 

@@ -1,4 +1,4 @@
-"""Inputs by lineage, and the comparison of all outputs of a pair."""
+"""Inputs by lineage, and the comparison of all outputs of a pair of plans."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ SMALL = 1e-3
 MAGNITUDES = (1.0, 0.25, 3.0)
 FREE, ZERO = -1, -2
 Region = tuple[tuple[int, ...], ...]
-"""Per dimension the positions of the reference held, in order; FREE is a free element,
-ZERO a zero.
+"""The positions of the reference that are held, in order, per dimension.
+
+FREE is a free element, ZERO a zero.
 """
 
 
 @dataclass
 class Judgement:
-    """``different``: outputs with another value; ``missing``: outputs that are not there in full;
-    ``error``: why the plan does not run.
+    """The comparison of a plan with the reference.
 
-    ``largest``: the largest difference of an output that is not different, as a share of its
-    largest magnitude."""
+    ``different``: outputs with another value. ``missing``: outputs that are not there in full.
+    ``error``: why the plan does not run. ``largest``: the largest difference of an output that is
+    not different, as a share of its largest magnitude.
+    """
 
     different: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -48,16 +50,17 @@ class Judgement:
 
     @property
     def same(self) -> bool:
+        """True if the plan runs and all outputs are there and equal."""
         return not (self.different or self.missing or self.error)
 
 
 def written(plan: Plan) -> set[str]:
-    """Names of the tensors that some operator writes."""
+    """Return the names of the tensors that some operator writes."""
     return {name for operator in plan.operators for name in operator.outputs if name}
 
 
 def initial_tensors(plan: Plan) -> list[Tensor]:
-    """Tensors that are there before the first operator."""
+    """Return the tensors that exist before the first operator."""
     computed = written(plan)
     return [tensor for tensor in plan.tensors if tensor.name not in computed]
 
@@ -65,8 +68,10 @@ def initial_tensors(plan: Plan) -> list[Tensor]:
 def draw(
     tensor: Tensor, shape: tuple[int, ...], generator: np.random.Generator, magnitude: float = 1.0
 ) -> Array:
-    """A random value: integers within their bounds, both ends among them; optimizer state not
-    negative; reals of both signs.
+    """Return a random value of ``shape``.
+
+    Integers lie within their bounds, both ends among them; optimizer state is not negative; reals
+    have both signs. Raises ExecutionError for integers without bounds.
     """
     if tensor.dtype == "bool":
         return generator.random(shape) < 0.6
@@ -82,8 +87,9 @@ def draw(
 
 
 def reference_inputs(plan: Plan, seed: int) -> dict[Instance, Array]:
-    """Random values of the reference's initial tensors, equal on all its ranks; their magnitude
-    changes with the seed: clamps are seen on both sides.
+    """Return random values of the reference's initial tensors, equal on all its ranks.
+
+    Their magnitude changes with the seed, so that clamps are seen on both sides.
     """
     generator = np.random.default_rng([seed, 17])
     magnitude = MAGNITUDES[seed % len(MAGNITUDES)]
@@ -104,7 +110,10 @@ def reference_inputs(plan: Plan, seed: int) -> dict[Instance, Array]:
 def region(
     plan: Plan, lineage: Lineage, shape: tuple[int, ...], rank: int, microbatch: int
 ) -> Region:
-    """The part of a reference tensor of shape ``shape`` that a coordinate holds."""
+    """Return the part that a coordinate holds of a reference tensor of shape ``shape``.
+
+    Raises ExecutionError for intervals outside of it, and for shards that do not divide it.
+    """
     coordinate = rank_coordinates(plan)[rank]
     sizes = {axis.name: axis.size for axis in plan.mesh} | {"mb": plan.microbatches}
     place = {**coordinate, "mb": microbatch}
@@ -132,7 +141,7 @@ def region(
 def term_of(
     plan: Plan, lineage: Lineage, rank: int, microbatch: int
 ) -> tuple[int, int, tuple[Any, ...]]:
-    """(which term of a sum, of how many, which sum)."""
+    """Return (which term of a sum, of how many, which sum)."""
     coordinate = rank_coordinates(plan)[rank]
     place = {**coordinate, "mb": microbatch}
     sizes = {axis.name: axis.size for axis in plan.mesh} | {"mb": plan.microbatches}
@@ -154,8 +163,10 @@ def term_of(
 def initial_values(
     reference_values: dict[Instance, Array], parallel: Plan, seed: int
 ) -> dict[Instance, Array]:
-    """The parallel plan's initial tensors, sliced from the reference's by their lineage; partial
-    terms are random and add up, padding is random.
+    """Return the parallel plan's initial tensors, cut from the reference's by their lineage.
+
+    Terms of sums are random and add up; padding is random. Raises ExecutionError for lineage that
+    does not fit.
     """
     generator = np.random.default_rng([seed, 23])
     result: dict[Instance, Array] = {}
@@ -211,8 +222,9 @@ def _taken(whole: Array, held: Region, tensor: Tensor, generator: np.random.Gene
 
 
 class Judge:
-    """Judges plans against one reference plan, which it runs once per seed. Outputs are equal up to
-    ``tolerance`` of their largest magnitude.
+    """A judge of plans against one reference plan, which it runs once per seed.
+
+    Outputs are equal up to ``tolerance`` of their largest magnitude.
     """
 
     def __init__(self, reference: Plan, tolerance: float = TOLERANCE) -> None:
@@ -221,14 +233,15 @@ class Judge:
         self._runs: dict[int, tuple[dict[Instance, Array], dict[Instance, Array]]] = {}
 
     def of_tolerance(self, tolerance: float) -> Judge:
-        """The same judge with another tolerance; what it ran is kept."""
+        """Return the same judge with another tolerance; both share what they have run."""
         other = Judge(self._reference, tolerance)
         other._runs = self._runs
         return other
 
     def once(self, parallel: Plan, seed: int) -> Judgement:
         """Run both plans on the same random inputs and compare every output of the reference.
-        Raises ExecutionError where the reference does not run.
+
+        Raises ExecutionError if the reference does not run.
         """
         if seed not in self._runs:
             drawn = reference_inputs(self._reference, seed)
@@ -241,7 +254,7 @@ class Judge:
             return Judgement(error=str(error))
 
     def often(self, parallel: Plan, seeds: Sequence[int]) -> Judgement:
-        """The first judgement that is not the same, or the last."""
+        """Return the first judgement that is not the same, or the last."""
         result = Judgement()
         for seed in seeds:
             result = self.once(parallel, seed)
@@ -256,18 +269,8 @@ def judge(reference: Plan, parallel: Plan, seed: int) -> Judgement:
 
 
 def judge_often(reference: Plan, parallel: Plan, seeds: Sequence[int]) -> Judgement:
-    """The first judgement that is not the same, or the last."""
+    """Return the first judgement that is not the same, or the last."""
     return Judge(reference).often(parallel, seeds)
-
-
-def compare_outputs(reference: Plan, parallel: Plan, seed: int) -> list[str]:
-    """Names of the reference's outputs that differ or are missing. Raises ExecutionError where the
-    parallel plan does not run.
-    """
-    result = judge(reference, parallel, seed)
-    if result.error:
-        raise ExecutionError(result.error)
-    return [*result.different, *result.missing]
 
 
 def _compare(
@@ -303,7 +306,7 @@ def _compare(
 
 
 def _everywhere(plan: Plan, name: str, owner: str, found: dict[Instance, Array]) -> bool:
-    """Whether every rank that uses a parameter has what must be computed for it."""
+    """Return True if every rank that uses a parameter has what must be computed for it."""
     readers = [
         operator
         for operator in plan.operators
@@ -323,7 +326,7 @@ def _everywhere(plan: Plan, name: str, owner: str, found: dict[Instance, Array])
 def _compare_one(
     plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, found: dict[Instance, Array]
 ) -> float | None:
-    """How far the output is from what it should be, None where a part of it is missing."""
+    """Return how far the output is from what it should be, None if a part of it is missing."""
     apart = 0.0
     covered = np.zeros(whole.shape, dtype=bool)
     sums: dict[Any, dict[int, Array]] = {}
@@ -363,8 +366,9 @@ def _compare_one(
 
 
 def distance(a: Array, b: Array, whole: Array) -> float:
-    """The largest difference, as a share of the largest finite magnitude, or of ``SMALL``; NaN
-    equals NaN, an infinity the same infinity.
+    """Return the largest difference, as a share of the largest finite magnitude, or of ``SMALL``.
+
+    NaN equals NaN, and an infinity the same infinity.
     """
     finite = np.abs(whole[np.isfinite(whole)])
     scale = max(float(finite.max()), SMALL) if finite.size else 1.0

@@ -1,6 +1,4 @@
-"""What every operator means, written directly over float64 tensors; a derivative is PyTorch's own
-(autograd).
-"""
+"""The meaning of every operator over float64 tensors; derivatives are PyTorch's autograd."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def _scaled(function: Callable[[Tensor, Tensor], Tensor]) -> Meaning:
 
 
 def _beside(x: Tensor, value: float) -> float:
-    """A number that is whole is an integer beside integers."""
+    """Return a number for use beside ``x``: an integer beside integers if it is whole."""
     return value if x.is_floating_point() or value != int(value) else int(value)
 
 
@@ -86,7 +84,10 @@ def _chunk(inputs: list[Tensor], attributes: Attributes) -> Tensor:
 
 
 def reduced(tensors: list[Tensor], reduction: str) -> Tensor:
-    """The members' tensors combined."""
+    """Return the members' tensors combined.
+
+    Raises ExecutionError for an unknown reduction.
+    """
     stack = torch.stack(tensors)
     if reduction == "sum":
         return stack.sum(0)
@@ -151,7 +152,10 @@ MEANINGS: dict[str, Meaning] = {
 
 
 def forward(kind: str, inputs: list[Tensor], attributes: Attributes) -> list[Tensor | None]:
-    """The outputs of an operator."""
+    """Return the outputs of an operator.
+
+    Raises ExecutionError for an unknown operator.
+    """
     if kind not in MEANINGS:
         raise ExecutionError(f"unknown operator {kind}")
     result = MEANINGS[kind](inputs, attributes)
@@ -164,8 +168,10 @@ BOOKKEEPING = ("forward_inputs", "forward_outputs", "gradients", "wanted")
 def backward(
     kind: str, inputs: list[Tensor], attributes: Attributes, wanted: list[bool]
 ) -> list[Tensor | None]:
-    """The gradients of the forward inputs, from (forward inputs, forward outputs, gradients of the
-    outputs); what the forward gave is computed anew.
+    """Return the gradients of the forward inputs, None for those not wanted.
+
+    ``inputs`` are the forward inputs, the forward outputs, and the gradients of the outputs; the
+    forward outputs are computed anew. Raises ExecutionError for inputs that do not fit.
     """
     outputs = attributes.get("forward_outputs", 1)
     given = attributes.get("gradients", tuple(range(max(outputs, 1))))

@@ -15,9 +15,7 @@ Coordinate = dict[str, int]
 
 
 class ExecutionError(Exception):
-    """The plan cannot run: shapes, an unwritten tensor, a collective that its members do not agree
-    on.
-    """
+    """The plan cannot run: wrong shapes, an unwritten tensor, members that disagree."""
 
 
 class DeadlockError(ExecutionError):
@@ -25,7 +23,7 @@ class DeadlockError(ExecutionError):
 
 
 def rank_coordinates(plan: Plan) -> list[Coordinate]:
-    """The coordinate of every rank, the last mesh axis running fastest."""
+    """Return the coordinate of every rank, the last mesh axis running fastest."""
     names = [axis.name for axis in plan.mesh]
     return [
         dict(zip(names, place, strict=True))
@@ -34,7 +32,10 @@ def rank_coordinates(plan: Plan) -> list[Coordinate]:
 
 
 def runs_at(operator: Operator, coordinate: Coordinate, microbatch: int) -> bool:
-    """Whether one of the record's boxes holds the coordinate."""
+    """Return True if one of the record's boxes holds the coordinate.
+
+    Raises ExecutionError for an unknown axis.
+    """
     place = {**coordinate, "mb": microbatch}
     for box in operator.where:
         for axis in box:
@@ -46,7 +47,10 @@ def runs_at(operator: Operator, coordinate: Coordinate, microbatch: int) -> bool
 
 
 def at_table(plan: Plan, table: Table, coordinate: Coordinate, microbatch: int) -> Any:
-    """The entry of a table at one coordinate."""
+    """Return the entry of a table at one coordinate.
+
+    Raises ExecutionError for a table of the wrong length.
+    """
     sizes = {axis.name: axis.size for axis in plan.mesh} | {"mb": plan.microbatches}
     place = {**coordinate, "mb": microbatch}
     number = 0
@@ -60,7 +64,7 @@ def at_table(plan: Plan, table: Table, coordinate: Coordinate, microbatch: int) 
 def attributes_at(
     plan: Plan, operator: Operator, coordinate: Coordinate, microbatch: int
 ) -> dict[str, Any]:
-    """The attributes with every table resolved."""
+    """Return the attributes at one coordinate, every table resolved."""
     return {
         name: at_table(plan, value, coordinate, microbatch) if isinstance(value, Table) else value
         for name, value in operator.attributes.items()
@@ -68,7 +72,10 @@ def attributes_at(
 
 
 def group_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
-    """The ranks that meet ``rank``, in gathering order."""
+    """Return the ranks that meet ``rank``, in gathering order.
+
+    Raises ExecutionError for a rank outside of all groups, and for an unknown axis.
+    """
     coordinates = rank_coordinates(plan)
     if group.ranks:
         for ranks in group.ranks:
@@ -87,7 +94,7 @@ def group_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
 
 
 def number(value: int | float | str) -> float:
-    """A literal as a float."""
+    """Return a literal as a float."""
     if not isinstance(value, str):
         return float(value)
     if value in ("inf", "-inf", "nan"):
@@ -100,14 +107,14 @@ def number(value: int | float | str) -> float:
 
 
 def tensor_name(operand: str | Use | Literal) -> str | None:
-    """The tensor an operand names; None for a literal."""
+    """Return the tensor that an operand names, None for a literal."""
     if isinstance(operand, Literal):
         return None
     return operand.tensor if isinstance(operand, Use) else operand
 
 
 def repeated(plan: Plan) -> frozenset[str]:
-    """The ids of the records that run once per micro-batch."""
+    """Return the ids of the records that run once per micro-batch."""
     microbatched = {tensor.name for tensor in plan.tensors if tensor.microbatched}
     return frozenset(
         operator.id
@@ -121,7 +128,7 @@ def repeated(plan: Plan) -> frozenset[str]:
 
 
 def program_of(plan: Plan, rank: int) -> Iterator[tuple[Operator, int]]:
-    """The (operator, micro-batch) instances of one rank, in its order."""
+    """Yield the (operator, micro-batch) instances of one rank, in its order."""
     coordinate = rank_coordinates(plan)[rank]
     per_microbatch = repeated(plan)
     for operator, microbatch in _listed(plan, coordinate, per_microbatch):

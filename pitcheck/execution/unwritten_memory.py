@@ -1,4 +1,4 @@
-"""What may lie in memory that nobody has written to."""
+"""The contents of memory that nobody has written to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPECIAL_SHARE = 0.4
 
 
 def unwritten(attributes: dict[str, Any], seed: Sequence[int]) -> torch.Tensor:
-    """Any numbers, NaN and infinity among them, of the shape and dtype that the attributes say."""
+    """Return any numbers, NaN and infinity among them, of the shape and dtype in the attributes."""
     generator = np.random.default_rng([29, *seed])
     shape, dtype = tuple(attributes["sizes"]), str(attributes.get("dtype", "float32"))
     if dtype == "bool":

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from pitcheck.base.options import Options
 from pitcheck.claims.conjecture import real_differences
-from pitcheck.claims.specification import Gap, Specification
+from pitcheck.claims.problem import Problem
+from pitcheck.claims.specification import Gap
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence
@@ -21,7 +22,6 @@ from pitcheck.explain.observations.observation import numbers_of
 from pitcheck.explain.observe import Located, at, located
 from pitcheck.explain.search import Effect, Tried, effect_of, tried_repairs
 from pitcheck.graph.cuts import Cut
-from pitcheck.graph.graph import Graph
 from pitcheck.refute.shown import global_place
 from pitcheck.refute.whole_run import WholeRun, further_conjecture
 from pitcheck.report.report import Finding, Shown, TriedRepair
@@ -61,29 +61,25 @@ def gap_finding(gap: Gap, verdict: str) -> Finding:
 
 
 def explain_difference(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    run: WholeRun,
-    cuts: Mapping[int, Cut],
-    differing: list[int],
-    options: Options,
-    seed: int,
+    problem: Problem, run: WholeRun, cuts: Mapping[int, Cut], differing: list[int]
 ) -> list[Finding]:
     """Return findings for the outputs ``differing``, the first cause first."""
+    specification = problem.specification
     evidence = Evidence(
-        first,
-        second,
+        problem.reference,
+        problem.parallel,
         specification,
         run,
-        {**further_conjecture(run, second, specification, cuts), **cuts},
+        {**further_conjecture(problem, run, cuts), **cuts},
     )
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     findings = [
-        _witnessed(evidence, run, each.outputs, each.finding, options, seed)
+        _witnessed(evidence, run, each.outputs, each.finding, problem.options, problem.seed)
         for each in explained(evidence, run, differing)
     ]
-    parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}
+    parameters = {
+        t.name for t in (v.tensor for v in problem.parallel.values) if t.role == "parameter"
+    }
     # A gap may cause the differences, so it comes first unless another repair was tried.
     tried = any(map(is_tried, findings))
     return (

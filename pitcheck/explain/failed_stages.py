@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from pitcheck.base.options import Options
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import Specification
 from pitcheck.errors import PitcheckError
 from pitcheck.explain import messages
@@ -35,7 +35,6 @@ from pitcheck.explain.wrong_values import WrongValues, compared_wrong
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Codes, near
-from pitcheck.ops.axis_templates import Templates
 from pitcheck.prove.prover import Obligation
 from pitcheck.refute.block_run import run_stage_on_blocks, shape_on_blocks
 from pitcheck.refute.whole_run import SAME, WholeRun, conjecture, run_stage
@@ -76,20 +75,13 @@ class Refused:
     cuts: Mapping[int, Cut]
 
 
-def explain_refused(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    found: Refused,
-    options: Options,
-    seed: int,
-    templates: Templates,
-) -> list[Finding]:
+def explain_refused(problem: Problem, found: Refused) -> list[Finding]:
     """Return findings for the stages that do not hold, in the order of the program.
 
     Each names an output of the plans that differs. Repairs are tried stage by stage until a stage
     has none: looking for none costs most.
     """
+    second, specification = problem.parallel, problem.specification
     trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     families: dict[object, dict[str | None, Explained]] = {}
@@ -99,17 +91,7 @@ def explain_refused(
         if len(families) + len(gaps) < MOST_EXPLAINED and stages < MOST_STAGES:
             blamed = {operator for places in families.values() for operator in places}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
-                of_stage = _explained(
-                    first,
-                    second,
-                    specification,
-                    found,
-                    obligation,
-                    options,
-                    seed,
-                    templates,
-                    trying=trying,
-                )
+                of_stage = _explained(problem, found, obligation, trying=trying)
                 trying = any(is_tried(each.finding) for each in of_stage)
                 for each in of_stage:
                     # Causes that are only observed, and not tried, are told place by place.
@@ -209,49 +191,29 @@ def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:
 
 
 def _explained(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    found: Refused,
-    obligation: Obligation,
-    options: Options,
-    seed: int,
-    templates: Templates,
-    *,
-    trying: bool,
+    problem: Problem, found: Refused, obligation: Obligation, *, trying: bool
 ) -> list[Explained]:
     """Return the findings of a stage, each with an output that differs and a small input."""
-    blocks = found.run.blocks
+    second, blocks = problem.parallel, found.run.blocks
     target = obligation.target
     found_here = _unexplained(second, obligation)
 
     def cut_of(value: int) -> Cut | None:
-        return specification.initial.get(value) or found.cuts.get(value)
+        return problem.specification.initial.get(value) or found.cuts.get(value)
 
-    findings = _repaired(first, second, cut_of, target, options, seed, templates) if trying else []
+    findings = _repaired(problem, cut_of, target) if trying else []
     if not findings and blocks is not None:
         try:
-            run = run_stage_on_blocks(
-                first, second, cut_of, target, blocks, seed, templates, options.max_memory
-            )
+            run = run_stage_on_blocks(problem, cut_of, target, blocks)
             if run.largest[0] > SAME:
-                found_here = _located(second, run)
+                found_here = _located(problem, run)
         # Without its values the stage is still named.
         except (PitcheckError, MemoryError):
             pass
     findings = findings or [found_here]
     if blocks is not None:
         path, unsaved = _witness(
-            first,
-            second,
-            cut_of,
-            target,
-            _differing(obligation),
-            findings[0].finding,
-            blocks,
-            options,
-            seed,
-            templates,
+            problem, cut_of, target, _differing(obligation), findings[0].finding, blocks
         )
         findings = [
             dataclasses.replace(each, finding=replace(each.finding, witness=path, unsaved=unsaved))
@@ -273,27 +235,18 @@ def _explained(
     return [dataclasses.replace(each, finding=replace(each.finding, **facts)) for each in findings]
 
 
-def _repaired(
-    first: Graph,
-    second: Graph,
-    cut_of: CutOf,
-    target: Target,
-    options: Options,
-    seed: int,
-    templates: Templates,
-) -> list[Explained]:
+def _repaired(problem: Problem, cut_of: CutOf, target: Target) -> list[Explained]:
     """Return findings of repairs that make a stage right; none if there are none.
 
     They are tried with other data at every coordinate.
     """
     try:
-        run = run_stage(
-            first, second, cut_of, target, seed, templates, max_memory=options.max_memory
-        )
+        run = run_stage(problem, cut_of, target)
         if run.largest[0] <= SAME:
             return []
         given = Specification(initial=dict(run.stage.cuts))
-        evidence = Evidence(first, second, given, run, conjecture(run, second, given))
+        cuts = conjecture(problem.specified(given), run)
+        evidence = Evidence(problem.reference, problem.parallel, given, run, cuts)
         return [
             each for each in explained(evidence, run, [0], of_stage=True) if is_tried(each.finding)
         ]
@@ -301,10 +254,10 @@ def _repaired(
         return []
 
 
-def _located(second: Graph, run: WholeRun) -> Explained:
+def _located(problem: Problem, run: WholeRun) -> Explained:
     """Return what the values of a stage show at the first operator that is wrong."""
     given = Specification(initial=dict(run.stage.cuts))
-    evidence = Evidence(run.stage.reference.graph, second, given, run, {})
+    evidence = Evidence(run.stage.reference.graph, problem.parallel, given, run, {})
     value = run.comparisons[0].target.cut.value
     wrong = np.flatnonzero(compared_wrong(evidence, value))
     right = np.setdiff1d(run.comparisons[0].target.codes, wrong)
@@ -315,9 +268,8 @@ def _located(second: Graph, run: WholeRun) -> Explained:
         told = at(evidence, 0, sibling.step, sibling.value, cause)
         if not sibling.reduces:
             return explained_by(evidence, run, told, [0])
-    evidence = Evidence(
-        run.stage.reference.graph, second, given, run, conjecture(run, second, given)
-    )
+    cuts = conjecture(problem.specified(given), run)
+    evidence = Evidence(run.stage.reference.graph, problem.parallel, given, run, cuts)
     expected = WrongValues(evidence)
     root = next(iter(expected.roots([value])), None)
     found = None if root is None else cause_at(AtOperator(expected, root))
@@ -358,23 +310,20 @@ def _unexplained(second: Graph, obligation: Obligation) -> Explained:
 
 
 def _witness(
-    first: Graph,
-    second: Graph,
+    problem: Problem,
     cut_of: CutOf,
     target: Target,
     codes: Codes,
     finding: Finding,
     blocks: Blocks,
-    options: Options,
-    seed: int,
-    templates: Templates,
 ) -> tuple[str | None, str | None]:
     """Save a small input of the stage at one coordinate at which it differs.
 
     Returns:
         The path of the file, or why it was not written; both None if none is found or wanted.
     """
-    if options.witness_directory is None:
+    directory = problem.options.witness_directory
+    if directory is None:
         return None, None
 
     def moved(value: int) -> Cut | None:
@@ -382,19 +331,17 @@ def _witness(
         return None if cut is None else blocks.of(cut)
 
     try:
-        shaped, _, _ = shape_on_blocks(
-            first, second, moved, [_at(target, int(codes[0]))], blocks, templates
-        )
+        shaped, _, _ = shape_on_blocks(problem, moved, [_at(target, int(codes[0]))], blocks)
         sides = shaped.stage.reference.steps, shaped.stage.parallel.steps
         if (
             sum(map(len, sides)) > MOST_STEPS
             or sum(step.count for steps in sides for step in steps) > MOST_ROWS
         ):
             return None, None
-        witness = witness_of(shaped, finding, seed)
+        witness = witness_of(shaped, finding, problem.seed)
     except (PitcheckError, MemoryError):
         return None, None
-    return (None, None) if witness is None else save_witness(witness, options.witness_directory)
+    return (None, None) if witness is None else save_witness(witness, directory)
 
 
 def _at(target: Target, code: int) -> Target:

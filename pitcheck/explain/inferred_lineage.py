@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from pitcheck.claims.conjecture import Floats, Places
+from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.shard_places import Places
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.families import PASSES_ON

@@ -1,4 +1,7 @@
-"""The frontends of this package. What reads a format is imported when a source of it is read."""
+"""The frontends of this package.
+
+The code that reads a format is imported when a source of that format is read.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def _read_plan_file(request: Request) -> list[Plan]:
 
 
 def _read_planner_file(request: Request) -> list[Plan]:
-    """Nothing in the file is executed."""
+    """Read a planner's pickle. Nothing in the file is executed."""
     from pitcheck.frontends.nnscaler import read_nnscaler  # noqa: PLC0415
 
     return [read_nnscaler(Path(request.source))]

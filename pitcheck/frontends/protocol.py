@@ -1,5 +1,6 @@
-"""A frontend makes plans of sources in one format. ``docs/write-a-frontend.md`` shows how to write
-one.
+"""The protocol of a frontend, which makes plans of sources in one format.
+
+``docs/write-a-frontend.md`` shows how to write one.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ GROUP = "pitcheck.frontends"
 class Request:
     """A source as the command line names it.
 
-    ``assignments`` are its settings (``KEY=VALUE``), for frontends that take some. ``jobs``:
-    processes that may be used, None for one per processor.
+    ``assignments`` are the settings ``KEY=VALUE`` for frontends that take some. ``jobs`` is the
+    number of processes that may be used; None stands for one per processor.
     """
 
     source: str
@@ -31,15 +32,20 @@ class Request:
 class Frontend:
     """A format that pitcheck reads.
 
-    ``accepts`` names its sources in messages, with an article ("a plan file (.plan.json)").
-    ``recognises`` says by the name of a source alone whether it is one of them; no file need exist.
-    ``read`` returns the plan of a source or, with ``gives_pair``, the reference and the parallel
-    plan. The source of a frontend that gives one plan is a file, and exists when ``read`` is
-    called. ``takes_settings``: ``--set KEY=VALUE`` changes what is read.
+    - ``accepts`` names its sources in messages, with an article ("a plan file (.plan.json)").
+    - ``recognises`` returns True for the name of a source in this format. It decides by the name
+      alone; no file need exist.
+    - ``read`` returns the plan of a source, or with ``gives_pair`` the reference and the parallel
+      plan. The source of a frontend that gives one plan is a file that exists.
+    - ``takes_settings`` says that ``--set KEY=VALUE`` changes what is read.
 
-    ``read`` raises PlanError for a source that is damaged or contradicts itself, UnsupportedError
-    for what has no meaning in a plan, BudgetError for what is too large, UsageError for a wrong
-    setting, and OSError for a file that cannot be read. Any other exception is reported as a bug.
+    ``read`` may raise the following errors. Any other exception is reported as a bug.
+
+    - PlanError: the source is damaged or contradicts itself.
+    - UnsupportedError: it contains something that has no meaning in a plan.
+    - BudgetError: it is too large.
+    - UsageError: a setting is wrong.
+    - OSError: a file cannot be read.
     """
 
     name: str
@@ -51,8 +57,9 @@ class Frontend:
 
 
 def installed() -> Iterator[Frontend]:
-    """Yield the frontends of other installed packages. Raises UsageError for an entry point that
-    cannot be loaded or is no frontend.
+    """Yield the frontends of other installed packages, sorted by name.
+
+    Raises UsageError for an entry point that cannot be loaded or is no frontend.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415  only a source of an unknown format pays for it
 

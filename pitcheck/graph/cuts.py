@@ -1,6 +1,4 @@
-"""Lineage made concrete: which part of a reference value a parallel value holds at every
-coordinate.
-"""
+"""Lineage made concrete: the part of a reference value that a parallel value holds everywhere."""
 
 from __future__ import annotations
 
@@ -38,8 +36,10 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """``value`` (of the parallel graph) holds ``scale`` times the part of ``reference`` (of the
-    reference graph) that ``grid`` says (-1: not held).
+    """A claim: ``value`` holds ``scale`` times parts of ``reference`` at every coordinate.
+
+    ``value`` is of the parallel graph, ``reference`` of the reference graph. ``grid`` says which of
+    the parts a coordinate holds (-1: none).
     """
 
     value: int
@@ -49,21 +49,21 @@ class Cut:
     lattice: Lattice
     scale: Fraction = Fraction(1)
     groups: Grid | None = None
-    """Of a cut whose parts are terms of a sum: which sum each coordinate belongs to."""
+    """The sum that each coordinate belongs to, for a cut whose parts are terms of a sum."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What the cut says, without the numbers of the values."""
+        """Return what the cut says, without the numbers of the values."""
         return self.parts, self.scale
 
     @cached_property
     def part_of(self) -> Codes:
-        """The part by coordinate code, shape (codes,)."""
+        """Return the part by coordinate code, shape (codes,)."""
         return self.lattice.flat(self.grid, -1)
 
     @cached_property
     def group_of(self) -> Codes | None:
-        """The sum by coordinate code."""
+        """Return the sum by coordinate code, shape (codes,), or None."""
         return None if self.groups is None else self.lattice.flat(self.groups, -1)
 
 
@@ -75,7 +75,7 @@ def cut_by_code(
     part_of: Codes,
     scale: Fraction = Fraction(1),
 ) -> Cut:
-    """A cut from parts by coordinate code, shape (codes,)."""
+    """Return a cut from parts by coordinate code, shape (codes,)."""
     lattice = graph.values[value].lattice
     return Cut(value, reference, Parts(parts), lattice.grid(part_of), lattice, scale)
 
@@ -88,8 +88,11 @@ def resolve(
     reference_shape: tuple[int, ...],
     place: str,
 ) -> Cut:
-    """The cut that a lineage describes. Raises PlanError where it does not fit the shapes,
-    UnsupportedError for a reduction without a meaning.
+    """Return the cut that a lineage describes.
+
+    Raises:
+        PlanError: the lineage does not fit the shapes.
+        UnsupportedError: the lineage has a reduction without a meaning.
     """
     if lineage.reduction != "sum" and (lineage.partial or lineage.partial_ranks):
         raise UnsupportedError(
@@ -121,7 +124,7 @@ def _placed(
     shape: tuple[int, ...],
     place: str,
 ) -> tuple[Parts, Grid, Grid | None]:
-    """(the parts, which one every coordinate has, which sum it belongs to)."""
+    """Return (the parts, which one every coordinate has, which sum it belongs to)."""
     columns = {shard.dim: _intervals(shard, coordinates, shape, place) for shard in lineage.shards}
     term, terms, groups = _terms(lineage, coordinates, place)
     padded = any(
@@ -153,7 +156,7 @@ def _placed(
 
 
 def _free(columns: Sequence[tuple[Grid, list[tuple[Interval, ...]]]]) -> NDArray[np.bool_]:
-    """Where a coordinate has padding of its own."""
+    """Return where a coordinate holds free padding, as a grid."""
     result = np.zeros((1,), dtype=np.bool_)
     for which, entries in columns:
         padded = np.array(
@@ -166,7 +169,7 @@ def _free(columns: Sequence[tuple[Grid, list[tuple[Interval, ...]]]]) -> NDArray
 def _intervals(
     shard: Shard, coordinates: Coordinates, shape: tuple[int, ...], place: str
 ) -> tuple[Grid, list[tuple[Interval, ...]]]:
-    """(which entry each coordinate has, the entries)."""
+    """Return (the entry that each coordinate has, the entries)."""
     if not 0 <= shard.dim < len(shape):
         raise PlanError(
             f"dimension {shard.dim} does not exist; the reference has shape {shape}", place
@@ -208,6 +211,7 @@ def _intervals(
 
 
 def _pairs(entry: Sequence[object], place: str) -> list[tuple[int, int]]:
+    """Return an entry as (start, stop) pairs. Raises PlanError."""
     pairs: list[tuple[int, int]] = []
     for pair in entry:
         if not (
@@ -219,7 +223,13 @@ def _pairs(entry: Sequence[object], place: str) -> list[tuple[int, int]]:
 
 
 def _terms(lineage: Lineage, coordinates: Coordinates, place: str) -> tuple[Grid, int, Grid]:
-    """(term number at every coordinate, number of terms, which sum every coordinate belongs to)."""
+    """Return the terms of a sum that a lineage distributes.
+
+    Returns:
+        The number of the term at every coordinate; the number of terms; the sum that every
+            coordinate
+        belongs to.
+    """
     if lineage.partial and lineage.partial_ranks:
         raise PlanError("a lineage is partial over axes or over rank lists, not both", place)
     if lineage.partial:
@@ -253,6 +263,7 @@ def _terms(lineage: Lineage, coordinates: Coordinates, place: str) -> tuple[Grid
 
 
 def _check_local(parts: Parts, local: GraphValue, place: str) -> None:
+    """Check that parts have the shape of a tensor. Raises PlanError."""
     fits = len(parts.intervals) == len(local.shape)
     if fits and all(
         set(lengths.tolist()) == {size}
@@ -273,6 +284,7 @@ def _check_local(parts: Parts, local: GraphValue, place: str) -> None:
 
 
 def _scale(text: str, place: str) -> Fraction:
+    """Return a scale as a rational other than 0. Raises PlanError."""
     try:
         scale = Fraction(text)
     except (ValueError, ZeroDivisionError):
@@ -283,10 +295,10 @@ def _scale(text: str, place: str) -> Fraction:
 
 
 def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
-    """A box of the reference that no part at ``where`` holds (or of which a term is absent), or
-    None when they tile it.
+    """Return a box of the reference that no part at ``where`` holds, or None if they tile it.
 
-    The reference is cut at all interval ends into cells; every cell must lie in a complete part.
+    A box of which a term is absent is not held. The reference is cut at all interval ends into
+    cells; every cell must lie in a complete part.
     """
     parts = cut.parts
     boxes = parts.complete(present_parts(cut, where))
@@ -311,7 +323,7 @@ def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
     if not shape:
         grid[...] = len(boxes) > 0
     elif all(len(own) <= 1 for column in cells for own in column):
-        # Every box is one cell: all at once. A box that is padding alone has none.
+        # Every box is one cell: enter all at once. A box of padding alone has no cell.
         single = [
             np.array([own[0] if len(own) else -1 for own in column], dtype=np.int64)[
                 parts.which[boxes, dim]
@@ -332,8 +344,9 @@ def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
 
 
 def present_parts(cut: Cut, where: Mask, home: Home = ()) -> Codes:
-    """The numbers of the parts that are held at some coordinate of ``where``, which is near
-    ``home``, in ascending order.
+    """Return the numbers of the parts held at some coordinate of ``where``, ascending.
+
+    ``where`` is near ``home``.
     """
     places = focus(where)
     grid, mask = np.broadcast_arrays(near(near(cut.grid, home), places), near(where, places))

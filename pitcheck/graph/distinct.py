@@ -6,14 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 SMALL = 512
-"""Up to this length a dictionary is faster than sorting."""
+"""The length up to which a dictionary is faster than sorting."""
 
 Indices = NDArray[np.int64]
 
 
 def distinct(keys: Indices) -> tuple[Indices, Indices]:
-    """(position of the first occurrence of every distinct key, which distinct key each one is), for
-    a 1-d array of integers.
+    """Return the distinct keys of an array of integers, shape (n,).
+
+    Returns:
+        The position of the first occurrence of every distinct key; which distinct key each one is,
+        shape (n,).
     """
     if len(keys) <= SMALL:
         seen: dict[int, int] = {}

@@ -1,11 +1,12 @@
-"""From a validated plan to a graph: groups and matched events become coordinate tables, tables of
-attributes become nodes, copies become aliases.
+"""Lowering of a validated plan to a graph.
+
+Groups and matched events become coordinate tables, tables of attributes become nodes, copies become
+aliases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,31 +14,25 @@ from numpy.typing import NDArray
 
 from pitcheck.base.numbers import Literal, parse_number
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.graph.event_reads import EventReads, operand_name
 from pitcheck.graph.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
-from pitcheck.graph.grids import (
-    FromCodes,
-    FromPlaces,
-    Grid,
-    Lattice,
-    Mask,
+from pitcheck.graph.grids import Grid, Lattice, Mask
+from pitcheck.graph.group_reads import GroupReads, Reads
+from pitcheck.graph.reads import (
     OfMicrobatch,
     Once,
-    OverGroup,
-    OverListed,
     OverMicrobatches,
-    OverRoot,
-    Read,
     Through,
 )
 from pitcheck.graph.topological_order import order_nodes
 from pitcheck.graph.unread_operands import Unread
 from pitcheck.ops.meanings.indexing import UNINITIALISED
 from pitcheck.ops.registry import check_attributes, declared, operator_kind
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.collective_roots import gives_at_root, reads_at_root
-from pitcheck.plan.coordinates import Coordinates, places_of
+from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.schedule.matching import Matching
-from pitcheck.plan.schedule.representatives import everyone
 from pitcheck.plan.schedule.run_order import (
     COMMUNICATION,
     MATCHING_ONLY,
@@ -46,17 +41,18 @@ from pitcheck.plan.schedule.run_order import (
 )
 
 ACCUMULATE = "accumulate"
+"""The operator that reads a tensor of several micro-batches."""
 
 
 class Lowering:
-    """Lowers one plan; ``matching`` says which send every receive meets and who meets in every
-    collective.
+    """The lowering of one plan.
+
+    ``matching`` says which send every receive meets and who meets in every collective.
     """
 
     def __init__(self, plan: Plan, matching: Matching) -> None:
         self.plan = plan
         self.matching = matching
-        self._few = matching.few or (matching, everyone(plan))
         self.coordinates = Coordinates.of(plan)
         self.graph = Graph(self.coordinates)
         self.microbatches = plan.microbatches
@@ -74,14 +70,15 @@ class Lowering:
             operator.id: runs_per_microbatch(operator, self._microbatched)
             for operator in plan.operators
         }
-        self._members: dict[tuple[Group, int | None], list[tuple[Read, Grid]]] = {}
-        self._reads: dict[Hashable, Read] = {}
+        self._reads = Reads()
+        self._groups = GroupReads(self.coordinates, self._reads)
+        self._events = EventReads(plan, matching, self.graph.number, self._reads)
         self._literals: dict[tuple[type, object], Literal] = {}
         self._copies = self._find_copies()
         self._unread = Unread(self.graph.values)
 
     def run(self) -> Graph:
-        """The graph. Raises PlanError for what a validated plan cannot contain."""
+        """Return the graph. Raises PlanError for what a validated plan cannot contain."""
         for tensor in self.plan.tensors:
             if tensor.name not in self._copies:
                 self.graph.number[tensor.name] = len(self.graph.values)
@@ -103,8 +100,10 @@ class Lowering:
         return self.graph
 
     def _check_said(self, operator: Operator) -> None:
-        """Check what no evaluation looks at: attributes of what is only copied or ordered. Raises
-        UnsupportedError for an unknown one.
+        """Check what no evaluation looks at: attributes of what is only copied or ordered.
+
+        Raises:
+            UnsupportedError: an attribute is unknown, or an operator has no output.
         """
         if _only_copies(operator) or _only_orders(operator):
             check_attributes(operator_kind(operator.kind), operator.attributes)
@@ -117,8 +116,9 @@ class Lowering:
     # --- copies
 
     def _find_copies(self) -> dict[str, str]:
-        """Families that are plain copies of another, at the same coordinate and at all at which
-        that one is written: name -> the family copied.
+        """Return the families that are plain copies of another: name -> the family copied.
+
+        They are so at the same coordinate, and wherever that one is written.
         """
         writers: dict[str, int] = {}
         written: dict[str, tuple[Box, ...]] = {}
@@ -149,6 +149,7 @@ class Lowering:
         return copies
 
     def _original(self, name: str) -> str:
+        """Return the name of the family that a copy stands for; other names stay."""
         while name in self._copies:
             name = self._copies[name]
         return name
@@ -156,6 +157,7 @@ class Lowering:
     # --- operators
 
     def _lower(self, position: int, operator: Operator) -> None:
+        """Add the nodes of an operator."""
         if (
             operator.outputs
             and (_only_copies(operator) or not any(operator.outputs))
@@ -163,7 +165,7 @@ class Lowering:
         ):
             return
         mask = self._mask(operator)
-        kind = "identity" if operator.kind == "receive" else operator.kind
+        kind = "identity" if _receives(operator) else operator.kind
         for attributes, part in self._resolve_attributes(operator, mask):
             gives = part
             if gives_at_root(operator):
@@ -182,7 +184,7 @@ class Lowering:
         position: int,
         operator: Operator,
     ) -> None:
-        """Add a node of an operator."""
+        """Add one node of an operator."""
         outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
         lattice = self._lattices[self._runs_per_microbatch(operator)]
         unread = (
@@ -208,9 +210,7 @@ class Lowering:
         self.graph.nodes.append(node)
 
     def _leave_undefined(self, position: int, operator: Operator, where: Mask) -> None:
-        """What members have that are not the root of a reduce or gather is memory that nobody has
-        written to.
-        """
+        """Add memory that nobody has written to, for members of a collective besides the root."""
         result = self._tensors.get(operator.outputs[0])
         if result is not None and where.any():
             self._add(
@@ -223,14 +223,16 @@ class Lowering:
             )
 
     def _place_in_group(self, operator: Operator) -> Grid:
-        """Every coordinate's place in the group of an operator, -1 where it is in none."""
-        places = [place for _, place in self._groups_of(operator.group or Group())]
+        """Return every coordinate's place in the group of an operator, -1 if it is in none."""
+        places = [place for _, place in self._groups.of(operator.group or Group())]
         return places[0] if len(places) == 1 else np.asarray(np.maximum.reduce(places))
 
     def _runs_per_microbatch(self, operator: Operator) -> bool:
+        """Return True if an operator runs in every micro-batch."""
         return self._per_microbatch[operator.id]
 
     def _mask(self, operator: Operator) -> Mask:
+        """Return where an operator runs, one object for all that run at the same coordinates."""
         per_microbatch = self._runs_per_microbatch(operator)
         # Records that were made together have the same boxes as one object, which the plan keeps.
         shared = (id(operator.where), per_microbatch)
@@ -239,6 +241,7 @@ class Lowering:
         return self._shared_masks[shared]
 
     def _mask_of(self, operator: Operator, per_microbatch: bool) -> Mask:
+        """Compute what ``_mask`` returns."""
         key = (where_key(operator.where), per_microbatch)
         if key not in self._masks:
             mask = self.coordinates.mask_grid(operator.where)
@@ -250,9 +253,7 @@ class Lowering:
     def _resolve_attributes(
         self, operator: Operator, mask: Mask
     ) -> Iterator[tuple[dict[str, Any], Mask]]:
-        """One set of plain attributes for every part of the coordinates on which all tables have
-        one value.
-        """
+        """Yield plain attributes for every part of the coordinates where tables are constant."""
         if not operator.attributes:
             yield {}, mask
             return
@@ -292,6 +293,7 @@ class Lowering:
             )
 
     def _table_values(self, table: Table, place: str) -> tuple[Any, ...]:
+        """Return the values of a table. Raises PlanError if their number does not fit."""
         expected = self.coordinates.count(table.over)
         if len(table.values) != expected:
             raise PlanError(
@@ -305,9 +307,11 @@ class Lowering:
     def _operands(
         self, operator: Operator, attributes: Mapping[str, Any], mask: Mask
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
-        if operator.kind == "receive":
-            yield from self._received(operator, mask)
+        """Yield (operands, further attributes, coordinates) of the nodes of an operator."""
+        if _receives(operator):
+            per_microbatch = self._runs_per_microbatch(operator)
+            for source, part in self._events.received(operator, mask, per_microbatch):
+                yield (source,), {}, part
         elif operator.kind == ACCUMULATE:
             yield self._accumulated(operator), {}, mask
         elif operator.group is not None:
@@ -324,6 +328,7 @@ class Lowering:
     def _operand(
         self, operator: Operator, operand: str | Use | Number, per_microbatch: bool
     ) -> Operand:
+        """Return an operand as a node reads it."""
         if isinstance(operand, Number):
             key = (type(operand.value), operand.value)
             if key not in self._literals:
@@ -334,7 +339,7 @@ class Lowering:
         name = operand_name(operand)
         value = self.graph.number[name]
         if isinstance(operand, Use):
-            return Source(value, self._shared(OfMicrobatch(self._shape, operand.microbatch)))
+            return Source(value, self._reads.shared(OfMicrobatch(self._shape, operand.microbatch)))
         if not self._microbatched[name]:
             return self._source(
                 value, self._once if per_microbatch and self.microbatches > 1 else None
@@ -348,17 +353,14 @@ class Lowering:
         return self._source(value, None)
 
     def _source(self, value: int, read: Once | None) -> Source:
-        """One object for all who read a value in one way."""
+        """Return one object for all who read a value in one way."""
         key = (value, read is None)
         if key not in self._sources:
             self._sources[key] = Source(value, read)
         return self._sources[key]
 
-    def _shared(self, read: Read) -> Read:
-        """One object for all equal reads."""
-        return self._reads.setdefault(read.key, read)
-
     def _accumulated(self, operator: Operator) -> tuple[Operand, ...]:
+        """Return the operand of an operator that reads several micro-batches."""
         name = operand_name(operator.inputs[0])
         chosen: Any = operator.attributes.get("microbatches")
         microbatches = tuple(range(self.microbatches) if chosen is None else map(int, chosen))
@@ -369,81 +371,15 @@ class Lowering:
             )
         return (
             Source(
-                self.graph.number[name], self._shared(OverMicrobatches(self._shape, microbatches))
+                self.graph.number[name],
+                self._reads.shared(OverMicrobatches(self._shape, microbatches)),
             ),
         )
-
-    def _received(
-        self, operator: Operator, mask: Mask
-    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """A receive copies what the matched send reads; sends by different operators give different
-        nodes.
-        """
-        matching, few = self._few
-        found = matching.received[operator.id].reshape((*few.shape, self.microbatches, 3))
-        if not self._runs_per_microbatch(operator):
-            found = found[..., :1, :]
-        runs = found[..., 0] >= 0
-        for sender in np.unique(found[runs][:, 0]).tolist():
-            met = found[..., 0] == sender
-            part = mask if met.sum() == runs.sum() else mask & few.spread(met)
-            yield (self._sent(sender, found, met, operator),), {}, part
-
-    def _sent(
-        self, position: int, found: NDArray[np.int64], met: NDArray[np.bool_], operator: Operator
-    ) -> Source:
-        """The operand of the send at ``position`` in the plan, as read by the kept ranks at
-        ``met``, from the rank and micro-batch that ``found`` says.
-        """
-        operand = self.plan.operators[position].inputs[0]
-        if isinstance(operand, str) and self._microbatched[operand] == self._runs_per_microbatch(
-            operator
-        ):
-            read = self._along_one_axis(found, met)
-            if read is not None:
-                return Source(self.graph.number[operand], self._shared(read))
-        return self._event_source(position, self.matching.received[operator.id].reshape(-1, 3))
-
-    def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
-        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch)
-        in columns 1 and 2 of ``found``, by coordinate code.
-        """
-        operand = self.plan.operators[position].inputs[0]
-        if isinstance(operand, Number):
-            raise UnsupportedError(
-                f"operators[{self.plan.operators[position].id}]: a literal cannot be communicated"
-            )
-        ranks, microbatches = np.maximum(found[..., 1], 0), np.maximum(found[..., 2], 0)
-        name = operand_name(operand)
-        if isinstance(operand, Use):
-            microbatches = np.full_like(microbatches, operand.microbatch)
-        elif not self._microbatched[name]:
-            microbatches = np.zeros_like(microbatches)
-        codes = np.where(found[..., 1] >= 0, ranks * self.microbatches + microbatches, -1)
-        return Source(self.graph.number[name], self._shared(FromCodes(self._shape, codes)))
-
-    def _along_one_axis(self, found: NDArray[np.int64], met: NDArray[np.bool_]) -> Read | None:
-        """A read of the ranks at another place along one mesh axis, the same for all others, of the
-        same micro-batch; None where it is something else.
-        """
-        _, few = self._few
-        *own, microbatches = np.nonzero(met)
-        theirs = places_of(found[..., 1][met], few.shape)
-        moved = [
-            axis for axis, (a, b) in enumerate(zip(own, theirs, strict=True)) if (a != b).any()
-        ]
-        if len(moved) != 1 or (found[..., 2][met] != microbatches).any():
-            return None
-        axis = moved[0]
-        places = np.full(few.shape[axis], -1, dtype=np.int64)
-        places[own[axis]] = theirs[axis]
-        if (places[own[axis]] != theirs[axis]).any():
-            return None
-        return FromPlaces(self._shape, axis, tuple(few.met_along(axis, places).tolist()))
 
     def _collective(
         self, operator: Operator, root: int | None, mask: Mask
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+        """Yield the nodes of a collective."""
         members = self.matching.members[operator.id]
         if members is not None:
             yield from self._irregular(
@@ -453,90 +389,19 @@ class Lowering:
         source = self._operand(operator, operator.inputs[0], self._runs_per_microbatch(operator))
         if not isinstance(source, Source):
             raise UnsupportedError(f"operators[{operator.id}]: a literal cannot be communicated")
-        for read, place in self._groups_of(operator.group or Group(), root):
+        for read, place in self._groups.of(operator.group or Group(), root):
             stacked = Source(
                 source.value,
                 read
                 if source.read is None
-                else self._shared(Through(self._shape, read, source.read)),
+                else self._reads.shared(Through(self._shape, read, source.read)),
             )
             yield from self._by_position(operator, stacked, mask, place)
-
-    def _groups_of(self, group: Group, root: int | None = None) -> list[tuple[Read, Grid]]:
-        """For every size of groups: (the read of all members, every coordinate's place in its group
-        or -1).
-
-        With a ``root`` every member stands for the root: a stack of what the root holds, because
-        nobody reads what the others do.
-        """
-        if (group, root) not in self._members:
-            self._members[group, root] = (
-                [self._over_axes(group, root)]
-                if group.axes and not group.ranks
-                else list(self._by_lists(group, root))
-            )
-        return self._members[group, root]
-
-    def _over_axes(self, group: Group, root: int | None) -> tuple[Read, Grid]:
-        inside = tuple(axis.name for axis in self.plan.mesh if axis.name in group.axes)
-        dimensions = tuple(self.coordinates.dimension(axis, "group.axes") for axis in inside)
-        read: Read = OverGroup(self._shape, dimensions)
-        if root is not None:
-            read = OverRoot(
-                self._shape,
-                dimensions,
-                tuple(
-                    int(place)
-                    for place in np.unravel_index(root, [self._shape[d] for d in dimensions])
-                ),
-            )
-        return self._shared(read), self.coordinates.row_major_grid(inside)
-
-    def _by_lists(self, group: Group, root: int | None) -> Iterator[tuple[Read, Grid]]:
-        groups = self.coordinates.groups(group)
-        microbatches = np.arange(self.microbatches)
-        for size in sorted({len(ranks) for ranks in groups}):
-            table = np.full((self.graph.codes, size), -1, dtype=np.int64)
-            place = np.full((self.coordinates.ranks, 1), -1, dtype=np.int64)
-            for ranks in (ranks for ranks in groups if len(ranks) == size):
-                read = ranks if root is None else (ranks[root],) * size
-                for own, rank in enumerate(ranks):
-                    table[rank * self.microbatches + microbatches] = (
-                        np.array(read)[None, :] * self.microbatches + microbatches[:, None]
-                    )
-                    place[rank] = own
-            yield self._shared(self._listed(table)), place.reshape((*self._shape[:-1], 1))
-
-    def _listed(self, table: NDArray[np.int64]) -> Read:
-        """The read of the members by code, along the mesh axes alone along which groups go, if they
-        are the same at all places along the others.
-        """
-        known = table[:, 0] >= 0
-        own = np.array(np.unravel_index(np.arange(len(table)), self._shape))
-        theirs = np.array(np.unravel_index(np.maximum(table, 0), self._shape))
-        over = tuple(
-            axis
-            for axis in range(len(self._shape) - 1)
-            if (theirs[axis][known] != own[axis][known, None]).any()
-        )
-        sizes = [self._shape[axis] for axis in over]
-        if not over or len(over) == len(self._shape) - 1:
-            return FromCodes(self._shape, table)
-        places = np.ravel_multi_index(tuple(own[axis] for axis in over), sizes)
-        members = np.where(
-            known[:, None], np.ravel_multi_index(tuple(theirs[axis] for axis in over), sizes), -1
-        )
-        listed = np.full((prod(sizes), table.shape[1]), -1, dtype=np.int64)
-        listed[places] = members
-        return (
-            OverListed(self._shape, over, listed)
-            if (listed[places] == members).all()
-            else FromCodes(self._shape, table)
-        )
 
     def _by_position(
         self, operator: Operator, stacked: Operand, mask: Mask, place: Grid
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+        """Yield one node per place in the group, if the operator depends on it, else one node."""
         if "position" not in operator_kind(operator.kind).attributes:
             part = mask if (place >= 0).all() else mask & (place >= 0)
             if part.any():
@@ -550,8 +415,9 @@ class Lowering:
     def _irregular(
         self, operator: Operator, root: int | None, mask: Mask, members: NDArray[np.int64]
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """Members that run different operators or micro-batches: one node per pattern of
-        operators.
+        """Yield the nodes of a collective whose members run different operators or micro-batches.
+
+        There is one node per pattern of operators.
         """
         lattice = self._lattices[self._runs_per_microbatch(operator)]
         flat = lattice.flat(mask, False)
@@ -562,7 +428,7 @@ class Lowering:
             part = flat & (members[:, :, 0] == pattern[None, :]).all(axis=1)
             read = real if root is None else [real[root]] * len(real)
             stacked = Stacked(
-                tuple(self._event_source(int(pattern[i]), members[:, i]) for i in read)
+                tuple(self._events.source(int(pattern[i]), members[:, i]) for i in read)
             )
             place = np.full(self.graph.codes, -1, dtype=np.int64)
             for own, i in enumerate(real):
@@ -570,27 +436,31 @@ class Lowering:
             yield from self._by_position(operator, stacked, lattice.grid(part), lattice.grid(place))
 
 
+def _receives(operator: Operator) -> bool:
+    """Return True if an operator gives what a matching send reads."""
+    kind = declared(operator.kind)
+    return kind is not None and kind.communication is Communication.RECEIVE
+
+
 def _only_copies(operator: Operator) -> bool:
-    """Whether what an operator gives is its operand."""
+    """Return True if an operator gives its operand."""
     kind = declared(operator.kind)
     return kind is not None and kind.copies
 
 
 def _only_orders(operator: Operator) -> bool:
-    """Whether an operator, without an output, computes nothing."""
+    """Return True if an operator, without an output, computes nothing."""
     kind = declared(operator.kind)
     return kind is not None and kind.order_only
 
 
-def operand_name(operand: str | Use | Number) -> str:
-    """The tensor that an operand names."""
-    if isinstance(operand, Number):
-        raise PlanError(f"the literal {operand.value} stands where a tensor is needed")
-    return operand.tensor if isinstance(operand, Use) else operand
-
-
 def lower(plan: Plan, matching: Matching) -> Graph:
-    """Lower a validated plan; the graph's nodes are ordered."""
+    """Return the graph of a validated plan; its nodes are ordered.
+
+    Raises:
+        PlanError: something that a validated plan cannot contain.
+        UnsupportedError: an operator or attribute that has no meaning.
+    """
     graph = Lowering(plan, matching).run()
     order_nodes(graph)
     return graph

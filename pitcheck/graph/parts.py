@@ -1,5 +1,6 @@
-"""Parts of a reference value: boxes and terms of sums, as columns, since hundreds of thousands of
-them differ in a few intervals per dimension.
+"""Parts of a reference value: boxes and terms of sums, as columns.
+
+Hundreds of thousands of parts may differ in a few intervals per dimension.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Interval = tuple[int, int]
 Box = tuple[tuple[Interval, ...], ...]
-"""Per dimension of the reference the intervals whose concatenation is the local dimension; (-1, n)
+"""The intervals whose concatenation is the local dimension, per dimension of the reference. (-1, n)
 are n free elements, (-2, n) n zeros.
 """
 
@@ -27,7 +28,8 @@ FREE, ZERO = -1, -2
 @dataclass(frozen=True)
 class Part:
     """A box of the reference value, or term number ``term`` of ``terms`` that add up to it.
-    ``owner`` tells free padding of different ranks apart.
+
+    ``owner`` distinguishes the free padding of different ranks.
     """
 
     box: Box
@@ -37,9 +39,12 @@ class Part:
 
 
 class Parts(Sequence[Part]):
-    """The different parts of a cut. ``intervals``: per dimension the different lists of intervals,
-    in the order of first use; ``which``: int64 (parts, dimensions), which of them a part has;
-    ``term``, ``terms`` and ``owner``: int64 (parts,)."""
+    """The different parts of a cut.
+
+    ``intervals``: per dimension the different lists of intervals, in the order of first use.
+    ``which``: the list that a part has, shape (parts, dimensions). ``term``, ``terms`` and
+    ``owner`` have shape (parts,).
+    """
 
     def __init__(self, parts: Iterable[Part]) -> None:
         given = list(parts)
@@ -68,8 +73,9 @@ class Parts(Sequence[Part]):
         terms: int,
         owner: Ints,
     ) -> Parts:
-        """Parts from columns; the intervals of a dimension are all different, in any order, and
-        need not all be used.
+        """Return parts from columns.
+
+        The intervals of a dimension are all different, in any order, and need not all be used.
         """
         result = cls(())
         used = [distinct_rows([index[:, dim]]) for dim in range(index.shape[1])]
@@ -117,14 +123,14 @@ class Parts(Sequence[Part]):
         return self.which, self.term, self.terms, self.owner
 
     def owned(self, numbers: Ints, owner: Ints) -> Parts:
-        """Some of the parts, each with an owner."""
+        """Return some of the parts, each with an owner."""
         result = Parts.of(self.intervals, self.which[numbers], self.term[numbers], 1, owner)
         result.terms = self.terms[numbers]
         return result
 
     @property
     def lengths(self) -> list[Ints]:
-        """Per dimension the number of elements of every list of intervals."""
+        """Return per dimension the number of elements of every list of intervals."""
         return [
             np.array([sum(length(i) for i in own) for own in column], dtype=np.int64)
             for column in self.intervals
@@ -132,25 +138,14 @@ class Parts(Sequence[Part]):
 
     @property
     def shapes(self) -> Ints:
-        """The local shape of every part, (parts, dimensions)."""
+        """Return the local shape of every part, shape (parts, dimensions)."""
         lengths = [own[self.which[:, dim]] for dim, own in enumerate(self.lengths)]
         return np.stack(lengths, axis=1) if lengths else np.zeros((len(self), 0), dtype=np.int64)
 
-    @cached_property
-    def starts(self) -> Ints | None:
-        """Where every part begins along every dimension, shape (parts, dimensions); None where a
-        part is no single interval, or padding.
-        """
-        starts = [
-            found for dim in range(len(self.intervals)) if (found := self.begins(dim)) is not None
-        ]
-        if len(starts) < len(self.intervals):
-            return None
-        return np.stack(starts, axis=1) if starts else np.zeros((len(self), 0), dtype=np.int64)
-
     def begins(self, dim: int) -> Ints | None:
-        """Where every part begins along one dimension, shape (parts,); None where a part is no
-        single interval there, or padding.
+        """Return where every part begins along one dimension, shape (parts,).
+
+        Return None if a part is no single interval there, or is padding.
         """
         if dim not in self._begins:
             column = self.intervals[dim]
@@ -171,31 +166,29 @@ class Parts(Sequence[Part]):
         return {}
 
     def words(self, without: tuple[int, ...]) -> NDArray[np.uint64]:
-        """A 64-bit hash of every part but for its intervals along some dimensions, shape
-        (parts,).
-        """
+        """Return a 64-bit hash of every part without some dimensions, shape (parts,)."""
         if without not in self._words:
             total = np.zeros(len(self), dtype=np.uint64)
             kept = [dim for dim in range(len(self.intervals)) if dim not in without]
             for place, dim in enumerate(kept):
-                total += _mixed(
+                total += mixed(
                     np.array([_word((place, i)) for i in self.intervals[dim]], dtype=np.uint64)[
                         self.which[:, dim]
                     ]
                 )
             for name, column in (("term", self.term), ("terms", self.terms), ("owner", self.owner)):
-                total += _mixed(
+                total += mixed(
                     column.astype(np.uint64) * np.uint64(2)
                     + np.uint64(_word((name, len(kept))) | 1)
                 )
-            # What is added up over parts must not be a sum of what their dimensions say: the last
+            # Sums of these words over parts must not be sums of words of dimensions, so the last
             # step is not linear.
-            self._words[without] = _mixed(total)
+            self._words[without] = mixed(total)
         return self._words[without]
 
     @cached_property
     def digest(self) -> bytes:
-        """Equal for equal parts."""
+        """Return bytes that are equal for equal parts."""
         found = hashlib.blake2b(repr((len(self), self.intervals)).encode(), digest_size=16)
         for column in self._arrays:
             found.update(np.ascontiguousarray(column).tobytes())
@@ -204,7 +197,7 @@ class Parts(Sequence[Part]):
     # --- which boxes are held
 
     def complete(self, numbers: Ints) -> Ints:
-        """Of the parts ``numbers`` one of every box of which all terms are among them."""
+        """Return one of the parts ``numbers`` for every box of which all terms are among them."""
         if not len(numbers):
             return numbers
         boxes, of = distinct_rows([column[numbers] for column in self.which.T] or [numbers * 0])
@@ -214,9 +207,7 @@ class Parts(Sequence[Part]):
         return found
 
     def marked(self, numbers: Ints) -> list[list[tuple[tuple[Interval, ...], bool]]]:
-        """Per dimension the different lists of intervals, and whether one of the parts ``numbers``
-        has it.
-        """
+        """Return per dimension the different lists of intervals, and if one of the parts has it."""
         found = []
         for dim, column in enumerate(self.intervals):
             used = np.zeros(len(column), dtype=np.bool_)
@@ -225,7 +216,7 @@ class Parts(Sequence[Part]):
         return found
 
     def used(self, numbers: Ints) -> list[list[Interval]]:
-        """Per dimension the intervals, other than padding, that the parts ``numbers`` have."""
+        """Return per dimension the intervals that the parts ``numbers`` have, without padding."""
         return [
             [i for intervals, used in column if used for i in intervals if i[0] >= 0]
             for column in self.marked(numbers)
@@ -233,16 +224,17 @@ class Parts(Sequence[Part]):
 
 
 def distinct_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """(place of the first of every different row, which of these every row is), in the order of
-    first appearance; rows are given by columns of one length.
+    """Return the distinct rows of columns of one length, in the order of first appearance.
+
+    Returns:
+        The place of the first of every distinct row; which of these every row is.
     """
     which = np.zeros(len(columns[0]), dtype=np.int64)
     first = np.zeros(min(len(which), 1), dtype=np.int64)
     for column in columns:
         if len(column) and (column != column[0]).any():
             low = int(column.min())
-            # Numbers of different rows are below their count, so that the product stays far below
-            # 2^63.
+            # Numbers of different rows are below their count: the product is far below 2^63.
             _, numbers = np.unique(column - low, return_inverse=True)
             _, first, which = np.unique(
                 which * (int(numbers.max()) + 1) + numbers, return_index=True, return_inverse=True
@@ -254,18 +246,20 @@ def distinct_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def length(interval: Interval) -> int:
-    """Number of elements of an interval."""
+    """Return the number of elements of an interval."""
     start, stop = interval
     return stop if start < 0 else stop - start
 
 
 def _word(what: object) -> int:
+    """Return a 64-bit word from anything printable."""
     return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little")
 
 
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014): one to one, and no bit of the
-    result is a linear function of the word.
+def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return words that are mixed by the finalizer of SplitMix64 (Steele, Lea and Flood 2014).
+
+    It is one to one, and no bit of the result is a linear function of the word.
     """
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

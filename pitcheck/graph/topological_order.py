@@ -1,5 +1,6 @@
-"""A topological order of a graph's nodes; records that feed themselves over coordinates are split
-until they do not.
+"""A topological order of a graph's nodes.
+
+Records that feed themselves over coordinates are split until they do not.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
 
 def order_nodes(graph: Graph) -> None:
-    """Set ``graph.order``: the nodes in an order in which everything is written before it is read,
-    and ``graph.rank``.
+    """Set ``graph.order``, in which everything is written before it is read, and ``graph.rank``.
 
     A folded record may depend on itself at other coordinates (a pipeline in one record): the nodes
-    of such a cycle are split into one node per coordinate, in ``graph`` itself. Raises PlanError
-    when single coordinates still wait for themselves.
+    of such a cycle are split into one node per coordinate, in ``graph`` itself.
+
+    Raises:
+        PlanError: single coordinates still wait for themselves.
     """
     order = _topological(graph)
     if order is None:
@@ -44,14 +46,14 @@ def order_nodes(graph: Graph) -> None:
 
 
 def _home(where: Mask, known: dict[int, Home]) -> Home:
-    """The home of a mask, found once for the many nodes that share it as one object."""
+    """Return the home of a mask, found once for the many nodes that share it as one object."""
     if id(where) not in known:
         known[id(where)] = focus(where)
     return known[id(where)]
 
 
 def _edges(graph: Graph) -> list[list[int]]:
-    """For every node the nodes that read what it writes (at a coordinate that it writes)."""
+    """Return for every node the nodes that read what it writes, at a coordinate that it writes."""
     after: list[list[int]] = [[] for _ in graph.nodes]
     for number, node in enumerate(graph.nodes):
         seen: set[int] = set()
@@ -69,6 +71,7 @@ def _edges(graph: Graph) -> list[list[int]]:
 
 
 def _topological(graph: Graph) -> list[int] | None:
+    """Return the nodes in topological order; None if there is a cycle."""
     after = _edges(graph)
     waiting = [0] * len(graph.nodes)
     for readers in after:
@@ -86,6 +89,7 @@ def _topological(graph: Graph) -> list[int] | None:
 
 
 def _digraph(graph: Graph) -> nx.DiGraph:
+    """Return the graph of the dependences of nodes."""
     import networkx as nx  # noqa: PLC0415 - most plans have no cycle, and the import takes as long as the check of a small pair
 
     result = nx.DiGraph()
@@ -97,6 +101,7 @@ def _digraph(graph: Graph) -> nx.DiGraph:
 
 
 def _split_cycles(graph: Graph) -> None:
+    """Split the nodes of cycles into one node per coordinate."""
     import networkx as nx  # noqa: PLC0415
 
     dependences = _digraph(graph)
@@ -123,6 +128,7 @@ def _split_cycles(graph: Graph) -> None:
 
 
 def _one_cycle(graph: Graph) -> list[str]:
+    """Return the operators of one cycle, the first one again at the end."""
     import networkx as nx  # noqa: PLC0415
 
     found = nx.find_cycle(_digraph(graph))

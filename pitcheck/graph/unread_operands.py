@@ -1,5 +1,7 @@
-"""Operands of which an operator looks at the shape alone, such as the operands of a sum in its
-derivative: nothing depends on which row of them it reads.
+"""Operands of which an operator looks at the shape alone.
+
+The operands of a sum in its derivative are an example. Nothing depends on which row of them it
+reads.
 """
 
 from __future__ import annotations
@@ -16,13 +18,11 @@ from pitcheck.ops.term import exact
 from pitcheck.ops.traits import Trait
 
 BY_SHAPE = frozenset({"shape", "kind", "extent", "arange", "boundary"})
-"""What an algebra says of a value without looking at its elements."""
+"""The methods by which an algebra describes a value without looking at its elements."""
 
 
 class Unread:
-    """Finds the operands of a graph's nodes into which nobody looks, once for all nodes of one kind
-    with the same attributes and shapes.
-    """
+    """A table of unread operands, found once for nodes of one kind, attributes and shapes."""
 
     def __init__(self, values: Sequence[GraphValue]) -> None:
         self._values = values
@@ -35,8 +35,9 @@ class Unread:
         outputs: Sequence[int | None],
         attributes: Mapping[str, Any],
     ) -> frozenset[int]:
-        """The places of the operands whose shape alone matters, of an operator of which something
-        may read ``outputs`` (None: nothing does).
+        """Return the places of the operands of which an operator reads the shape alone.
+
+        ``outputs``: the values that something may read (None: nothing does).
         """
         if not kind.endswith(BACKWARD) and kind not in kinds_with(Trait.READS_SHAPE):
             return frozenset()
@@ -51,9 +52,7 @@ class Unread:
         return found
 
     def _look(self, operand: Operand) -> tuple[tuple[int, ...], Any] | Literal | None:
-        """(shape, kind) of an operand, or a number; None for one that is no tensor read
-        as it is.
-        """
+        """Return (shape, kind) of an operand, or a number; None for a stack."""
         if isinstance(operand, Stacked) or (isinstance(operand, Source) and operand.members):
             return None
         if not isinstance(operand, Source):
@@ -65,10 +64,10 @@ class Unread:
 def unread(
     kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], named: Collection[int] = ()
 ) -> frozenset[int]:
-    """The places of the tensors, among operands given as (shape, kind) or numbers, into which
-    ``kind`` does not look; none where it cannot be run on shapes.
+    """Return the places of the tensors into which ``kind`` does not look.
 
-    Of a derivative ``named`` are the places of gradients that are outputs.
+    ``operands`` are given as (shape, kind) or numbers. ``named`` are the places of those gradients
+    of a derivative that are outputs. Return none if the operator cannot be run on shapes.
     """
     watched = _Watched(AxisAlgebra(AxisSystem()))
     values = [
@@ -95,8 +94,9 @@ def unread(
 def _wanted(
     kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], named: Collection[int]
 ) -> tuple[bool, ...] | None:
-    """Which gradients a derivative may be asked for: those that are outputs, and of tensors also
-    those that its attributes do not leave out.
+    """Return which gradients a derivative may be asked for.
+
+    They are those that are outputs, and of tensors also those that its attributes do not leave out.
     """
     if not kind.endswith(BACKWARD):
         return None
@@ -108,8 +108,12 @@ def _wanted(
 def _with_outputs(
     algebra: AxisAlgebra, kind: str, values: list[AxisValue], attributes: Mapping[str, Any]
 ) -> tuple[list[Any], list[AxisValue], dict[str, Any]]:
-    """(outputs that a derivative computes anew, its operands with them, its attributes): an operand
-    that it needs for these alone counts as read if one is.
+    """Return the operands of a derivative with the outputs that it computes anew.
+
+    An operand that it needs for these alone counts as read if one of them is.
+
+    Returns:
+        The outputs, all operands, and the attributes that go with them.
     """
     told = dict(attributes)
     if not kind.endswith(BACKWARD) or told.get("forward_outputs", 1):
@@ -123,7 +127,7 @@ def _with_outputs(
 
 
 class _Watched:
-    """An algebra of dimensions that notes which values anything but the shape is asked of."""
+    """An algebra of dimensions that notes the values of which anything but the shape is asked."""
 
     def __init__(self, inner: AxisAlgebra) -> None:
         self.inner = inner

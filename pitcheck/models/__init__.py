@@ -1,3 +1,1 @@
-"""What is trained: model configurations, the tape that records programs, and the single-device
-reference plans.
-"""
+"""Models: their configurations, the tape that records programs, and one-device reference plans."""

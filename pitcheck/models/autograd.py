@@ -1,4 +1,4 @@
-"""The backward pass over what a tape has recorded."""
+"""The backward pass over the records of a tape."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from pitcheck.models.tape import Tape
 
 AGAIN = ":again"
-"""What the names of tensors that are computed again end in."""
+"""The ending of the names of recomputed tensors."""
 
 
 class Backward:
-    """One walk back. Gradients are kept per tensor and coordinates: ranks that use a tensor
-    differently have sums of their own.
+    """One walk back over the entries of a tape.
+
+    Gradients are kept per tensor and coordinates: ranks that use a tensor differently have
+    different sums.
     """
 
     def __init__(self, tape: Tape, partial: str, split: bool) -> None:
@@ -35,7 +37,11 @@ class Backward:
         self.segments: set[int] = set()
 
     def run(self, roots: Mapping[str, str]) -> dict[str, str]:
-        """Walk back from ``roots``; returns parameter -> gradient."""
+        """Walk back from ``roots`` (tensor -> its first gradient); return parameter -> gradient.
+
+        Raises PlanError if a gradient has different names at overlapping coordinates, or a
+        hand-written derivative gives the wrong number of gradients.
+        """
         self._count(roots)
         for root, seed in roots.items():
             self.gradients[root] = {(): seed}
@@ -52,7 +58,7 @@ class Backward:
         return {name: self._complete(name) for name in parameters}
 
     def _count(self, roots: Mapping[str, str]) -> None:
-        """How many gradients each tensor will get at each place."""
+        """Count the gradients that each tensor will get at each place."""
         reached = set(roots)
         for entry in reversed(self.entries):
             if entry.tracked and not reached.isdisjoint(entry.outputs):
@@ -103,7 +109,7 @@ class Backward:
             self._record(entry, given, leaves)
 
     def _record(self, entry: Entry, given: Sequence[str | None], wanted: set[str]) -> None:
-        """``KIND.backward`` for the gradients of the inputs in ``wanted``."""
+        """Record ``KIND.backward`` for the gradients of the inputs in ``wanted``."""
         tape = self.tape
         results = self._results(entry)
         gradients = tuple(name for name in given if name is not None)
@@ -145,7 +151,7 @@ class Backward:
         return self.value(operand) if isinstance(operand, str) else operand
 
     def value(self, name: str) -> str:
-        """The tensor that holds the value of ``name`` in the backward pass."""
+        """Return the tensor that holds the value of ``name`` in the backward pass."""
         return self.again.get(name, name)
 
     # --- sums
@@ -157,14 +163,14 @@ class Backward:
         return self.tape.gradient_hint(name) if gradient == self._prefix(name) + name else None
 
     def contribution_name(self, name: str) -> str:
-        """The name for the next part of the gradient of ``name`` where is being recorded."""
+        """Return a name for the next term of the gradient of ``name`` at the present place."""
         key = name, self.tape.where
         self.named[key] += 1
         whole = self._prefix(name) + name
         return whole if self.expected[key] <= 1 else f"{whole}:part{self.named[key]}"
 
     def _arrive(self, name: str, gradient: str, source: str) -> None:
-        """Add a part of a gradient to what has arrived already."""
+        """Add a term of a gradient to the terms that have arrived before."""
         tape, where = self.tape, self.tape.where
         key = name, where
         self.arrived[key] += 1
@@ -216,7 +222,5 @@ class Backward:
 
 
 def counterpart(block: str, kind: str = "backward") -> str:
-    """The block of the backward pass that belongs to a block ``forward...``; any other block is its
-    own.
-    """
+    """Return the block ``KIND...`` of a block ``forward...``; any other block is its own."""
     return kind + block.removeprefix("forward") if block.startswith("forward") else block

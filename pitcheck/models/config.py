@@ -1,5 +1,6 @@
-"""What a model is: sizes and choices as plain data. One transformer family covers all of them; what
-differs is a field.
+"""Configurations of models: sizes and choices as plain data.
+
+One family of transformers covers all models; each difference between them is a field.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ Activation = OneOf["swiglu", "gelu"]
 class Attention(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="heads", tag_field="kind"
 ):
-    """Multi-head attention, with ``kv_heads`` < ``heads`` grouped-query attention (Ainslie et al.
-    2023).
+    """Multi-head attention, or grouped-query attention if ``kv_heads`` < ``heads`` (Ainslie 2023).
 
     ``fused``: one weight for queries, keys and values, laid out per key-value head as [its query
-    heads, key, value], as Megatron-LM does. ``rotary``: rotary position embedding (Su et al. 2021)
-    in the convention of half the head against the other half.
+    heads, key, value], as in Megatron-LM. ``rotary``: rotary position embedding (Su et al. 2021)
+    that pairs one half of a head with the other.
     """
 
     heads: int
@@ -37,11 +37,11 @@ class Attention(
 class LatentAttention(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="latent", tag_field="kind"
 ):
-    """Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads from one vector
-    of ``kv_rank`` and one rotary key of ``rope``.
+    """Multi-head latent attention (DeepSeek-V2, 2024).
 
-    ``query_rank`` 0: queries straight from the hidden state. A head is ``nope`` + ``rope`` long for
-    queries and keys, ``value`` for values.
+    The keys and values of all heads come from one vector of ``kv_rank`` elements and one rotary key
+    of ``rope``. With ``query_rank`` 0 queries come from the hidden state directly. A head has
+    ``nope`` + ``rope`` elements for queries and keys, and ``value`` for values.
     """
 
     heads: int
@@ -53,20 +53,19 @@ class LatentAttention(
 
 
 class Experts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mixture of ``routed`` experts of width ``ffn``, ``chosen`` per token, and ``shared`` ones
-    that every token goes through.
+    """A mixture of ``routed`` experts of width ``ffn``, ``chosen`` per token, and ``shared`` ones.
 
-    ``groups``: experts in as many equal groups, of which a token's choice is limited to ``kept``,
-    ranked by their best member or, ``top2``, by the sum of their two best. ``score``: gate
-    function. ``normalized``: weights of the chosen sum to 1. ``scale``: they are multiplied by
-    this. ``bias_rate``: a bias that only steers the choice is moved by this much per step against
-    the load (Wang et al. 2024); 0: no such bias.
+    Every token goes through the shared experts. ``groups``: the number of equal groups of experts.
+    A token chooses within ``kept`` of them, ranked by their best member or, with ``top2``, by the
+    sum of their two best. ``score``: the gate function. ``normalized``: the weights of the chosen
+    experts sum to 1. ``scale``: a factor on these weights. ``bias_rate``: the step by which a bias
+    that only steers the choice moves against the load (Wang et al. 2024); 0: no bias.
 
-    ``auxiliary``: coefficient of the load balancing loss, taken over each group of tokens
-    (``auxiliary_over`` "group": those of the batch; "sequence": each sequence): sum over experts of
-    (routed / chosen) * share of tokens * mean score (Fedus et al. 2021, with sigmoid scores
-    normalized first). ``z``: coefficient of the mean squared logsumexp of the router's logits (Zoph
-    et al. 2022).
+    ``auxiliary``: the coefficient of the load balancing loss, taken over each group of tokens of
+    the batch (``auxiliary_over`` "group") or over each sequence ("sequence"). The loss is the sum
+    over experts of (routed / chosen) * share of tokens * mean score (Fedus et al. 2021; sigmoid
+    scores are normalized first). ``z``: the coefficient of the mean squared logsumexp of the
+    router's logits (Zoph et al. 2022).
     """
 
     routed: int
@@ -86,13 +85,13 @@ class Experts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A decoder-only transformer, with norms before attention and feed-forward part.
+    """A decoder-only transformer with norms before attention and feed-forward part.
 
-    ``vocabulary``: number of token ids; ``rows``: of rows of the embedding where it is padded (0:
-    the same). ``positions``: learned positions, 0 for none. ``dense_layers``: with experts, as many
-    first layers have a dense feed-forward part of width ``ffn``. ``predicted``: multi-token
-    prediction modules (DeepSeek-V3), each with the loss weight ``predicted_weight``.
-    ``fused_gate``: gate and up projection are one weight, [gate; up].
+    ``vocabulary``: the number of token ids. ``rows``: the rows of a padded embedding, 0 if it is
+    not padded. ``positions``: the number of learned positions, 0 for none. ``dense_layers``: the
+    number of first layers with a dense feed-forward part of width ``ffn`` in a model with experts.
+    ``predicted``: the number of multi-token prediction modules (DeepSeek-V3), each with the loss
+    weight ``predicted_weight``. ``fused_gate``: gate and up projection are one weight, [gate; up].
     """
 
     name: str
@@ -116,26 +115,26 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def embedding_rows(self) -> int:
-        """Rows of the embedding and of the output projection."""
+        """The rows of the embedding and of the output projection."""
         return self.rows or self.vocabulary
 
     def is_mixture(self, layer: int) -> bool:
-        """Whether layer number ``layer`` has experts."""
+        """Return True if layer number ``layer``, counted from 0, has experts."""
         return self.experts is not None and layer >= self.dense_layers
 
     def padded(self, multiple: int) -> Model:
-        """The model with its embedding padded to a multiple of ``multiple`` rows, which are trained
-        like the others, as Megatron-LM does.
+        """Return the model with its embedding padded to a multiple of ``multiple`` rows.
+
+        The added rows are trained like the others, as in Megatron-LM.
         """
         return msgspec.structs.replace(self, rows=-(-self.vocabulary // multiple) * multiple)
 
 
 class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The tokens of one step: ``sequences`` of ``length``; what is taken over a group of tokens is
-    taken over each of ``groups`` equal runs of sequences.
+    """The tokens of one step: ``sequences`` of ``length`` tokens, in ``groups`` equal runs.
 
-    A framework that takes such a loss on every rank and micro-batch has micro-batches *
-    data-parallel ranks groups.
+    Losses over a group of tokens are taken over each run of sequences. A framework that takes them
+    on every rank and micro-batch has micro-batches * data-parallel ranks groups.
     """
 
     sequences: int
@@ -144,8 +143,9 @@ class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """AdamW (Loshchilov and Hutter 2019) at step number ``step``, after clipping to the global norm
-    ``max_norm``. Numbers are rationals.
+    """AdamW (Loshchilov and Hutter 2019) at one step, after clipping to the norm ``max_norm``.
+
+    ``step``: the number of the step, from 1. Numbers are rationals.
     """
 
     beta1: str = "9/10"
@@ -157,8 +157,9 @@ class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_model(model: Model, batch: Batch) -> None:
-    """Raise PlanError for sizes that break a rule of the model or of its batch; it names the field,
-    the rule and the value.
+    """Raise PlanError for sizes that break a rule of the model or of its batch.
+
+    The error names the field, the rule and the value.
     """
     for place, holds, rule in (
         *_model_rules(model),

@@ -8,8 +8,9 @@ from pitcheck.plan.model import Number
 
 
 def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
-    """Causal attention of ``x`` (sequences, length, hidden); every head's keys and values are
-    repeated for the query heads that share them.
+    """Record causal attention of ``x`` (sequences, length, hidden); return a tensor of that shape.
+
+    The keys and values of a head are repeated for the query heads that share them.
     """
     tape, (rows, length, hidden) = context.tape, context.tape.tensors[x].shape
     q, k, v = _projections(context, x, name, sizes)
@@ -40,8 +41,9 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
 
 
 def attend(context: Context, q: str, k: str, v: str, name: str) -> str:
-    """softmax(q k^T / sqrt(size)) v of visible tokens, for q, k, v (sequences, heads, length,
-    size); the result is (sequences, length, heads, size).
+    """Record softmax(q k^T / sqrt(size)) v over visible tokens.
+
+    q, k and v are (sequences, heads, length, size); the result is (sequences, length, heads, size).
     """
     tape = context.tape
     scaled = tape.op("scale_by_size", q, name=f"{name}.q.scaled", axis=-1, exponent="-1/2")
@@ -54,7 +56,7 @@ def attend(context: Context, q: str, k: str, v: str, name: str) -> str:
 
 
 def _projections(context: Context, x: str, name: str, sizes: Attention) -> list[str]:
-    """Queries, keys and values as (sequences, heads, length, size)."""
+    """Record queries, keys and values, each (sequences, heads, length, size)."""
     tape, (rows, length, _) = context.tape, context.tape.tensors[x].shape
     heads = {"q": sizes.heads, "k": sizes.kv_heads, "v": sizes.kv_heads}
     if sizes.fused:
@@ -89,7 +91,10 @@ def _projections(context: Context, x: str, name: str, sizes: Attention) -> list[
 
 
 def feed_forward(context: Context, x: str, name: str, ffn: int) -> str:
-    """The dense feed-forward part: down(silu(gate x) * up x), or down(gelu(up x))."""
+    """Record the dense feed-forward part: down(silu(gate x) * up x), or down(gelu(up x)).
+
+    ``x`` and the result are (sequences, length, hidden); ``ffn`` is the width in between.
+    """
     tape, model = context.tape, context.model
     if model.activation == "gelu":
         middle = tape.op(

@@ -1,6 +1,4 @@
-"""Parameters, gradients and moments of a single device one after the other in flat buffers, as a
-sharded optimizer keeps them.
-"""
+"""Flat buffers of parameters, gradients and moments on one device, as of a sharded optimizer."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ Buffers = Sequence[Sequence[str]]
 
 
 def named(number: int) -> str:
-    """The name of a buffer."""
+    """Return the name of buffer ``number``."""
     return f"flat.{number}"
 
 
 def join_gradients(tape: Tape, gradients: Mapping[str, str], buffers: Buffers) -> dict[str, str]:
-    """buffer -> the gradients of its parameters as one tensor, which is compared."""
+    """Record the gradients of every buffer as one vector, an output; return buffer -> vector."""
     found = {}
     for number, names in enumerate(buffers):
         found[named(number)] = _joined(
@@ -34,8 +32,9 @@ def join_gradients(tape: Tape, gradients: Mapping[str, str], buffers: Buffers) -
 def adamw_flat(
     tape: Tape, clipped: Mapping[str, str], settings: Optimizer, buffers: Buffers
 ) -> None:
-    """As ``adamw``, with moments first:B and second:B of whole buffers; every element decays as its
-    parameter does.
+    """Record AdamW over whole buffers: as ``adamw``, with moments first:B and second:B of buffer B.
+
+    Every element decays as its parameter does.
     """
     rate, decay = rates(tape, settings)
     for number, names in enumerate(buffers):
@@ -59,7 +58,7 @@ def adamw_flat(
 
 
 def _decays(tape: Tape, name: str, decay: str) -> str:
-    """By what each of a parameter's elements is multiplied."""
+    """Return a vector of the factors by which the elements of a parameter decay."""
     shape = tape.tensors[name].shape
     return (
         tape.op("expand", decay, sizes=(prod(shape),))
@@ -69,7 +68,7 @@ def _decays(tape: Tape, name: str, decay: str) -> str:
 
 
 def _joined(tape: Tape, tensors: Sequence[str], name: str) -> str:
-    """The elements of tensors, row-major, one tensor after the other."""
+    """Record the elements of tensors as one vector: row-major, one tensor after the other."""
     parts = [
         tape.op("reshape", tensor, sizes=(prod(tape.tensors[tensor].shape),)) for tensor in tensors
     ]

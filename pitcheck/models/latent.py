@@ -8,11 +8,10 @@ from pitcheck.models.layers import Context, linear, norm
 
 
 def latent_attention(context: Context, x: str, name: str, sizes: LatentAttention) -> str:
-    """Causal attention of ``x`` (sequences, length, hidden), whose keys and values come from one
-    small vector per token.
+    """Record causal attention of ``x`` from one latent vector per token.
 
-    A key is [its part from the latent vector, one rotary part that all heads share]; a query has
-    both parts per head.
+    ``x`` and the result are (sequences, length, hidden). A key is [its part of the latent vector,
+    one rotary part that all heads share]; a query has both parts per head.
     """
     tape, (rows, length, hidden) = context.tape, context.tape.tensors[x].shape
     q = _queries(context, x, name, sizes)
@@ -53,7 +52,7 @@ def latent_attention(context: Context, x: str, name: str, sizes: LatentAttention
 
 
 def _queries(context: Context, x: str, name: str, sizes: LatentAttention) -> str:
-    """(sequences, heads, length, nope + rope), the last part rotated."""
+    """Record queries (sequences, heads, length, nope + rope), the last part rotated."""
     tape = context.tape
     if sizes.query_rank:
         x = norm(context, linear(tape, x, f"{name}.q_a", sizes.query_rank), f"{name}.q_norm")
@@ -75,7 +74,7 @@ def _queries(context: Context, x: str, name: str, sizes: LatentAttention) -> str
 
 
 def _by_head(context: Context, x: str, heads: int) -> str:
-    """(sequences, length, heads * size) as (sequences, heads, length, size)."""
+    """Record (sequences, length, heads * size) as (sequences, heads, length, size)."""
     tape, (rows, length, width) = context.tape, context.tape.tensors[x].shape
     return tape.op(
         "transpose",

@@ -1,4 +1,4 @@
-"""What all reference models share: one step's context, linear layers, norms, embeddings."""
+"""The pieces of all reference models: the context of a step, linear layers, norms, embeddings."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pitcheck.models.tape import Tape
 
 @dataclass(frozen=True)
 class Context:
-    """What every layer needs: the tape, the model, its batch, and the tensors that are made once.
+    """The tape, the model, its batch, and the tensors that all layers share.
 
-    ``visible`` (length, length): whether a row's token may look at a column's. ``cos``, ``sin``
-    (length, half the rotary size): "" without rotary embedding.
+    ``visible`` (length, length): True where the token of a row may attend to that of a column.
+    ``cos``, ``sin`` (length, half the rotary size): "" without rotary embedding.
     """
 
     tape: Tape
@@ -25,13 +25,14 @@ class Context:
 
 
 def parameter(tape: Tape, name: str, *shape: int) -> str:
-    """A parameter, or, where it is there already, the same one."""
+    """Add a parameter unless it exists already; return its name."""
     return name if name in tape.tensors else tape.parameter(name, shape)
 
 
 def linear(tape: Tape, x: str, name: str, outputs: int, bias: bool = False) -> str:
-    """``x`` (..., k) times the weight ``name.weight`` (outputs, k), plus ``name.bias``; the result
-    is called ``name``.
+    """Record ``x`` (..., k) times the weight ``name.weight`` (outputs, k), plus ``name.bias``.
+
+    The result (..., outputs) is called ``name``.
     """
     weight = parameter(tape, f"{name}.weight", outputs, tape.tensors[x].shape[-1])
     operands = (x, weight, parameter(tape, f"{name}.bias", outputs)) if bias else (x, weight)
@@ -39,7 +40,7 @@ def linear(tape: Tape, x: str, name: str, outputs: int, bias: bool = False) -> s
 
 
 def norm(context: Context, x: str, name: str) -> str:
-    """The model's norm over the last dimension; the result is called ``name``."""
+    """Record the model's norm over the last dimension of ``x``; the result is called ``name``."""
     tape, model = context.tape, context.model
     weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1])
     if model.norm == "rms":
@@ -55,14 +56,17 @@ def norm(context: Context, x: str, name: str) -> str:
 
 
 def embed(context: Context, tokens: str, name: str) -> str:
-    """The rows of the embedding at ``tokens`` (sequences, length), plus learned positions."""
+    """Record the rows of the embedding at ``tokens`` (sequences, length), plus learned positions.
+
+    The result is (sequences, length, hidden).
+    """
     tape, model = context.tape, context.model
     weight = parameter(tape, "embedding.weight", model.embedding_rows, model.hidden)
     if not model.positions:
         return tape.op("embedding", tokens, weight, name=name)
     words = tape.op("embedding", tokens, weight, name=f"{name}.words")
     weight = parameter(tape, "embedding.positions.weight", model.positions, model.hidden)
-    # Read as a slice: rows looked up by number would tie the values of positions to the length of
+    # Read as a slice: rows looked up by number would tie the positions to the length of
     # the sequence.
     places = tape.op(
         "slice", weight, name=f"{name}.positions", axis=0, start=0, stop=context.batch.length
@@ -71,7 +75,7 @@ def embed(context: Context, tokens: str, name: str) -> str:
 
 
 def logits(context: Context, x: str, name: str) -> str:
-    """A score for every row of the vocabulary, (sequences, length, rows)."""
+    """Record a score for every row of the vocabulary, (sequences, length, rows)."""
     tape, model = context.tape, context.model
     weight = parameter(
         tape,
@@ -83,8 +87,9 @@ def logits(context: Context, x: str, name: str) -> str:
 
 
 def prepare(tape: Tape, model: Model, batch: Batch, tokens: str) -> Context:
-    """What is made once: positions, the causal mask, the rotary angles' cosines and sines, which
-    are given.
+    """Record the tensors that all layers share: positions, causal mask, rotary cosines and sines.
+
+    The cosines and sines are inputs.
     """
     tape.op("positions", tokens, name="positions", axis=1)
     rows, columns = (tape.op("unsqueeze", "positions", axis=axis) for axis in (1, 0))
@@ -97,7 +102,7 @@ def prepare(tape: Tape, model: Model, batch: Batch, tokens: str) -> Context:
 
 
 def rotary_size(model: Model) -> int:
-    """How many elements of a head are turned by rotary position embedding."""
+    """Return the number of elements of a head that rotary position embedding rotates."""
     attention = model.attention
     if isinstance(attention, LatentAttention):
         return attention.rope

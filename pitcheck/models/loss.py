@@ -1,4 +1,4 @@
-"""The mean loss of the tokens that count."""
+"""The mean loss of the tokens that are counted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pitcheck.models.tape import Tape
 
 
 def token_losses(tape: Tape, scores: str, labels: str, name: str) -> str:
-    """The cross-entropy of every token, logsumexp(scores) - score of the label, (sequences, length)
-    from scores (sequences, length, rows).
+    """Record the cross-entropy of every token: logsumexp(scores) - score of its label.
+
+    ``scores`` is (sequences, length, rows); the result is (sequences, length).
     """
     lse = tape.op("logsumexp", scores, name=f"{name}.lse", axis=-1)
     picked = tape.op("gather", scores, tape.op("unsqueeze", labels, axis=2), axis=2)
@@ -17,8 +18,9 @@ def token_losses(tape: Tape, scores: str, labels: str, name: str) -> str:
 
 
 def masked_mean(tape: Tape, losses: str, mask: str, name: str) -> str:
-    """The sum of the losses of the tokens that ``mask`` (a boolean per token) counts, divided by
-    their number.
+    """Record the sum of the losses of the tokens that are counted, divided by their number.
+
+    ``mask`` has a boolean per token: True if it is counted.
     """
     counted = tape.op("cast", mask, name=f"{name}.mask", dtype="float32")
     total = tape.op(

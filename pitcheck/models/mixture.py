@@ -1,5 +1,6 @@
-"""Mixture of experts: the router, its losses, and every expert applied to every token with the
-token's weight for it.
+"""Mixtures of experts on one device: the router, its losses, and the experts.
+
+Every expert is applied to every token, with the token's weight for it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from pitcheck.plan.model import Number
 
 @dataclass(frozen=True)
 class Routed:
-    """What a mixture layer gives: its output, its auxiliary losses (scalars, coefficient included),
-    and the bias that is to be moved ("" without one).
+    """The results of a mixture layer.
+
+    Its output, its auxiliary losses (scalars, coefficient included), the bias that is to be moved
+    ("" without one), and ``chosen``: 1 where a token chose an expert, (sequences, length, routed).
     """
 
     output: str
@@ -26,11 +29,10 @@ class Routed:
 
 
 def mixture(context: Context, x: str, name: str, experts: Experts) -> Routed:
-    """The experts' outputs for ``x`` (sequences, length, hidden), added up with the weights of
-    those that each token chose; shared experts are added whole.
+    """Record the experts' outputs for ``x`` (sequences, length, hidden), weighted and added up.
 
     An expert that a token did not choose has weight 0 for it, which is the same as not sending the
-    token there.
+    token there. The output of shared experts is added with weight 1.
     """
     tape = context.tape
     scores = linear(tape, x, f"{name}.router", experts.routed)
@@ -56,7 +58,7 @@ def mixture(context: Context, x: str, name: str, experts: Experts) -> Routed:
 
 
 def _scored(context: Context, scores: str, name: str, experts: Experts) -> str:
-    """A score in (0, 1) per expert, (sequences, length, routed)."""
+    """Record a score in (0, 1) per expert, (sequences, length, routed)."""
     scored = f"{name}.router.scores"
     if experts.score == "sigmoid":
         return context.tape.op("sigmoid", scores, name=scored)
@@ -64,8 +66,9 @@ def _scored(context: Context, scores: str, name: str, experts: Experts) -> str:
 
 
 def _chosen(context: Context, scored: str, bias: str, name: str, experts: Experts) -> str:
-    """1 where a token chose an expert, else 0, (sequences, length, routed), as a floating number.
-    What chooses has no gradient.
+    """Record 1 where a token chose an expert, else 0, (sequences, length, routed), floating-point.
+
+    The choice itself has no gradient.
     """
     tape = context.tape
     with tape.untracked():
@@ -95,7 +98,7 @@ def _chosen(context: Context, scored: str, bias: str, name: str, experts: Expert
 
 
 def _eligible(context: Context, ranked: str, name: str, experts: Experts) -> str:
-    """Whether an expert is in one of the groups that the token keeps."""
+    """Record a boolean per expert: True if it is in one of the groups that the token keeps."""
     tape, (rows, length, routed) = context.tape, context.tape.tensors[ranked].shape
     grouped = tape.op(
         "reshape", ranked, sizes=(rows, length, experts.groups, routed // experts.groups)
@@ -117,7 +120,7 @@ def _eligible(context: Context, ranked: str, name: str, experts: Experts) -> str
 
 
 def _weights(context: Context, scored: str, chosen: str, name: str, experts: Experts) -> str:
-    """The weight of every expert for every token, 0 where it was not chosen."""
+    """Record the weight of every expert for every token, 0 if it was not chosen."""
     tape = context.tape
     weights = tape.op("mul", scored, chosen, name=f"{name}.router.kept_scores")
     if experts.normalized:
@@ -133,11 +136,11 @@ def _weights(context: Context, scored: str, chosen: str, name: str, experts: Exp
 
 
 def _experts(context: Context, x: str, weights: str, name: str, experts: Experts) -> str:
-    """Every expert's gated feed-forward part on every token, weighted and added up. Expert weights
-    are one tensor, experts first.
+    """Record every expert's gated feed-forward part on every token, weighted and added up.
 
-    Sequences and experts are dimensions of their own throughout, (sequences, experts, length, ...),
-    so that every sequence is seen to be treated alike.
+    The experts are the first dimension of their weights. Sequences and experts remain dimensions,
+    (sequences, experts, length, ...), so that the check sees that all sequences are treated
+    equally.
     """
     tape, count, hidden = context.tape, experts.routed, context.model.hidden
     stem, each_token = f"{name}.experts", tape.op("unsqueeze", x, axis=1)
@@ -165,8 +168,10 @@ def _experts(context: Context, x: str, weights: str, name: str, experts: Experts
 
 
 def _balance(context: Context, scored: str, chosen: str, name: str, experts: Experts) -> str:
-    """coefficient * mean over groups of tokens of sum over experts of (routed / chosen) * share of
-    tokens * mean score; "" without such a loss.
+    """Record the load balancing loss; return "" without one.
+
+    It is coefficient * mean over groups of tokens of the sum over experts of (routed / chosen) *
+    share of tokens * mean score.
     """
     if not Fraction(experts.auxiliary):
         return ""
@@ -192,7 +197,7 @@ def _balance(context: Context, scored: str, chosen: str, name: str, experts: Exp
 
 
 def _z(context: Context, scores: str, name: str, experts: Experts) -> str:
-    """coefficient * mean over tokens of logsumexp(logits)^2; "" without such a loss."""
+    """Record coefficient * mean over tokens of logsumexp(logits)^2; return "" without this loss."""
     if not Fraction(experts.z):
         return ""
     tape = context.tape
@@ -208,8 +213,9 @@ def _z(context: Context, scores: str, name: str, experts: Experts) -> str:
 
 
 def move_bias(context: Context, routed: Routed, name: str, experts: Experts) -> None:
-    """The bias that steers the choice, moved up where an expert had less than the mean load, down
-    where more (Wang et al. 2024).
+    """Record the bias that steers the choice after its step (Wang et al. 2024).
+
+    It moves up for an expert with less than the mean load, and down for one with more.
     """
     tape = context.tape
     load = tape.op("sum", routed.chosen, name=f"{name}.router.load", axes=(0, 1))

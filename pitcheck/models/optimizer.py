@@ -10,8 +10,9 @@ from pitcheck.models.tape import Tape
 
 
 def clip(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> dict[str, str]:
-    """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)), norm the root of the sum of
-    squares of all gradients, as PyTorch and Megatron-LM clip.
+    """Record parameter -> its gradient * min(1, max_norm / (norm + 10^-6)).
+
+    norm is the root of the sum of squares of all gradients, as PyTorch and Megatron-LM clip.
     """
     squares = [
         tape.op("sum", tape.op("square", gradient), name=f"squares:{name}")
@@ -28,8 +29,9 @@ def clip(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> dict[
 
 
 def adamw(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> None:
-    """One step of all parameters, from their clipped gradients. Vectors (norms, biases) do not
-    decay. Moments are state called first:P and second:P.
+    """Record one step of all parameters from their clipped gradients.
+
+    Vectors (norms, biases) do not decay. Moments are state called first:P and second:P.
     """
     rate, decay = rates(tape, settings)
     for name, gradient in gradients.items():
@@ -38,8 +40,10 @@ def adamw(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> None
 
 
 def rates(tape: Tape, settings: Optimizer) -> tuple[str, str]:
-    """(the learning rate, corrected for the first moment's beginning at 0; by what a parameter that
-    decays is multiplied).
+    """Record the factors of a step.
+
+    Returns: the learning rate, corrected for a first moment that starts at 0, and the factor by
+    which a parameter decays.
     """
     rate = tape.input("learning_rate", ())
     correction = 1 - Fraction(settings.beta1) ** settings.step
@@ -50,8 +54,9 @@ def rates(tape: Tape, settings: Optimizer) -> tuple[str, str]:
 
 
 def stepped(tape: Tape, name: str, gradient: str, rate: str, kept: str, settings: Optimizer) -> str:
-    """m' = b1 m + (1 - b1) g; v' = b2 v + (1 - b2) g^2; the new value is kept - rate m' / (sqrt(v'
-    / (1 - b2^step)) + eps).
+    """Record m' = b1 m + (1 - b1) g and v' = b2 v + (1 - b2) g^2; return the new parameter.
+
+    It is kept - rate m' / (sqrt(v' / (1 - b2^step)) + eps).
     """
     beta1, beta2 = Fraction(settings.beta1), Fraction(settings.beta2)
     shape = tape.tensors[name].shape

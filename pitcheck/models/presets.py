@@ -1,6 +1,4 @@
-"""The models by name, with the sizes that their authors published, and a small variant of any of
-them.
-"""
+"""Models by name, with the sizes that their authors published, and a small variant of each."""
 
 from __future__ import annotations
 
@@ -119,15 +117,19 @@ PRESETS: Mapping[str, Model] = MappingProxyType(
         )
     }
 )
-"""Every model by its name. Sizes are those of the published configurations; what a paper leaves
-open (GPT-3's order of a fused weight, Mixtral's router losses) is as Megatron-LM trains it."""
+"""Every model by its name.
+
+Sizes are those of the published configurations. What a paper leaves open (the order of GPT-3's
+fused weight, Mixtral's router losses) follows Megatron-LM.
+"""
 
 TINY = "-tiny"
 
 
 def preset(name: str) -> Model:
-    """The model called ``name``; with ``-tiny`` behind it, its small variant. Raises UsageError for
-    an unknown name.
+    """Return the model called ``name``; with ``-tiny`` behind the name, its small variant.
+
+    Raises UsageError for any other name.
     """
     model = PRESETS.get(name.removesuffix(TINY))
     if model is None:
@@ -138,8 +140,9 @@ def preset(name: str) -> Model:
 
 
 def tiny(model: Model) -> Model:
-    """The same model with small numbers: every choice is kept (grouped heads, ranks, groups of
-    experts, dense layers, ...).
+    """Return the same model with small numbers.
+
+    Every choice is kept: grouped heads, ranks, groups of experts, dense layers and the others.
     """
     experts = model.experts
     return replace(

@@ -1,4 +1,4 @@
-"""What the tape notes down of an operator so that it can be differentiated and run again."""
+"""The records that a tape keeps in order to differentiate operators and to run them again."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ Where = tuple[tuple[str, tuple[int, ...]], ...]
 """A box of coordinates as a key: sorted (axis, values)."""
 
 Hook = Callable[[Sequence[str | None]], Sequence[str | None]]
-"""A derivative written by hand: gradients of the outputs (None where there is none) -> gradients of
-the inputs.
-"""
+"""A hand-written derivative: gradients of outputs -> gradients of inputs. None: no gradient."""
 
 Spread = Mapping[int, "str | tuple[str, ...] | Table"]
 """Dimension -> the axis or axes by which it is cut, or a table of intervals."""
 
+Hint = Lineage | Spread | None
+"""The part of a reference tensor that a tensor holds, as lineage or spread; None if unknown."""
+
 
 @dataclass(slots=True)
 class Entry:
-    """One recorded operator; with ``hook``, a region whose derivative is written by hand.
-    ``segment`` is the part of the program run again in backward.
+    """One recorded operator, or with ``hook`` a region whose derivative is written by hand.
+
+    ``segment`` is the number of the part of the program that the backward pass runs again.
     """
 
     kind: str
@@ -35,7 +37,7 @@ class Entry:
     module: str
     source: str
     tracked: tuple[str, ...]
-    """The inputs that have a gradient, one per use."""
+    """The inputs that have a gradient, one entry per use."""
     hook: Hook | None = None
     segment: int | None = None
 
@@ -43,8 +45,10 @@ class Entry:
 def held(
     reference: str, spread: Spread | None = None, *, partial: tuple[str, ...] = (), scale: str = "1"
 ) -> Lineage:
-    """The lineage of a tensor that holds the part ``spread`` of ``reference``, or, over the axes
-    ``partial``, a term of the sum that it is.
+    """Return the lineage of a tensor that holds the part ``spread`` of ``reference``.
+
+    With ``partial`` it holds a term of that part, and the sum over these axes is the part.
+    ``scale`` is a rational factor.
     """
     shards = tuple(
         Shard(dim, intervals=how)
@@ -56,8 +60,10 @@ def held(
 
 
 def gradient_lineage(lineage: Lineage | None) -> Lineage | None:
-    """What the complete gradient of a tensor with this lineage holds: the same part of the
-    reference's gradient; None where that is not so.
+    """Return the lineage of the complete gradient of a tensor with ``lineage``.
+
+    The gradient holds the same part of the reference's gradient. Return None if ``lineage`` is
+    None, a term of a sum, or scaled: then this is not so.
     """
     if lineage is None or lineage.partial or lineage.partial_ranks or lineage.scale != "1":
         return None

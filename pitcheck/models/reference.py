@@ -1,4 +1,4 @@
-"""The reference: one training step of a model on a single device."""
+"""The reference plan: one training step of a model on a single device."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from pitcheck.plan.model import Number, Plan
 def reference_plan(
     model: Model, batch: Batch, optimizer: Optimizer | None = None, flat: Buffers = ()
 ) -> Plan:
-    """Forward pass, loss, backward pass, clipping and AdamW step of ``model`` on ``batch``.
+    """Return forward pass, loss, backward pass, clipping and AdamW step of ``model`` on ``batch``.
 
-    Inputs: ``tokens``, ``labels`` (int) and ``mask`` (bool, which tokens count), each (sequences,
-    length), the same under ``predicted.`` for multi-token prediction (there the tokens are those
-    one place further on, the labels those after them), the cosines and sines of rotary embedding,
-    the learning rate. Outputs: ``loss``, ``gradient_norm``, the gradient of every parameter before
-    clipping, all new parameters and state. With ``flat`` gradients and moments are those of flat
-    buffers of the named parameters instead. Raises PlanError for sizes that do not fit.
+    Inputs: ``tokens``, ``labels`` (integers) and ``mask`` (True for tokens that are counted), each
+    (sequences, length); the cosines and sines of rotary embedding; the learning rate. Multi-token
+    prediction has ``tokens``, ``labels`` and ``mask`` under ``predicted.``: there the tokens are
+    those one place further on, and the labels those after them.
+
+    Outputs: ``loss``, ``gradient_norm``, the gradient of every parameter before clipping, all new
+    parameters and state. With ``flat`` gradients and moments are those of flat buffers of the named
+    parameters instead. Raises PlanError for sizes that do not fit.
     """
     check_model(model, batch)
     with collector_off():
@@ -46,8 +48,9 @@ def reference_plan(
 
 
 def parameter_count(plan: Plan, predicted: bool = False) -> int:
-    """The number of trainable numbers of a plan, without those of multi-token prediction unless
-    ``predicted``.
+    """Return the number of trainable elements of a plan.
+
+    Those of multi-token prediction are counted with ``predicted`` only.
     """
     counted = (
         tensor
@@ -58,7 +61,7 @@ def parameter_count(plan: Plan, predicted: bool = False) -> int:
 
 
 class _Step:
-    """One training step: the forward pass remembers the losses and what is to be updated."""
+    """One training step; the forward pass remembers the losses and the routers' results."""
 
     def __init__(self, tape: Tape, model: Model, batch: Batch) -> None:
         self.tape = tape
@@ -77,7 +80,7 @@ class _Step:
         )
 
     def forward(self) -> None:
-        """All layers and losses."""
+        """Record all layers and losses."""
         x = embed(self.context, "tokens", "embedding")
         for number in range(self.model.layers):
             x = self.layer(x, f"layers.{number}", self.model.is_mixture(number))
@@ -86,7 +89,7 @@ class _Step:
             self._predict(x)
 
     def layer(self, x: str, name: str, mixed: bool) -> str:
-        """One transformer layer: x + attention(norm x), then that + feed-forward(norm of it)."""
+        """Record a layer: x + attention(norm x), then that + feed-forward(norm of it)."""
         tape, context = self.tape, self.context
         with tape.module(name):
             normed, sizes = norm(context, x, f"{name}.attention_norm"), self.model.attention
@@ -110,7 +113,7 @@ class _Step:
         return routed.output
 
     def _head(self, x: str, prefix: str, name: str) -> str:
-        """The mean loss of the tokens that count, from the last hidden state."""
+        """Record the mean loss of the tokens that are counted, from the last hidden state."""
         tape, shape = self.tape, (self.batch.sequences, self.batch.length)
         labels = self._tokens(f"{prefix}labels")
         mask = tape.input(f"{prefix}mask", shape, "bool")
@@ -120,8 +123,9 @@ class _Step:
         return loss
 
     def _predict(self, x: str) -> None:
-        """Multi-token prediction (DeepSeek-V3, 2024, section 2.2): one more layer over [norm of the
-        hidden state, norm of the next token's embedding].
+        """Record multi-token prediction (DeepSeek-V3, 2024, section 2.2).
+
+        It is one more layer over [norm of the hidden state, norm of the next token's embedding].
         """
         tape, context = self.tape, self.context
         with tape.module("predicted"):
@@ -140,8 +144,9 @@ class _Step:
         )
 
     def backward(self, compared: bool) -> dict[str, str]:
-        """The sum of all losses, the gradients of all parameters, each ``compared`` or not, and the
-        biases that the load moves.
+        """Record the sum of all losses, the backward pass and the steps of the routers' biases.
+
+        Return parameter -> gradient; each gradient is an output if ``compared``.
         """
         tape = self.tape
         with tape.untracked():

@@ -1,4 +1,4 @@
-"""Shapes and dtypes of what an operator computes, read off its meaning once per distinct use."""
+"""Shapes and dtypes of results, read off an operator's meaning once per distinct use."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ _WIDTH: Mapping[DType, int] = {
     "int32": 4,
     "int16": 2,
 }
-"""Bytes, where they are more than one."""
+"""Bytes per element, if more than one."""
 
 
 def kind_of(dtype: DType) -> Kind:
-    """What a dtype is to the algebras."""
+    """Return the kind of value that a dtype is to the algebras: field, int or bool."""
     return _KINDS.get(dtype, "field")
 
 
 class Signatures:
-    """Infers the outputs of operators by running their meaning on shapes alone; equal uses (a
-    model's layers) are run once.
+    """Infers the outputs of operators by running their meaning on shapes alone.
+
+    Equal uses, as in the layers of a model, are run once.
     """
 
     def __init__(self) -> None:
@@ -52,10 +53,10 @@ class Signatures:
         attributes: Mapping[str, Any],
         members: int | None,
     ) -> tuple[Signature, ...]:
-        """Shape and dtype of every output; a None among ``inputs`` is a literal. ``members``: the
-        size of the group, of a collective.
+        """Return the shape and dtype of every output.
 
-        An output has the widest dtype among the inputs of its kind (floating, integer, boolean),
+        A None among ``inputs`` is a literal. ``members``: the size of a collective's group. An
+        output has the widest dtype among the inputs of its kind (floating-point, integer, boolean),
         unless the operator says otherwise. Raises PlanError and UnsupportedError as the operator
         does.
         """
@@ -93,7 +94,7 @@ def _infer(
 
 
 def _plain(kind: str, attributes: Mapping[str, Any], members: int | None) -> dict[str, Any]:
-    """The attributes at one coordinate; sizes of results do not differ between coordinates."""
+    """Return the attributes at one coordinate; result sizes are the same at all coordinates."""
     plain = {
         name: value.values[0] if isinstance(value, Table) else value
         for name, value in attributes.items()

@@ -1,10 +1,8 @@
-"""Mutations of what an operator does: slices, offsets, axes, constants, masks, the
-function itself.
-"""
+"""Mutations of what an operator does: slices, offsets, axes, constants, masks, the function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -12,11 +10,18 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import Edit, with_attribute, with_operand
 from pitcheck.mutation.facts import Facts
-from pitcheck.ops.registry import random_kinds
+from pitcheck.ops.registry import (
+    BACKWARD,
+    BACKWARD_ATTRIBUTES,
+    declared,
+    kinds_with,
+    operator_kind,
+    random_kinds,
+)
+from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Number, Operator, Table
 
 Found = Iterator[tuple[str, Edit]]
-BACKWARD = ".backward"
 POSITIONS = frozenset({"position", "index", "root"})
 AXES = frozenset({"axis", "dim0", "dim1", "split_axis", "concat_axis"})
 CONSTANTS = frozenset(
@@ -45,6 +50,8 @@ OTHER_TEXTS: Mapping[tuple[str, object], object] = {
     ("largest", True): False,
     ("descending", True): False,
 }
+MASKED: Mapping[str, tuple[int, int]] = {"where": (0, 1), "masked_fill": (1, 0)}
+"""Operator that masks -> the places of its mask and of the operand that it masks."""
 COMPARISONS = {
     "lt": "le",
     "le": "lt",
@@ -81,16 +88,16 @@ FUNCTIONS = {
 
 
 def slices(facts: Facts, operator: Operator) -> Found:
-    """Other elements of the same tensor."""
+    """Yield other elements of the same tensor."""
     start, stop, axis = (operator.attributes.get(name) for name in ("start", "stop", "axis"))
     source = operator.inputs[0] if operator.inputs else None
     if (
-        operator.kind.removesuffix(BACKWARD) == "slice"
-        and isinstance(start, int)
+        isinstance(start, int)
         and isinstance(stop, int)
+        and isinstance(axis, int)
         and isinstance(source, str)
     ):
-        size = facts.tensors[source].shape[axis] if isinstance(axis, int) else 0
+        size = facts.tensors[source].shape[axis]
         for by in (-1, 1):
             if start + by >= 0 and stop + by <= size:
                 yield (
@@ -101,7 +108,7 @@ def slices(facts: Facts, operator: Operator) -> Found:
         if name in POSITIONS:
             yield from _places(name, value)
     before, after = operator.attributes.get("before"), operator.attributes.get("after")
-    if operator.kind.removesuffix(BACKWARD) == "pad" and before != after:
+    if before != after:
         yield (
             "padded at the other end",
             lambda o: (
@@ -138,7 +145,7 @@ def _set(name: str, value: Any) -> Edit:
 
 
 def offsets(facts: Facts, operator: Operator) -> Found:
-    """Places counted from elsewhere."""
+    """Yield places that are counted from elsewhere."""
     del facts
     offset = operator.attributes.get("offset")
     if operator.kind in random_kinds() or offset is None:
@@ -163,7 +170,7 @@ def _moved(offset: Any) -> Found:
 
 
 def random_state(facts: Facts, operator: Operator) -> Found:
-    """Other draws."""
+    """Yield other random draws."""
     del facts
     if operator.kind in random_kinds():
         stream = operator.attributes.get("stream")
@@ -175,7 +182,7 @@ def random_state(facts: Facts, operator: Operator) -> Found:
 
 
 def axes(facts: Facts, operator: Operator) -> Found:
-    """Along another dimension."""
+    """Yield the same operation along another dimension."""
     source = operator.inputs[0] if operator.inputs else None
     rank = len(facts.tensors[source].shape) if isinstance(source, str) else 0
     for name, value in operator.attributes.items():
@@ -198,7 +205,7 @@ def axes(facts: Facts, operator: Operator) -> Found:
             )
         elif (
             name == "sizes"
-            and operator.kind.removesuffix(BACKWARD) in ("view", "reshape")
+            and operator.kind.removesuffix(BACKWARD) in kinds_with(Trait.KEEPS_ORDER)
             and isinstance(value, tuple)
             and len(value) > 2
         ):
@@ -206,7 +213,7 @@ def axes(facts: Facts, operator: Operator) -> Found:
 
 
 def constants(facts: Facts, operator: Operator) -> Found:
-    """Another number."""
+    """Yield other numbers."""
     del facts
     for place, operand in enumerate(operator.inputs):
         if isinstance(operand, Number):
@@ -245,7 +252,7 @@ def _others(value: int | float | str) -> Iterator[tuple[str, int | float | str]]
 
 
 def other_attributes(facts: Facts, operator: Operator) -> Found:
-    """Another way of doing the same."""
+    """Yield another way of doing the same."""
     del facts
     for name, value in operator.attributes.items():
         if not isinstance(value, (Table, tuple)) and (name, value) in OTHER_TEXTS:
@@ -257,7 +264,7 @@ def other_attributes(facts: Facts, operator: Operator) -> Found:
 
 
 def masks(facts: Facts, operator: Operator) -> Found:
-    """Other elements masked."""
+    """Yield other masked elements."""
     if operator.kind in COMPARISONS:
         yield (
             f"{COMPARISONS[operator.kind]} instead of {operator.kind}",
@@ -265,9 +272,8 @@ def masks(facts: Facts, operator: Operator) -> Found:
         )
     if operator.kind == "logical_not":
         yield "not negated", _of_kind("identity")
-    if operator.kind in ("where", "masked_fill"):
-        mask = operator.inputs[0 if operator.kind == "where" else 1]
-        kept = operator.inputs[1 if operator.kind == "where" else 0]
+    if operator.kind in MASKED:
+        mask, kept = (operator.inputs[place] for place in MASKED[operator.kind])
         if (
             isinstance(mask, str)
             and isinstance(kept, str)
@@ -277,25 +283,20 @@ def masks(facts: Facts, operator: Operator) -> Found:
                 "nothing masked",
                 lambda o: (replace(o, kind="identity", inputs=(kept,), attributes={}),),
             )
-    for name in ("before", "diagonal"):
-        if operator.kind in ("tril", "triu", "causal_mask") and name == "diagonal":
-            diagonal = operator.attributes.get(name, 0)
-            if isinstance(diagonal, int) and operator.kind != "causal_mask":
-                yield "one diagonal further", _set(name, diagonal + 1)
+    known = declared(operator.kind)
+    diagonal = operator.attributes.get("diagonal", 0)
+    if known is not None and "diagonal" in known.attributes and isinstance(diagonal, int):
+        yield "one diagonal further", _set("diagonal", diagonal + 1)
 
 
 def functions(facts: Facts, operator: Operator) -> Found:
-    """Another operator of the same form."""
+    """Yield another operator of the same form."""
     del facts
     plain = operator.kind.removesuffix(BACKWARD)
     if plain in FUNCTIONS and operator.group is None:
-        kept = (
-            {}
-            if plain in ("gelu",) or FUNCTIONS[plain] in ("mul", "div")
-            else dict(operator.attributes)
-        )
-        suffix = operator.kind[len(plain) :]
-        other = FUNCTIONS[plain] + suffix
+        other = FUNCTIONS[plain] + operator.kind[len(plain) :]
+        accepted = {*operator_kind(other).attributes, *BACKWARD_ATTRIBUTES}
+        kept = {name: value for name, value in operator.attributes.items() if name in accepted}
         yield (
             f"{other} instead of {operator.kind}",
             lambda o: (replace(o, kind=other, attributes=kept),),
@@ -304,6 +305,3 @@ def functions(facts: Facts, operator: Operator) -> Found:
 
 def _of_kind(kind: str) -> Edit:
     return lambda o: (replace(o, kind=kind),)
-
-
-Mutation = Callable[[Facts, Operator], Found]

@@ -1,5 +1,6 @@
-"""Which codes of ``pitcheck explain`` name the mistake of a mutant rightly, by the kind of
-mutation. The first of each is the best name.
+"""The codes of ``pitcheck explain`` that name a mutant's mistake rightly, by kind of mutation.
+
+The first code of each kind is the best name.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
     "collective-order": ("PIT116", "PIT103"),
     "given": ("PIT107", "PIT110"),
 }
-"""Every kind of mutation has a row; where several codes say the same of it, each is right.
+"""The codes of every kind of mutation; where several say the same of it, each is right.
 
-An addition that is left out is a term that is missing; an operand that was meant to go through one
-operator first is an operator that is passed over.
+A left-out addition is a missing term; an operand that was meant to go through one operator first is
+an operator that is passed over.
 """

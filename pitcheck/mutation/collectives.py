@@ -1,6 +1,4 @@
-"""Mutations of collectives: left out, repeated, put in, over other ranks, with another
-reduction.
-"""
+"""Mutations of collectives: left out, repeated, put in, over other ranks, another reduction."""
 
 from __future__ import annotations
 
@@ -10,26 +8,35 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import MARK, Edit, followed, with_attribute
 from pitcheck.mutation.facts import Facts
-from pitcheck.ops.registry import collective_kinds, kinds_with
+from pitcheck.ops.registry import collective_kinds, kinds_with, operator_kind
 from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Group, Operator, Table
 from pitcheck.plan.schedule.run_order import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
-REDUCING = ("all_reduce", "reduce_scatter")
-PLACED = collective_kinds() - kinds_with(Trait.KEEPS_SIZES)
-"""Of these the order of the members matters."""
+REDUCING = frozenset(
+    kind
+    for kind in collective_kinds()
+    if "reduction" in operator_kind(kind).attributes and not operator_kind(kind).gives_root
+)
+"""Collectives that reduce, with a result on every member."""
+WHOLE = kinds_with(Trait.KEEPS_SIZES)
+"""Collectives whose result has the sizes of one member's tensor."""
+JOINING = kinds_with(Trait.CARRIES) & kinds_with(Trait.LEAVES_OTHER_AXES)
+"""Collectives that join the members' tensors on every member."""
+PLACED = collective_kinds() - WHOLE
+"""Collectives for which the order of the members matters."""
 REDUCTIONS = ("sum", "max", "min")
 
 
 def dropped_reductions(facts: Facts, operator: Operator) -> Found:
-    """Every rank goes on with its own term."""
-    if operator.kind == "all_reduce":
+    """Yield reductions left out: every rank goes on with its term."""
+    if operator.kind in REDUCING & WHOLE:
         yield (
             "every rank keeps its own",
             lambda o: (replace(o, kind="identity", attributes={}, group=None),),
         )
-    if operator.kind == "reduce_scatter" and operator.group is not None and operator.group.axes:
+    if operator.kind in REDUCING - WHOLE and operator.group is not None and operator.group.axes:
         over = tuple(axis.name for axis in facts.plan.mesh if axis.name in operator.group.axes)
         count = _members(facts, operator.group)
         part = {
@@ -44,9 +51,9 @@ def dropped_reductions(facts: Facts, operator: Operator) -> Found:
 
 
 def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
-    """Every rank goes on with what it had."""
+    """Yield exchanges left out: every rank goes on with what it had."""
     if (
-        operator.kind in ("all_to_all", "broadcast")
+        operator.kind in kinds_with(Trait.CARRIES) - JOINING
         and operator.outputs
         and _shape(facts, operator.inputs[0]) == _shape(facts, operator.outputs[0])
     ):
@@ -54,7 +61,7 @@ def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
             "every rank keeps its own",
             lambda o: (replace(o, kind="identity", attributes={}, group=None),),
         )
-    if operator.kind == "all_gather" and operator.group is not None:
+    if operator.kind in JOINING and operator.group is not None:
         count = _members(facts, operator.group)
         again = {"axis": operator.attributes["axis"]}
         yield (
@@ -66,14 +73,14 @@ def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
 
 
 def repeated_reductions(facts: Facts, operator: Operator) -> Found:
-    """What was summed is summed again."""
+    """Yield reductions of what is reduced already."""
     del facts
-    if operator.kind == "all_reduce" and len(operator.outputs) == 1:
+    if operator.kind in REDUCING & WHOLE and len(operator.outputs) == 1:
         yield (
             "twice",
-            lambda o: followed(o, "all_reduce", group=o.group, attributes=dict(o.attributes)),
+            lambda o: followed(o, o.kind, group=o.group, attributes=dict(o.attributes)),
         )
-    if operator.kind == "reduce_scatter" and isinstance(operator.inputs[0], str):
+    if operator.kind in REDUCING - WHOLE and isinstance(operator.inputs[0], str):
         yield "twice", _summed_before
 
 
@@ -95,13 +102,8 @@ def _summed_before(operator: Operator) -> tuple[Operator, ...]:
 
 
 def inserted_reductions(facts: Facts, operator: Operator) -> Found:
-    """A reduction where none belongs."""
-    if (
-        operator.group is not None
-        or operator.kind in PAIRED
-        or operator.kind == "boundary"
-        or not facts.one_real_result(operator)
-    ):
+    """Yield reductions where none belongs."""
+    if operator.group is not None or operator.kind in PAIRED or not facts.one_real_result(operator):
         return
     for axis in facts.spread(operator):
         for reduction in ("sum", "avg"):
@@ -118,14 +120,14 @@ def _reduced_after(axis: str, reduction: str) -> Edit:
 
 
 def regrouped(facts: Facts, operator: Operator) -> Found:
-    """Over other ranks."""
+    """Yield the collective over other ranks."""
     if operator.group is None:
         return
     for names in _other_axes(facts, operator):
         yield f"over {'+'.join(names)}", _over(Group(axes=names))
     lists = facts.groups(operator.group, operator)
     size = max(map(len, lists), default=0)
-    if operator.kind == "all_reduce" and size > 2:
+    if operator.kind in REDUCING & WHOLE and size > 2:
         yield (
             "over two halves",
             _over(
@@ -162,16 +164,15 @@ def _other_axes(facts: Facts, operator: Operator) -> Iterator[tuple[str, ...]]:
     ]
     count = _members(facts, operator.group)
     for names in dict.fromkeys((*more, *fewer, *wider)):
-        fits = (
-            operator.kind in ("all_reduce", "broadcast")
-            or _members(facts, Group(axes=names)) == count
-        )
+        fits = (operator.kind in WHOLE and not operator_kind(operator.kind).gives_root) or _members(
+            facts, Group(axes=names)
+        ) == count
         if names and set(names) != mine and fits:
             yield names
 
 
 def members_moved(facts: Facts, operator: Operator) -> Found:
-    """The members of a group in another order, where the order says who gets which part."""
+    """Yield the members of a group in another order, if the order says who gets which part."""
     if operator.group is None or operator.kind not in PLACED:
         return
     lists = facts.groups(operator.group, operator)
@@ -189,7 +190,7 @@ def _over(group: Group) -> Edit:
 
 
 def other_reductions(facts: Facts, operator: Operator) -> Found:
-    """A sum where a maximum belongs, and so on."""
+    """Yield another reduction, such as a sum instead of a maximum."""
     if operator.kind not in REDUCING or not facts.one_real_result(operator):
         return
     mine = operator.attributes.get("reduction", "sum")
@@ -199,7 +200,7 @@ def other_reductions(facts: Facts, operator: Operator) -> Found:
 
 
 def averages(facts: Facts, operator: Operator) -> Found:
-    """An average where a sum belongs, or the other way."""
+    """Yield an average instead of a sum, or the reverse."""
     if operator.kind in REDUCING and facts.one_real_result(operator):
         mine = operator.attributes.get("reduction", "sum")
         if mine in ("sum", "avg"):

@@ -1,17 +1,18 @@
-"""Changing a plan: a record exchanged for others, at all its coordinates or at some of them."""
+"""Changes of a plan: a record exchanged for others, at all its coordinates or at some of them."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from pitcheck.plan.model import MICROBATCH_AXIS, Box, Operand, Operator, Plan
 
+Member = TypeVar("Member")
 MARK = "!"
-"""Ends the names of what a mutation adds."""
+"""The ending of the names of what a mutation adds."""
 
 Edit = Callable[[Operator], tuple[Operator, ...]]
 """The operators that stand in place of one."""
@@ -20,10 +21,10 @@ Place = Mapping[str, int]
 
 
 def changed_at(plan: Plan, identity: str, place: Place, edit: Edit) -> Plan | None:
-    """The plan in which operator ``identity`` is exchanged at ``place`` and runs as before
-    everywhere else; an empty place is everywhere.
+    """Return the plan with operator ``identity`` edited at ``place`` and unchanged elsewhere.
 
-    None where it does not run at the place, or where the edit changes nothing.
+    An empty place is everywhere. Return None if the operator does not run at the place, or the edit
+    changes nothing.
     """
     number = next(n for n, operator in enumerate(plan.operators) if operator.id == identity)
     old = plan.operators[number]
@@ -41,14 +42,14 @@ def changed_at(plan: Plan, identity: str, place: Place, edit: Edit) -> Plan | No
 
 
 def axis_sizes(plan: Plan) -> dict[str, int]:
-    """The sizes of the mesh axes and of ``mb``."""
+    """Return the sizes of the mesh axes and of ``mb``."""
     return {axis.name: axis.size for axis in plan.mesh} | {MICROBATCH_AXIS: plan.microbatches}
 
 
 def split(
     where: tuple[Box, ...], place: Place, sizes: Mapping[str, int]
 ) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    """The boxes within the place, and those around it."""
+    """Return the boxes within the place, and those around it."""
     inside: list[Box] = []
     outside: list[Box] = []
     for box in where or ({},):
@@ -65,7 +66,7 @@ def split(
 
 
 def _around(box: Box, place: Place, sizes: Mapping[str, int]) -> list[Box]:
-    """Boxes that are together ``box`` without the place."""
+    """Return boxes that together are ``box`` without the place."""
     result: list[Box] = []
     known = dict(box)
     for axis, at in place.items():
@@ -77,9 +78,9 @@ def _around(box: Box, place: Place, sizes: Mapping[str, int]) -> list[Box]:
 
 
 def exchanged(plan: Plan, number: int, *changed: Operator) -> Plan:
-    """The plan with other operators in place of operator ``number``, in the blocks, too."""
+    """Return the plan with other operators in place of operator ``number``, in its blocks, too."""
     old = plan.operators[number]
-    operators = (*plan.operators[:number], *changed, *plan.operators[number + 1 :])
+    operators = put(plan.operators, number, *changed)
     ids = tuple(operator.id for operator in changed)
     blocks = {
         name: tuple(itertools.chain.from_iterable(ids if i == old.id else (i,) for i in members))
@@ -89,8 +90,9 @@ def exchanged(plan: Plan, number: int, *changed: Operator) -> Plan:
 
 
 def complete(plan: Plan) -> Plan:
-    """The plan with a tensor for every name that an edit made, shaped as the one it
-    stands before.
+    """Return the plan with a tensor for every name that an edit made.
+
+    It has the shape and dtype of the tensor that it stands before.
     """
     known = {tensor.name: tensor for tensor in plan.tensors}
     added = {
@@ -111,21 +113,24 @@ def complete(plan: Plan) -> Plan:
 
 
 def with_attribute(operator: Operator, name: str, value: Any) -> Operator:
-    """The operator with one attribute changed or added."""
+    """Return the operator with one attribute changed or added."""
     return replace(operator, attributes={**operator.attributes, name: value})
 
 
 def with_operand(operator: Operator, place: int, operand: Operand) -> Operator:
-    """The operator with another operand."""
-    return replace(
-        operator, inputs=(*operator.inputs[:place], operand, *operator.inputs[place + 1 :])
-    )
+    """Return the operator with another operand at ``place``."""
+    return replace(operator, inputs=put(operator.inputs, place, operand))
+
+
+def put(members: tuple[Member, ...], place: int, *new: Member) -> tuple[Member, ...]:
+    """Return members with new ones in place of the one at ``place``."""
+    return (*members[:place], *new, *members[place + 1 :])
 
 
 def followed(
     operator: Operator, kind: str, *others: Operand, **fields: Any
 ) -> tuple[Operator, Operator]:
-    """The operator, and one more that makes its only result out of what it gave."""
+    """Return the operator, and one more that makes its only result from what it gave."""
     result = operator.outputs[0]
     inner = f"{result}{MARK}"
     first = replace(operator, outputs=(inner,))

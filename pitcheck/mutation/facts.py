@@ -1,5 +1,6 @@
-"""What mutations ask a plan: which tensors are alike, what is there before an operator runs, which
-ranks run it.
+"""Facts about a plan that mutations ask for.
+
+They are: which tensors have one form, which exist before an operator runs, which ranks run it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Group, Operator, Plan, Tensor, Use
 
 GIVEN = -1
-"""The position at which tensors that nothing writes are there."""
+"""The position of tensors that nothing writes."""
 
 
 class Facts:
-    """Facts about one plan. Positions are those of the list of operators, which is an order in
-    which one device could run them.
+    """Facts about one plan.
+
+    Positions are those of the list of operators, which is an order in which one device could run
+    them.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -29,7 +32,7 @@ class Facts:
 
     @cached_property
     def written(self) -> dict[str, int]:
-        """The position of the first writer of every tensor, GIVEN for one that nothing writes."""
+        """The position of the first writer of every tensor, GIVEN if nothing writes it."""
         found = dict.fromkeys(self.tensors, GIVEN)
         for number in reversed(range(len(self.plan.operators))):
             found.update({name: number for name in self.plan.operators[number].outputs if name})
@@ -40,20 +43,21 @@ class Facts:
         found: dict[tuple[object, ...], list[tuple[int, str]]] = {}
         for name, at in self.written.items():
             if name in self.tensors:
-                found.setdefault(_form(self.tensors[name]), []).append((at, name))
-        return {form: sorted(members) for form, members in found.items()}
+                found.setdefault(form(self.tensors[name]), []).append((at, name))
+        return {key: sorted(members) for key, members in found.items()}
 
     def alike(self, name: str, operator: Operator, count: int) -> list[str]:
-        """At most ``count`` other tensors of the same form that are there before an operator runs,
-        the latest first.
+        """Return at most ``count`` other tensors of the same form, written before an operator runs.
+
+        The latest comes first.
         """
-        members = self._alike[_form(self.tensors[name])]
+        members = self._alike[form(self.tensors[name])]
         end = bisect_left(members, (self.position[operator.id], ""))
         others = [other for _, other in members[max(0, end - count - 1) : end] if other != name]
         return others[::-1][:count]
 
     def repeated(self, operator: Operator) -> bool:
-        """Whether an operator runs once per micro-batch."""
+        """Return True if an operator runs once per micro-batch."""
         names = [name for name in operator.outputs if name] or [
             o.tensor if isinstance(o, Use) else o
             for o in operator.inputs
@@ -66,15 +70,15 @@ class Facts:
         )
 
     def floating(self, name: str) -> bool:
-        """Whether a tensor holds real numbers."""
+        """Return True if a tensor holds real numbers."""
         return name in self.tensors and self.tensors[name].dtype.startswith(("float", "bfloat"))
 
     def one_real_result(self, operator: Operator) -> bool:
-        """Whether an operator gives one tensor, of real numbers."""
+        """Return True if an operator has one output, of real numbers."""
         return len(operator.outputs) == 1 and self.floating(operator.outputs[0])
 
     def values(self, operator: Operator, axis: str) -> set[int]:
-        """The values along an axis at which an operator runs."""
+        """Return the values along an axis at which an operator runs."""
         return {
             value
             for box in operator.where or ({},)
@@ -82,12 +86,12 @@ class Facts:
         }
 
     def ranks(self, operator: Operator) -> list[int]:
-        """The ranks that run an operator."""
+        """Return the ranks that run an operator."""
         mask = self._coordinates.mask(operator.where)
         return [rank for rank in range(self._coordinates.ranks) if mask[rank].any()]
 
     def groups(self, group: Group, operator: Operator) -> list[tuple[int, ...]]:
-        """The lists of ranks of a group that run an operator."""
+        """Return the lists of ranks of a group that run an operator."""
         running = set(self.ranks(operator))
         return [
             members
@@ -96,7 +100,7 @@ class Facts:
         ]
 
     def spread(self, operator: Operator) -> list[str]:
-        """The mesh axes of more than one rank, all of which run the operator."""
+        """Return the mesh axes of more than one rank, all of which run the operator."""
         return [
             axis.name
             for axis in self.plan.mesh
@@ -104,5 +108,6 @@ class Facts:
         ]
 
 
-def _form(tensor: Tensor) -> tuple[object, ...]:
+def form(tensor: Tensor) -> tuple[object, ...]:
+    """Return what two tensors must share to stand for each other."""
     return tensor.shape, tensor.dtype, tensor.microbatched

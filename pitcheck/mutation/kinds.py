@@ -35,7 +35,7 @@ OF_RECORDS: Mapping[str, Callable[[Facts, Operator], Iterator[tuple[str, Edit]]]
     "term": wiring.terms,
     "skip": wiring.skipped,
 }
-"""Of one record, at all its coordinates or at some."""
+"""Kinds that change one record, at all its coordinates or at some."""
 
 OF_PLANS: Mapping[str, Callable[[Facts], Iterator[tuple[str, str, Callable[[], Plan]]]]] = {
     "peer": whole.peers,
@@ -43,6 +43,6 @@ OF_PLANS: Mapping[str, Callable[[Facts], Iterator[tuple[str, str, Callable[[], P
     "collective-order": whole.collective_orders,
     "given": whole.given,
 }
-"""Of the plan as a whole."""
+"""Kinds that change the plan as a whole."""
 
 KINDS = (*OF_RECORDS, *OF_PLANS)

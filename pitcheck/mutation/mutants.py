@@ -1,5 +1,7 @@
-"""Mutants of a plan, chosen by a seed: of every kind alike, of every operator that the kind can
-change alike, at all coordinates or at some.
+"""Mutants of a plan, chosen by a seed.
+
+Kinds are equally frequent, and so are the operators that a kind can change. A mutant is changed at
+all coordinates or at some.
 """
 
 from __future__ import annotations
@@ -14,23 +16,28 @@ from pitcheck.mutation.causes import RIGHT_CODES
 from pitcheck.mutation.edits import Edit, Place, changed_at
 from pitcheck.mutation.facts import Facts
 from pitcheck.mutation.kinds import KINDS, OF_PLANS, OF_RECORDS
+from pitcheck.mutation.outcomes import one_line
 from pitcheck.plan.model import MICROBATCH_AXIS, Operator, Plan
 
 ATTEMPTS = 30
-"""So often in a row a choice may give nothing new, then a kind is exhausted."""
+"""The number of choices in a row without a new mutant after which a kind is exhausted."""
 EVERYWHERE, ONE_AXIS = 0.5, 0.8
-"""Half of the mutants are changed at all coordinates, three of ten at one value of an axis, two of
-ten at one coordinate.
+"""Bounds of a uniform draw that says where a mutant is changed.
+
+Half are changed at all coordinates, three of ten at one value of an axis, two of ten at one
+coordinate.
 """
 WITHIN_GROUP = 0.1
-"""So rarely a collective is changed for a part of its members, which mostly hangs."""
+"""The share of collectives that are changed for a part of their members, which mostly hangs."""
 _DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A plan with one mistake: of which ``kind``, in which record or tensor (``operator``), what
-    (``label``), and at which coordinates (empty: at all).
+    """A plan with one mistake.
+
+    ``kind``: the kind of the mistake; ``operator``: the record or tensor that has it; ``label``:
+    what it is; ``place``: its coordinates, all if empty.
     """
 
     kind: str
@@ -41,9 +48,8 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """One line that says it all, unique among the mutants of a plan."""
-        where = ", ".join(f"{axis}={at}" for axis, at in self.place)
-        return f"{self.kind}: {self.operator}: {self.label}" + (f" ({where})" if where else "")
+        """One line with all of these, unique among the mutants of a plan."""
+        return one_line(self.kind, self.operator, self.label, dict(self.place))
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -53,7 +59,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class _Site:
-    """Something that can be changed."""
+    """A record or plan that can be changed, and the change."""
 
     operator: str
     label: str
@@ -62,7 +68,10 @@ class _Site:
 
 
 def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
-    """The kinds of these names, all of them for no names. Raises UsageError for an unknown one."""
+    """Return the kinds of these names, all kinds for no names.
+
+    Raises UsageError for an unknown name.
+    """
     for name in names:
         if name not in KINDS:
             raise UsageError(f"unknown kind of mutation {name!r}; the kinds are {', '.join(KINDS)}")
@@ -70,8 +79,9 @@ def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def mutants(plan: Plan, count: int, seed: int, kinds: Sequence[str] = KINDS) -> Iterator[Mutant]:
-    """At most ``count`` different mutants, the same for the same arguments; fewer where the plan
-    has no more.
+    """Yield at most ``count`` different mutants, the same for the same arguments.
+
+    There are fewer if the plan has no more.
     """
     facts = Facts(plan)
     draw = random.Random(f"mutants {seed}")
@@ -91,8 +101,9 @@ def mutants(plan: Plan, count: int, seed: int, kinds: Sequence[str] = KINDS) -> 
 
 
 def _strata(facts: Facts, kind: str) -> list[list[_Site]]:
-    """The sites of a kind, apart by what kind of operator is changed and how, so that what is rare
-    is chosen as often as what is common.
+    """Return the sites of a kind, grouped by the kind of operator and by the change.
+
+    Choosing a group first makes rare changes as frequent as common ones.
     """
     found: dict[tuple[str, str], list[_Site]] = {}
     if kind in OF_PLANS:
@@ -112,7 +123,7 @@ def _strata(facts: Facts, kind: str) -> list[list[_Site]]:
 def _fresh(
     facts: Facts, kind: str, strata: list[list[_Site]], draw: random.Random, seen: set[str]
 ) -> Mutant | None:
-    """A mutant that was not seen before, None where none is found."""
+    """Return a mutant that was not seen before, or None if none is found."""
     for _ in range(ATTEMPTS):
         site = draw.choice(draw.choice(strata))
         place = (
@@ -136,7 +147,7 @@ def _changed(plan: Plan, site: _Site, place: Place) -> Plan | None:
 
 
 def _place(facts: Facts, operator: Operator, draw: random.Random) -> Mapping[str, int]:
-    """All coordinates, those at one value of an axis, or a single one."""
+    """Return all coordinates ({}), one value of an axis, or a single coordinate."""
     how = draw.random()
     within = draw.random() < WITHIN_GROUP
     grouped = set(operator.group.axes) if operator.group is not None and not within else set()

@@ -1,7 +1,8 @@
-"""What becomes of a mutant: whether it changes an output, and what the check says of it."""
+"""The outcome of a mutant: whether it changes an output, and what the check says of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal as OneOf
 
 import msgspec
@@ -12,24 +13,14 @@ Effect = OneOf["changes", "same", "does not run"]
 Status = OneOf[
     "caught", "invalid", "survivor", "open", "proven", "unproven", "refused", "alarm", "failed"
 ]
-EXPLAINED: dict[Status, str] = {
-    "caught": "it changes an output, and the check shows that",
-    "invalid": "it changes an output or does not run, and validation refuses it",
-    "survivor": "it changes an output or does not run, and is called equivalent",
-    "open": "it changes an output, and the check does not decide",
-    "proven": "it changes no output, and is proven",
-    "unproven": "it changes no output, and the check does not decide",
-    "refused": "it changes no output, and validation refuses it",
-    "alarm": "the check shows a difference, and the executor none",
-    "failed": "the check itself failed",
-}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A mutant and what was found. ``codes`` name its mistake rightly; ``code``, ``at`` and
-    ``cause`` are the first finding's, and ``reason`` is its title.
+    """A mutant and what was found.
 
-    ``outputs`` are those that differ or are missing, ``error`` says why the mutant does not run.
+    ``codes`` name its mistake rightly; ``code``, ``at`` and ``cause`` are those of the first
+    finding, and ``reason`` is its title. ``outputs`` are those that differ or are missing;
+    ``error`` says why the mutant does not run.
     """
 
     kind: str
@@ -49,23 +40,28 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cause_right(self) -> bool:
-        """Whether the first finding names the mistake for what it is."""
+        """True if the first finding names the mistake rightly."""
         return self.status == "caught" and self.code in self.codes
 
     @property
     def place_right(self) -> bool:
-        """Whether the first finding names the record that was changed."""
+        """True if the first finding names the changed record."""
         return self.status == "caught" and self.operator in f"{self.at} {self.cause}"
 
     @property
     def name(self) -> str:
         """One line that says which mutant it is."""
-        where = ", ".join(f"{axis}={at}" for axis, at in self.place.items())
-        return f"{self.kind}: {self.operator}: {self.label}" + (f" ({where})" if where else "")
+        return one_line(self.kind, self.operator, self.label, self.place)
+
+
+def one_line(kind: str, operator: str, label: str, place: Mapping[str, int]) -> str:
+    """Return one line that says which mutant of a plan it is."""
+    where = ", ".join(f"{axis}={at}" for axis, at in place.items())
+    return f"{kind}: {operator}: {label}" + (f" ({where})" if where else "")
 
 
 def status_of(effect: Effect, report: Report) -> Status:
-    """What a report says of a plan that has an effect."""
+    """Return what a report says of a plan that has an effect."""
     if any(finding.code == "PIT900" for finding in report.findings):
         return "failed"
     same = effect == "same"

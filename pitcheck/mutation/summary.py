@@ -1,4 +1,4 @@
-"""What became of many mutants: counts per kind, and those that need a look."""
+"""The outcomes of many mutants: counts per kind, and those that need a look."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ SCHEMA = "pitcheck.mutants/1"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of one kind, or of all. ``mutants`` = ``invalid`` + ``refused`` + ``changing`` +
-    ``unchanging`` + ``failed``; of the last but one ``proven``.
+    """Counts of one kind, or of all kinds.
 
-    ``invalid``: refused by validation, and changes an output or does not run. ``changing``: another
-    one that does; of these ``caught`` are mismatches, ``survivors`` are called equivalent, ``open``
-    are not decided. ``cause_right``: of those caught, the first finding's code names the mistake;
-    ``place_right``: it names the record. ``alarms``: called a mismatch, and no draw of the executor
-    shows a difference.
+    ``mutants`` = ``invalid`` + ``refused`` + ``changing`` + ``unchanging`` + ``failed``.
+
+    ``invalid``: refused by validation, and changes an output or does not run. ``changing``: not
+    refused, and changes an output or does not run; of these ``caught`` are mismatches,
+    ``survivors`` are called equivalent, ``open`` are not decided. ``cause_right``: of those caught,
+    the code of the first finding names the mistake; ``place_right``: it names the record.
+    ``unchanging``: changes no output; of these ``proven`` are equivalent, ``unproven`` not decided,
+    and ``alarms`` are called a mismatch. ``refused``: changes no output, and validation refuses it.
+    ``failed``: the check failed.
     """
 
     kind: str
@@ -58,7 +61,7 @@ HEADINGS = (
 
 
 def row(kind: str, outcomes: Sequence[Outcome]) -> Row:
-    """The counts of some outcomes."""
+    """Return the counts of some outcomes."""
     count: Counter[Status] = Counter(outcome.status for outcome in outcomes)
     return Row(
         kind=kind,
@@ -80,14 +83,16 @@ def row(kind: str, outcomes: Sequence[Outcome]) -> Row:
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[Row]:
-    """The counts of every kind that occurs, and of all."""
+    """Return the counts of every kind that occurs, and of all."""
     by_kind = [(kind, [outcome for outcome in outcomes if outcome.kind == kind]) for kind in KINDS]
     return [*(row(kind, some) for kind, some in by_kind if some), row("all", outcomes)]
 
 
 def cells(counts: Row) -> tuple[str, ...]:
-    """A row of the table under ``HEADINGS``. Mutants that validation refuses count as invalid,
-    whether they would have changed anything or not.
+    """Return a row of the table under ``HEADINGS``.
+
+    Mutants that validation refuses count as invalid, whether they would have changed anything or
+    not.
     """
     numbers = (
         counts.mutants,
@@ -106,14 +111,12 @@ def cells(counts: Row) -> tuple[str, ...]:
 
 
 def of_status(outcomes: Iterable[Outcome], *statuses: Status) -> list[Outcome]:
-    """The outcomes of some statuses, in their order."""
+    """Return the outcomes of some statuses, in their order."""
     return [outcome for outcome in outcomes if outcome.status in statuses]
 
 
 def reasons(outcomes: Iterable[Outcome]) -> Iterator[tuple[str, int, Outcome]]:
-    """(code and title, how many, the first) of outcomes that are left open, the most frequent
-    reason first.
-    """
+    """Yield (code, how many, the first) of outcomes that are left open, most frequent first."""
     found: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         found.setdefault(outcome.code, []).append(outcome)

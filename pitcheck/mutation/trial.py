@@ -1,4 +1,7 @@
-"""Judging mutants: executed rank by rank next to the reference, and checked. Needs PyTorch."""
+"""The trial of mutants: executed rank by rank next to the reference, and checked.
+
+This needs PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,34 @@ from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 
 SEEDS = tuple(range(12))
-"""Draws in which an output may show the change."""
+"""The draws in which an output may show the change."""
 FINEST = 1e-12
 ABOVE_NOISE = 1000
-"""A difference counts where it is so often as large as that of the right plan, which is rounding,
-and no smaller than the finest.
+"""A difference counts if it is this many times that of the right plan, which is rounding.
+
+It also counts only if it is at least ``FINEST`` of the largest element.
 """
 MOST_INSTANCES = 200_000
 MOST_ELEMENTS = 50_000_000
-"""What the executor, which loops over ranks, is asked to do at most."""
+"""Limits for the executor, which loops over ranks: operator instances, and elements of all ranks.
+"""
 
 Check = Callable[[Plan], Report]
-"""The check of a plan against the reference; what stops it is a finding, and an internal error one
-of PIT900.
+"""The check of a plan against the reference.
+
+What stops it is a finding; an internal error is a finding with code PIT900.
 """
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What mutants are judged with."""
+    """The judge and the check of mutants."""
 
     judge: Judge
     check: Check
 
     def outcome(self, mutant: Mutant) -> Outcome:
-        """Judge and check a mutant."""
+        """Return the outcome of a mutant."""
         judged = self.judge.often(mutant.plan, SEEDS)
         report = self.check(mutant.plan)
         first = report.findings[0] if report.findings else None
@@ -69,10 +75,10 @@ def _effect(judged: Judgement) -> Effect:
 
 
 def trial(reference: Plan, parallel: Plan, check: Check) -> Trial:
-    """What mutants of ``parallel`` are judged with.
+    """Return the judge and the check of mutants of ``parallel``.
 
-    Raises UsageError where the plans are too large to be executed rank by rank, or where
-    ``parallel`` is not right itself.
+    Raises UsageError for plans that are too large to be executed rank by rank, and for a
+    ``parallel`` that is not right itself.
     """
     for plan, side in ((reference, "reference"), (parallel, "parallel plan")):
         _refuse_large(plan, side)
@@ -121,7 +127,7 @@ def _refuse_large(plan: Plan, side: str) -> None:
 def outcomes(
     of: Trial, some: Sequence[Mutant], jobs: int, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Outcome]:
-    """What becomes of mutants, in their order, in so many processes."""
+    """Yield the outcomes of mutants in their order, from ``jobs`` processes."""
     if jobs < 2 or len(some) < 2 or not can_fork():
         for number, mutant in enumerate(some):
             yield of.outcome(mutant)
@@ -155,7 +161,10 @@ def _forked(
 
 
 def _lost(mutant: Mutant, code: int | None) -> Outcome:
-    """A mutant whose process ended without an answer, most often for want of memory."""
+    """Return the outcome of a mutant whose process ended without an answer.
+
+    Most often that is for want of memory.
+    """
     return Outcome(
         kind=mutant.kind,
         operator=mutant.operator,

@@ -1,17 +1,14 @@
-"""Mutations of a plan that are not of one record: the order of programs, who is sent to, what is
-given.
-"""
+"""Mutations of whole plans: the order of programs, the receivers of messages, what is given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
 
 from msgspec.structs import replace
 
-from pitcheck.mutation.edits import MARK, split
+from pitcheck.mutation.edits import MARK, Member, put, split
 from pitcheck.mutation.facts import Facts
 from pitcheck.ops.registry import communication_of
 from pitcheck.ops.traits import Communication
@@ -30,16 +27,13 @@ from pitcheck.plan.model import (
 )
 
 Changed = Iterator[tuple[str, str, Callable[[], Plan]]]
-"""(what is changed, how, the plan)."""
-Member = TypeVar("Member")
+"""(the changed record or tensor, the change, the plan)."""
 EVERY = 7
-"""Of the neighbours in a list every so many-th pair is exchanged on one rank, the others on all
-ranks.
-"""
+"""Every so many-th pair of neighbours in a list is also exchanged on one rank only."""
 
 
 def orders(facts: Facts) -> Changed:
-    """Two neighbours in a program run in the other order."""
+    """Yield two neighbours in a program in the other order."""
     plan = facts.plan
     for number, program in enumerate(plan.programs):
         for at in range(len(program.steps) - 1):
@@ -74,8 +68,9 @@ def orders(facts: Facts) -> Changed:
 
 
 def collective_orders(facts: Facts) -> Changed:
-    """A collective runs after the next one, on all ranks or on some: then like ones exchange their
-    data, and others hang.
+    """Yield a collective that runs after the next one, on all ranks or on some.
+
+    Then collectives of one kind exchange their data, and others hang.
     """
     plan = facts.plan
     operators = {operator.id: operator for operator in plan.operators}
@@ -123,8 +118,9 @@ def _said(where: Box) -> str:
 
 
 def _lists(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The orders that a plan states: its blocks, or the list of its operators under an
-    empty name.
+    """Return the orders that a plan states.
+
+    They are its blocks, or the list of its operators under an empty name.
     """
     return plan.blocks or {"": tuple(operator.id for operator in plan.operators)}
 
@@ -137,20 +133,14 @@ def _step(step: Step) -> str:
 
 def _other_steps(plan: Plan, number: int, at: int) -> Plan:
     program = plan.programs[number]
-    steps = _exchanged(program.steps, at)
-    return replace(
-        plan,
-        programs=(
-            *plan.programs[:number],
-            replace(program, steps=steps),
-            *plan.programs[number + 1 :],
-        ),
-    )
+    changed = replace(program, steps=_exchanged(program.steps, at))
+    return replace(plan, programs=put(plan.programs, number, changed))
 
 
 def _reordered(plan: Plan, name: str, other: tuple[str, ...], where: Box | None) -> Plan:
-    """The plan with another order of a block, or of its list, for all ranks or for those
-    in a box.
+    """Return the plan with another order of a block, or of its list of operators.
+
+    The order holds for all ranks, or for those in the box ``where``.
     """
     if not plan.blocks:
         return _listed(plan, other, where)
@@ -174,7 +164,7 @@ def _apart(plan: Plan, program: Program, where: Box, name: str) -> Iterator[Prog
 
 
 def _listed(plan: Plan, other: tuple[str, ...], where: Box | None) -> Plan:
-    """A plan without programs, with its operators in another order."""
+    """Return a plan without programs with its operators in another order."""
     facts = Facts(plan)
     changed = tuple(plan.operators[facts.position[identity]] for identity in other)
     if where is None:
@@ -190,7 +180,7 @@ def _listed(plan: Plan, other: tuple[str, ...], where: Box | None) -> Plan:
 
 
 def _steps(facts: Facts, operators: tuple[Operator, ...]) -> tuple[Step, ...]:
-    """Every operator for all its micro-batches, in this order."""
+    """Return every operator for all its micro-batches, in this order."""
     count = facts.plan.microbatches
     return tuple(
         Step(o.id, m) for o in operators for m in (range(count) if facts.repeated(o) else (None,))
@@ -202,7 +192,7 @@ def _exchanged(members: tuple[Member, ...], at: int) -> tuple[Member, ...]:
 
 
 def peers(facts: Facts) -> Changed:
-    """Two ranks get what was meant for the other."""
+    """Yield two ranks that get what was meant for the other."""
     plan = facts.plan
     order = tuple(axis.name for axis in plan.mesh)
     receives = {
@@ -251,7 +241,7 @@ def _exchanged_peers(
 
 
 def given(facts: Facts) -> Changed:
-    """A tensor is given another part of the reference's than it should have."""
+    """Yield tensors that are given another part of the reference's."""
     for number, tensor in enumerate(facts.plan.tensors):
         if facts.written[tensor.name] >= 0 or tensor.lineage is None:
             continue
@@ -263,14 +253,8 @@ def given(facts: Facts) -> Changed:
 
 
 def _with_lineage(plan: Plan, number: int, lineage: Lineage) -> Plan:
-    return replace(
-        plan,
-        tensors=(
-            *plan.tensors[:number],
-            replace(plan.tensors[number], lineage=lineage),
-            *plan.tensors[number + 1 :],
-        ),
-    )
+    changed = replace(plan.tensors[number], lineage=lineage)
+    return replace(plan, tensors=put(plan.tensors, number, changed))
 
 
 def _other_cuts(facts: Facts, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
@@ -291,7 +275,7 @@ def _other_cuts(facts: Facts, lineage: Lineage) -> Iterator[tuple[str, Lineage]]
 
 
 def _shifted(facts: Facts, tensor: Tensor, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
-    """Even shards of one axis: the last part begins one earlier, or the parts stand in reverse."""
+    """Yield even shards of one axis whose last part begins early, or that stand in reverse."""
     for place, shard in enumerate(lineage.shards):
         if len(shard.by) != 1 or facts.sizes[shard.by[0]] < 2:
             continue
@@ -316,4 +300,4 @@ def _cut(dim: int, over: tuple[str, ...], values: tuple[object, ...]) -> Shard:
 
 
 def _reshard(lineage: Lineage, place: int, shard: Shard) -> Lineage:
-    return replace(lineage, shards=(*lineage.shards[:place], shard, *lineage.shards[place + 1 :]))
+    return replace(lineage, shards=put(lineage.shards, place, shard))

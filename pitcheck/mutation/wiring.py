@@ -1,6 +1,4 @@
-"""Mutations of what an operator reads: other operands, versions, micro-batches, terms left out,
-factors, steps left out.
-"""
+"""Mutations of what an operator reads: operands, versions, micro-batches, terms, factors."""
 
 from __future__ import annotations
 
@@ -9,14 +7,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from pitcheck.mutation.edits import Edit, followed, with_attribute, with_operand
-from pitcheck.mutation.facts import Facts
-from pitcheck.ops.registry import communication_of
-from pitcheck.ops.traits import Communication
+from pitcheck.mutation.facts import Facts, form
+from pitcheck.ops.registry import BACKWARD, communication_of, kinds_with
+from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.model import Number, Operand, Operator, Use
 from pitcheck.plan.schedule.run_order import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
-BACKWARD = ".backward"
 FREELY = frozenset(
     {
         "linear",
@@ -32,18 +29,19 @@ FREELY = frozenset(
         "masked_fill",
     }
 )
-"""Operators whose derivative can only be written with their inputs; of the others it may use the
-output instead, and exchanging one of them is ambiguous.
+"""Operators whose derivative can only be written with their inputs.
+
+The derivative of others may use the output instead, so exchanging one of the two is ambiguous.
 """
 ORDERED = frozenset({"sub", "div", "matmul", "bmm", "linear", "lt", "le", "gt", "ge", "pow"})
 HANDLED = frozenset({"identity", "accumulate", "add", "sub", "where", "masked_fill", "logical_not"})
-"""Left out by a kind of its own."""
+"""Operators that another kind of mutation leaves out."""
 OTHERS = 3
-"""How many other operands of the same form are tried at each place."""
+"""The number of other operands of the same form that are tried at each place."""
 
 
 def _changeable(operator: Operator, place: int) -> bool:
-    """Whether another operand at ``place`` has an agreed meaning."""
+    """Return True if another operand at ``place`` has an agreed meaning."""
     if not operator.kind.endswith(BACKWARD):
         return True
     count = len(operator.outputs)
@@ -51,7 +49,7 @@ def _changeable(operator: Operator, place: int) -> bool:
 
 
 def operands(facts: Facts, operator: Operator) -> Found:
-    """Another tensor of the same form."""
+    """Yield other tensors of the same form."""
     for place, operand in enumerate(operator.inputs):
         if isinstance(operand, str) and operand in facts.tensors and _changeable(operator, place):
             for name in facts.alike(operand, operator, OTHERS):
@@ -63,7 +61,7 @@ def _reading(place: int, operand: Operand) -> Edit:
 
 
 def exchanged_operands(facts: Facts, operator: Operator) -> Found:
-    """Two operands in the other order."""
+    """Yield two operands in the other order."""
     if operator.kind in ORDERED and len(operator.inputs) >= 2:
         shapes = [facts.tensors[o].shape if isinstance(o, str) else () for o in operator.inputs[:2]]
         if shapes[0] == shapes[1]:
@@ -79,7 +77,7 @@ def exchanged_operands(facts: Facts, operator: Operator) -> Found:
 
 
 def stale(facts: Facts, operator: Operator) -> Found:
-    """The version before."""
+    """Yield the version of an operand before its update."""
     for place, operand in enumerate(operator.inputs):
         tensor = facts.tensors.get(operand) if isinstance(operand, str) else None
         if tensor is not None and tensor.updated is not None and tensor.updated in facts.tensors:
@@ -87,7 +85,7 @@ def stale(facts: Facts, operator: Operator) -> Found:
 
 
 def microbatches(facts: Facts, operator: Operator) -> Found:
-    """Other micro-batches than its own, or fewer, or one twice."""
+    """Yield other micro-batches than the operator's, or fewer, or one twice."""
     count = facts.plan.microbatches
     if count < 2:
         return
@@ -127,8 +125,8 @@ def microbatches(facts: Facts, operator: Operator) -> Found:
 
 
 def terms(facts: Facts, operator: Operator) -> Found:
-    """A term of a sum is left out, or taken twice."""
-    if operator.kind in ("add", "sub"):
+    """Yield sums in which a term is left out or taken twice."""
+    if operator.kind in kinds_with(Trait.ADDS_TERMS) and len(operator.inputs) == 2:
         result = facts.tensors[operator.outputs[0]]
         for place, operand in enumerate(operator.inputs):
             if isinstance(operand, str) and facts.tensors[operand].shape == result.shape:
@@ -150,7 +148,7 @@ def _only(operand: str) -> Edit:
 
 
 def factors(facts: Facts, operator: Operator) -> Found:
-    """A factor too much."""
+    """Yield one factor too many."""
     if operator.kind in PAIRED or not facts.one_real_result(operator):
         return
     sizes = sorted({facts.sizes[axis] for axis in facts.sizes if facts.sizes[axis] > 1} | {2})
@@ -165,7 +163,7 @@ def _scaled(kind: str, number: int) -> Edit:
 
 
 def skipped(facts: Facts, operator: Operator) -> Found:
-    """What comes in goes out as it is."""
+    """Yield the operator left out: its operand goes on as its result."""
     if (
         operator.group is not None
         or len(operator.outputs) != 1
@@ -177,11 +175,6 @@ def skipped(facts: Facts, operator: Operator) -> Found:
     if (
         isinstance(source, str)
         and not operator.kind.endswith(BACKWARD)
-        and _form(facts, source) == _form(facts, result)
+        and form(facts.tensors[source]) == form(facts.tensors[result])
     ):
         yield "left out", _only(source)
-
-
-def _form(facts: Facts, name: str) -> tuple[object, ...]:
-    tensor = facts.tensors[name]
-    return tensor.shape, tensor.dtype, tensor.microbatched

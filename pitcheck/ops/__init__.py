@@ -1,1 +1,1 @@
-"""What each operator means: one declaration per operator."""
+"""The operators: one declaration for each, and the laws that proofs rest on."""

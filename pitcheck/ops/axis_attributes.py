@@ -1,4 +1,13 @@
-"""Attributes at full and at reduced sizes, by their declared roles."""
+"""Attributes at full and at reduced sizes, by their declared roles.
+
+>>> from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
+>>> algebra = AxisAlgebra(AxisSystem())
+>>> x, attributes = algebra.tensor((80, 96)), {"axis": 1, "start": 48, "stop": 96}
+>>> y = algebra.slice(x, 1, Size(48), Size(96))
+>>> reduced = reduce_attributes("slice", attributes, [x], [y], algebra.system.solve())
+>>> reduced["stop"] == 2 * reduced["start"] < 48
+True
+"""
 
 from __future__ import annotations
 
@@ -13,9 +22,21 @@ from pitcheck.ops.declaration import Attributes, OperatorKind
 from pitcheck.ops.registry import BACKWARD, divided, operator_kind
 
 
+def reduced_dimensions(attributes: Attributes, rank: int) -> frozenset[int]:
+    """Return the dimensions, of ``rank``, that a reduction's attribute ``axes`` names: one, several
+    or, without it, all.
+    """
+    axes = attributes.get("axes")
+    if axes is None:
+        return frozenset(range(rank))
+    return frozenset(int(axis) % rank for axis in ((axes,) if isinstance(axes, int) else axes))
+
+
 def symbolic_attributes(kind: OperatorKind | str, attributes: Attributes) -> dict[str, Any]:
-    """Attributes for the run on axes: numbers that :func:`reduce_attributes` rewrites are marked as
-    following the dimensions, so that they are no literals.
+    """Return attributes for the run on axes.
+
+    Numbers that :func:`reduce_attributes` rewrites are marked as following the dimensions, so that
+    they are not literals.
     """
     return _rewritten(kind, attributes, lambda _, value: _followed(value))
 
@@ -37,12 +58,15 @@ def reduce_attributes(
     output_values: Sequence[AxisValue | None],
     sizes: Sizes,
 ) -> dict[str, Any]:
-    """Attributes at reduced sizes, for an operator or (a name in ``.backward``) its derivative.
+    """Return attributes at reduced sizes, for an operator or its derivative (``.backward``).
 
-    Role ``sizes``: the reduced sizes of output 0's dimensions (-1 is kept); role ``position``: an
+    Role ``sizes``: the reduced sizes of output 0's dimensions (-1 is kept). Role ``position``: an
     offset along dimension ``axis`` of input 0, or a tuple of lengths of consecutive parts of it,
-    scaled with it; others are unchanged. Raises UnsupportedError for an offset that is not a
-    boundary.
+    scaled with it. Others are unchanged.
+
+    Raises:
+        ReductionError: if an offset is not a boundary.
+        ShapeError: if the sizes are not those of the result.
     """
     forward, result = _forward(kind, attributes, input_values, output_values)
 
@@ -76,7 +100,7 @@ def _forward(
     inputs: Sequence[AxisValue],
     outputs: Sequence[AxisValue | None],
 ) -> tuple[AxisValue | None, AxisValue | None]:
-    """Input 0 and output 0 of the forward operator."""
+    """Return input 0 and output 0 of the forward operator."""
     first = inputs[0] if inputs else None
     if not isinstance(kind, str) or not kind.endswith(BACKWARD):
         return first, outputs[0] if outputs else None

@@ -1,14 +1,21 @@
-"""What an operator does to dimensions, found once for all places where it has the same attributes
-and shapes.
+"""Recordings of what an operator does to dimensions, made once per attributes and shapes.
 
-A meaning run on axes only makes dimensions and ties them; which calls it makes depends on its
-attributes and on the sizes of its operands, never on what was tied before. So the calls are
-recorded in a scratch system and made again on other dimensions.
+A meaning run on axes only makes dimensions and ties them. The calls that it makes depend on its
+attributes and on the sizes of its operands, never on earlier ties. So the calls are recorded in a
+scratch system and made again on other dimensions.
+
+>>> from pitcheck.ops.registry import evaluate
+>>> algebra, templates = AxisAlgebra(AxisSystem()), Templates(evaluate)
+>>> x, y = algebra.tensor((4, 6)), algebra.tensor((4, 6))
+>>> run = lambda v: templates.run(algebra, "transpose", [v], {"dim0": 0, "dim1": 1}, None)
+>>> run(x)[0].shape, run(y)[0].shape
+((6, 4), (6, 4))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +31,10 @@ Evaluate = Callable[[Any, str, Sequence[Any], Mapping[str, Any], Sequence[bool] 
 
 @dataclass(frozen=True)
 class _Call:
-    """One call on a system: ``nodes`` are numbers of dimensions in the order in which the recording
-    met them, ``rest`` is everything else.
+    """One call on a system.
+
+    ``nodes`` are numbers of dimensions in the order in which the recording met them; ``rest`` has
+    the other arguments.
     """
 
     name: str
@@ -35,7 +44,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Output:
-    """An output by the numbers of its dimensions."""
+    """An output, with its dimensions by their numbers in the recording."""
 
     kind: Kind
     dims: tuple[int, ...]
@@ -49,6 +58,8 @@ class _Output:
 
 @dataclass(frozen=True)
 class _Template:
+    """The calls and the outputs of one recording."""
+
     calls: tuple[_Call, ...]
     outputs: tuple[_Output | None, ...]
 
@@ -63,7 +74,7 @@ class _Recorder(AxisSystem):
         self.silent = False
 
     def meet(self, node: Dimension) -> int:
-        """The number of a dimension in the recording."""
+        """Return the number of a dimension in the recording."""
         return self.known.setdefault(node.number, len(self.known))
 
     def _note(self, name: str, nodes: Sequence[Dimension], *rest: Any) -> None:
@@ -78,24 +89,19 @@ class _Recorder(AxisSystem):
         return node
 
     def tie(self, node: Dimension, whole: Dimension, offset: int = 0) -> None:
-        self._note("tie", (node, whole), int(offset))
-        self._quietly(lambda: AxisSystem.tie(self, node, whole, offset))
+        self._record("tie", (node, whole), int(offset))
 
     def position(self, node: Dimension, offset: int) -> None:
-        self._note("position", (node,), int(offset))
-        self._quietly(lambda: AxisSystem.position(self, node, offset))
+        self._record("position", (node,), int(offset))
 
     def fix(self, node: Dimension, reason: str = "its size is given") -> None:
-        self._note("fix", (node,), reason)
-        self._quietly(lambda: AxisSystem.fix(self, node, reason))
+        self._record("fix", (node,), reason)
 
     def decide(self, node: Dimension) -> None:
-        self._note("decide", (node,))
-        self._quietly(lambda: AxisSystem.decide(self, node))
+        self._record("decide", (node,))
 
     def mark_permuted(self, node: Dimension) -> None:
-        self._note("mark_permuted", (node,))
-        self._quietly(lambda: AxisSystem.mark_permuted(self, node))
+        self._record("mark_permuted", (node,))
 
     def index(self, node: Dimension) -> None:
         self._note("index", (node,))
@@ -109,33 +115,40 @@ class _Recorder(AxisSystem):
     def add_extent(self, nodes: Sequence[Dimension]) -> None:
         self._note("add_extent", tuple(nodes))
 
-    def _quietly(self, act: Callable[[], None]) -> None:
+    def _record(self, name: str, nodes: tuple[Dimension, ...], *rest: Any) -> None:
+        """Note a call and make it here, too; the calls that it makes in turn are not noted."""
+        self._note(name, nodes, *rest)
+        with self._silently():
+            getattr(AxisSystem, name)(self, *nodes, *rest)
+
+    @contextmanager
+    def _silently(self) -> Iterator[None]:
         before, self.silent = self.silent, True
         try:
-            act()
+            yield
         finally:
             self.silent = before
 
     def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
-        """A reshape, recorded as one call: how it refines depends on what is tied where it is made
-        again.
+        """Record a reshape as one call.
+
+        Its refinement depends on the ties of the system in which it is made again.
         """
         self._note("view", tuple(dims), tuple(int(n) for n in shape))
-        before, self.silent = self.silent, True
-        try:
+        with self._silently():
             made = view(self, dims, shape)
-        finally:
-            self.silent = before
-        # Every place of the result is a new number: made again, it may be another dimension than
-        # here.
-        fresh = tuple(AxisSystem.dimension(self, d.size, "", d.copies) for d in made)
-        for old, new in zip(made, fresh, strict=True):
-            self._quietly(lambda a=old, b=new: AxisSystem.tie(self, a, b))  # type: ignore[misc]
-            self.meet(new)
+            # Every place of the result is a new number: made again, it may be another dimension
+            # than here.
+            fresh = tuple(AxisSystem.dimension(self, d.size, "", d.copies) for d in made)
+            for old, new in zip(made, fresh, strict=True):
+                AxisSystem.tie(self, old, new)
+                self.meet(new)
         return fresh
 
 
 class _RecordingAlgebra(AxisAlgebra):
+    """The algebra of dimensions, with reshapes recorded as one call."""
+
     system: _Recorder
 
     def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
@@ -157,8 +170,9 @@ class Templates:
         attributes: Mapping[str, Any],
         wanted: Sequence[bool] | None,
     ) -> list[Any]:
-        """What ``evaluate`` would do with ``attributes`` at full size, in the algebra's system.
-        Raises what it raises.
+        """Return what ``evaluate`` would with ``attributes`` at full size, in the algebra's system.
+
+        It raises what ``evaluate`` raises.
         """
         if any(
             value.counts is not None or value.places is not None or value.counted
@@ -237,7 +251,7 @@ def _output(recorder: _Recorder, value: AxisValue) -> _Output:
 
 
 def _repeats(dims: Sequence[Dimension]) -> tuple[int, ...]:
-    """Which dimensions of one tensor are the same one."""
+    """Return for each dimension of a tensor the place of the first one that is the same."""
     first: dict[int, int] = {}
     return tuple(first.setdefault(d.number, i) for i, d in enumerate(dims))
 

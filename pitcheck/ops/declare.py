@@ -1,5 +1,8 @@
-"""Declarations written in terms: from formulas to
-:class:`~pitcheck.ops.declaration.OperatorKind`.
+"""Declarations written in terms: from formulas to operators.
+
+>>> cube = elementwise("cube", lambda x: x * x * x, lambda d: 3 * d.x * d.x)
+>>> cube.in_place, cube.derivative is None
+(True, False)
 """
 
 from __future__ import annotations
@@ -22,16 +25,14 @@ from pitcheck.ops.term import Term, promote, sum_to
 from pitcheck.ops.traits import Communication, Condition, Trait
 
 Formula = Callable[[list[Term], Attributes], list[Term]]
-"""(inputs, attributes) -> outputs."""
+"""A function (inputs, attributes) -> outputs."""
 
 Lazy = Callable[[], Term]
 
 
 @dataclass(frozen=True)
 class Local:
-    """What a derivative is computed from: the operator's inputs, its outputs, and the gradients of
-    the outputs.
-    """
+    """The operands of a derivative: inputs, outputs, and the outputs' gradients."""
 
     inputs: list[Term]
     outputs: list[Term]
@@ -66,14 +67,16 @@ class Local:
 
 Slope = Callable[[Local], Term]
 Backward = Callable[[Local], Sequence[Lazy | None]]
-"""The gradient of every input, computed when called; None where the input has none."""
+"""A function that gives the gradient of every input, computed when called; None for an input
+without one.
+"""
 
 MANY = 2**31
-"""Upper bound of the number of inputs of an operator that takes any number."""
+"""The upper bound of the number of inputs of an operator that takes any number."""
 
 WANTED = "wanted"
-"""Attribute of a derivative: a flag per forward input; gradients that are not wanted are not
-computed.
+"""The attribute of a derivative with a flag per forward input. Gradients that are not wanted are
+not computed.
 """
 
 
@@ -171,7 +174,7 @@ def elementwise(
 ) -> OperatorKind:
     """Return an operator of one or more operands that broadcast, ``function(*operands)``.
 
-    ``slopes[i]`` is the partial derivative by operand i; its product with the gradient of the
+    ``slopes[i]`` is the partial derivative by operand i. Its product with the gradient of the
     result is summed back to the operand's shape. Without slopes there is no derivative.
     """
     count = function.__code__.co_argcount

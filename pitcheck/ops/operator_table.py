@@ -1,4 +1,8 @@
-"""The table of all operators, for ``docs/operators.md``."""
+"""The table of all operators, for ``docs/operators.md``.
+
+>>> "| `exp` | 1 |  | yes | e to the power x. |" in operator_table()
+True
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from pitcheck.ops.registry import operator_themes
 
 _HEAD = """# Operators
 
-Every operator that has a meaning, by what it is about; `pitcheck.ops.operator_table.operator_table`
-writes this page from the declarations. An operator or an attribute that is not here is never
-guessed at: a plan that needs it is inconclusive.
+All operators by theme; `pitcheck.ops.operator_table.operator_table` writes this page from the
+declarations. A plan that needs an operator or an attribute that is not here is inconclusive:
+nothing is guessed.
 
 *Inputs* is the number of inputs. *Attributes* are given with their role in the reduction of shapes,
 those that are required in bold. *Gradient* says whether the derivative `NAME.backward` exists: its
@@ -19,12 +23,13 @@ inputs are the operator's inputs, then its outputs, then the gradients of its ou
 given; with `forward_outputs` 0 the outputs are computed anew); its outputs are the gradients of the
 operator's inputs. Operands of different kinds become one kind: bool, then int, then floating. Axes
 may be negative. The gradient of an operand that was broadcast is summed to the operand's shape. An
-attribute named `position` of a collective is the member's own place; the plan does not give it.
+attribute named `position` of a collective is the member's place; the plan does not give it. `axes`
+of a reduction are all dimensions by default; with `keepdim` they stay with size 1.
 """
 
 
 def operator_table() -> str:
-    """The operators as Markdown, a table for each theme."""
+    """Return the operators as Markdown, a table for each theme."""
     sections = [_HEAD]
     for theme, kinds in operator_themes().items():
         lines = [

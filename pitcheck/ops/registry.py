@@ -1,4 +1,10 @@
-"""The operators by name, and the one entry through which they are evaluated."""
+"""The operators by name, and the one entry through which they are evaluated.
+
+>>> from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
+>>> axes = AxisAlgebra(AxisSystem())
+>>> evaluate(axes, "matmul", [axes.tensor((3, 4)), axes.tensor((4, 5))], {})[0].shape
+(3, 5)
+"""
 
 from __future__ import annotations
 
@@ -23,9 +29,11 @@ from pitcheck.ops.meanings import (
     losses,
     matrix,
     normalization,
+    parts,
+    placement,
     random,
     reductions,
-    structure,
+    views,
 )
 from pitcheck.ops.term import Term
 from pitcheck.ops.traits import ALSO_OF_DERIVATIVES, Communication, Condition, Trait
@@ -42,7 +50,9 @@ _THEMES = (
     normalization,
     attention,
     reductions,
-    structure,
+    views,
+    parts,
+    placement,
     indexing,
     comparison,
     losses,
@@ -53,9 +63,7 @@ _THEMES = (
 
 
 def operator_themes() -> dict[str, tuple[OperatorKind, ...]]:
-    """All operators by what they are about: the first line of a table's description -> its
-    operators.
-    """
+    """Return all operators by theme: the first line of their module's docstring."""
     return {
         (theme.__doc__ or theme.__name__).partition("\n")[0]: theme.OPERATORS for theme in _THEMES
     }
@@ -69,13 +77,15 @@ def _registry() -> Mapping[str, OperatorKind]:
 
 
 def operator_names() -> tuple[str, ...]:
-    """The names of all operators, without the ``.backward`` ones."""
+    """Return the names of all operators, without the ``.backward`` ones."""
     return tuple(_registry())
 
 
 def operator_kind(name: str) -> OperatorKind:
-    """The operator called ``name`` (with or without ``.backward``). Raises UnsupportedError for an
-    unknown one.
+    """Return the operator called ``name``, with or without ``.backward``.
+
+    Raises:
+        UnsupportedError: if there is none.
     """
     kind = _registry().get(name.removesuffix(BACKWARD))
     if kind is None:
@@ -87,15 +97,18 @@ def operator_kind(name: str) -> OperatorKind:
 
 
 def declared(name: str) -> OperatorKind | None:
-    """Return the operator called ``name``; None for an unknown one, and for a derivative, which has
-    none of the traits of its operator.
+    """Return the operator called ``name``.
+
+    Return None for an unknown one, and for a derivative, which has none of the traits of its
+    operator.
     """
     return _registry().get(name)
 
 
 def writes_in_place(name: str) -> bool:
-    """Return True if the result of an operator, or of a derivative, may take the place of an
-    operand of its shape; False for an unknown one.
+    """Return True if the result of an operator may take the place of an operand of its shape.
+
+    This holds for derivatives, too. Return False for an unknown operator.
     """
     try:
         return operator_kind(name.removesuffix(".backward")).in_place
@@ -105,11 +118,10 @@ def writes_in_place(name: str) -> bool:
 
 @cache
 def kinds_with(*traits: Trait) -> frozenset[str]:
-    """Return the names of the operators that have one of ``traits`` with all attributes, and of the
-    derivatives that have one.
+    """Return the names of the operators that have one of ``traits`` with all attributes.
 
-    Operators that have a trait with some attributes only are left out; ask :func:`has_trait` where
-    there are attributes.
+    Names of derivatives that have one are among them. Operators that have a trait only with some
+    attributes are left out; ask :func:`has_trait` if there are attributes.
     """
     found = {kind.name for kind in _registry().values() if not kind.traits.isdisjoint(traits)}
     derived = ALSO_OF_DERIVATIVES.intersection(traits)
@@ -135,11 +147,12 @@ def _conditional(trait: Trait) -> Mapping[str, Condition]:
 
 
 def has_trait(kind_name: str, trait: Trait, attributes: Attributes) -> bool:
-    """Return True if an operator has a trait with these attributes. A derivative has the traits in
-    ``ALSO_OF_DERIVATIVES`` alone, an unknown operator none.
+    """Return True if an operator has a trait with these attributes.
 
-    Raises PlanError for an attribute that a trait depends on and that is no number where it must be
-    one.
+    A derivative has the traits in ``ALSO_OF_DERIVATIVES`` alone, an unknown operator none.
+
+    Raises:
+        PlanError: if a trait depends on an attribute that must be a number and is not.
     """
     if kind_name in kinds_with(trait):
         return True
@@ -149,14 +162,15 @@ def has_trait(kind_name: str, trait: Trait, attributes: Attributes) -> bool:
 
 @cache
 def communication_of(kind_name: str) -> Communication:
-    """Return who meets in an operator; nobody in a derivative or in an unknown one."""
+    """Return who meets in an operator; nobody meets in a derivative or in an unknown one."""
     kind = _registry().get(kind_name)
     return Communication.NONE if kind is None else kind.communication
 
 
 def shared_operands(kind_name: str) -> tuple[int, ...]:
-    """Return the operands whose gradients are sums over leading places of operand 0, if
-    ``kind_name`` is a derivative; else none.
+    """Return the operands whose gradients are sums over leading places of operand 0.
+
+    There are none unless ``kind_name`` is a derivative.
     """
     kind = (
         _registry().get(kind_name.removesuffix(BACKWARD)) if kind_name.endswith(BACKWARD) else None
@@ -165,21 +179,24 @@ def shared_operands(kind_name: str) -> tuple[int, ...]:
 
 
 def inner_dimensions(kind: OperatorKind, attributes: Attributes) -> int:
-    """Return how many of the last dimensions of operand 0 are not leading ones."""
+    """Return the number of last dimensions of operand 0 that are not leading ones."""
     return int(attributes.get(kind.inner, 1)) if isinstance(kind.inner, str) else kind.inner
 
 
 def offset_of(kind_name: str) -> Offset | None:
-    """Return where the outputs of an operator lie in its inputs, or the inputs in the output; None
-    if they are computed, or of an unknown one.
+    """Return the function that gives where outputs of an operator lie in its inputs.
+
+    It may also give where inputs lie in the output. Return None if they are computed, or the
+    operator is unknown.
     """
     kind = _registry().get(kind_name)
     return None if kind is None else kind.offset
 
 
 def divided_axis(kind_name: str) -> str:
-    """Return the attribute that names the dimension which a collective cuts into one part per
-    member; "" for any other operator.
+    """Return the attribute that names the dimension which a collective cuts, a part per member.
+
+    Return "" for any other operator.
     """
     kind = _registry().get(kind_name)
     return "" if kind is None else kind.divided_axis
@@ -199,18 +216,22 @@ def random_kinds() -> frozenset[str]:
 
 @cache
 def collective_kinds() -> frozenset[str]:
-    """Return the names of the operators whose input arrives stacked: collectives, and the sum over
-    micro-batches.
+    """Return the names of the operators whose input arrives stacked.
+
+    They are collectives, and the sum over micro-batches.
     """
     return frozenset(kind.name for kind in _registry().values() if kind.collective)
 
 
 def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool = False) -> None:
-    """Raise UnsupportedError for an attribute that the operator does not have, PlanError for a
-    required one that is absent.
+    """Check that an operator has all of ``attributes``, and that no required one is absent.
 
     With ``backward`` the attributes of the derivative (``forward_inputs``, ``forward_outputs``,
     ``gradients``, ``wanted``) are allowed too.
+
+    Raises:
+        UnsupportedError: if the operator does not have an attribute.
+        PlanError: if a required one is absent.
     """
     for name in attributes:
         if name not in kind.attributes and not (backward and name in BACKWARD_ATTRIBUTES):
@@ -223,6 +244,13 @@ def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool 
             raise PlanError(
                 f"the operator {kind.name!r} needs the attribute {name!r}", f"attributes.{name}"
             )
+    wanted = attributes.get(WANTED)
+    if backward and not isinstance(wanted, (tuple, list, type(None))):
+        raise PlanError(
+            f"{WANTED} of {kind.name}.backward has a flag for each forward input, and is not "
+            f"{wanted!r}",
+            f"attributes.{WANTED}",
+        )
 
 
 def evaluate(
@@ -232,16 +260,18 @@ def evaluate(
     attributes: Attributes,
     wanted: Sequence[bool] | None = None,
 ) -> list[Any]:
-    """The outputs of an operator, or of its derivative where the name ends in ``.backward``.
+    """Return the outputs of an operator, or of its derivative if the name ends in ``.backward``.
 
-    The inputs of a derivative are the forward inputs (attribute ``forward_inputs`` says how many;
+    The inputs of a derivative are the forward inputs (attribute ``forward_inputs`` is their number;
     default: all that the rest leaves), the forward outputs (``forward_outputs``, default 1; with 0
     they are computed anew), and the gradients of the outputs numbered in attribute ``gradients``
-    (default: all); a gradient that is not given is zero. Its results are one gradient per forward
-    input, None where there is none or ``wanted`` says that it is not wanted.
+    (default: all). A gradient that is not given is zero. The results are one gradient per forward
+    input, None if there is none or ``wanted`` says that it is not wanted.
 
-    Raises UnsupportedError for an unknown operator or attribute or a missing derivative, PlanError
-    for a wrong number of inputs or a missing attribute.
+    Raises:
+        UnsupportedError: if operator, attribute or derivative is unknown.
+        PlanError: if the number of inputs is wrong or an attribute is missing.
+        ShapeError: if operands do not fit.
     """
     kind = operator_kind(kind_name)
     backward = kind_name.endswith(BACKWARD)
@@ -290,8 +320,11 @@ def _evaluate_backward(
 
 
 def divided(attributes: Attributes, count: int) -> tuple[int, int, tuple[int, ...]]:
-    """How the operands of a derivative are divided: (forward inputs, forward outputs, numbers of
-    the outputs whose gradients stand behind them).
+    """Return the division of a derivative's operands.
+
+    Returns:
+        The number of forward inputs, the number of forward outputs, and the numbers of the outputs
+            whose gradients stand behind them.
     """
     results = int(attributes.get("forward_outputs", 1))
     given = tuple(attributes.get("gradients", range(max(results, 1))))
@@ -299,7 +332,7 @@ def divided(attributes: Attributes, count: int) -> tuple[int, int, tuple[int, ..
 
 
 def forward_attributes(attributes: Attributes) -> dict[str, Any]:
-    """The attributes of the forward operator, of those of its derivative."""
+    """Return the attributes of the forward operator, out of those of its derivative."""
     return {name: value for name, value in attributes.items() if name not in BACKWARD_ATTRIBUTES}
 
 
@@ -310,8 +343,11 @@ def _all_gradients(
     given: tuple[int, ...],
     gradients: Sequence[Any],
 ) -> list[Any]:
-    """A gradient per output, zeros where none is given. Raises PlanError where one is given twice,
-    belongs to no output or has another shape.
+    """Return a gradient per output, zeros for one that is not given.
+
+    Raises:
+        PlanError: if one is given twice, or belongs to no output.
+        ShapeError: if one has another shape than its output.
     """
     of_output = dict(zip(given, gradients, strict=True))
     if len(of_output) != len(given) or not of_output.keys() <= set(range(len(outputs))):

@@ -2,11 +2,18 @@
 
 A :class:`Term` is a value together with its algebra, so that ``x * (1 - y)`` can be written instead
 of nested calls. It adds nothing to the :class:`~pitcheck.algebra.interface.Algebra`: every method
-is one or a few of its operations. Here, unlike there, negative axes count from the end.
+is one or a few of its operations. Unlike there, negative axes count from the end.
 
-Sizes are used as the algebra gives them and never passed through ``int``: in the algebra of axes
+Sizes are used as the algebra gives them and never passed through ``int``. In the algebra of axes
 they remember the dimensions they come from, and a reshape to an equal shape may still tie
 dimensions.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> x = Term(reals, reals.constant(3.0))
+>>> ((1 - x) ** 2 / 8).value.data.item()
+0.5
 """
 
 from __future__ import annotations
@@ -26,38 +33,43 @@ Real = int | Fraction
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A value of an algebra. Plain numbers in formulas become constants of the other operand's
-    kind.
+    """A value of an algebra.
+
+    Plain numbers in formulas become constants of the other operand's kind.
     """
 
     algebra: Algebra[Any]
     value: Any
 
-    # --- what it looks like
+    # --- properties
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the logical dimensions."""
+        """The sizes of the logical dimensions."""
         return self.algebra.shape(self.value)
 
     @property
     def ndim(self) -> int:
-        """Number of logical dimensions."""
+        """The number of logical dimensions."""
         return len(self.shape)
 
     @property
     def kind(self) -> Kind:
-        """Field, int or bool."""
+        """The kind: "field", "int" or "bool"."""
         return self.algebra.kind(self.value)
 
     def axis(self, axis: int) -> int:
-        """The dimension ``axis`` counted from the front. Raises ShapeError where there is no such
-        dimension.
+        """Return the dimension ``axis`` counted from the front.
+
+        Raises:
+            ShapeError: if there is no such dimension.
         """
         return normalise(axis, self.ndim)
 
     def axes(self, axes: Sequence[int] | int | None) -> tuple[int, ...]:
-        """Several dimensions counted from the front; None is all of them. Raises ShapeError for one
-        that is missing or stands twice.
+        """Return several dimensions counted from the front; None is all of them.
+
+        Raises:
+            ShapeError: if one is missing or stands twice.
         """
         if axes is None:
             return tuple(range(self.ndim))
@@ -78,7 +90,7 @@ class Term:
         )
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Term:
-        """A 0-d constant of the same algebra."""
+        """Return a 0-d constant of the same algebra."""
         return self._of(self.algebra.constant(number, kind))
 
     def __add__(self, other: Term | Real) -> Term:
@@ -115,27 +127,27 @@ class Term:
         return self._of(self.algebra.matmul(self.value, other.value))
 
     def exp(self) -> Term:
-        """e to the power of each element."""
+        """Return e to the power of each element."""
         return self._of(self.algebra.exp(self.value))
 
     def log(self) -> Term:
-        """Natural logarithm."""
+        """Return the natural logarithm."""
         return self._of(self.algebra.log(self.value))
 
     def sqrt(self) -> Term:
-        """Square root."""
+        """Return the square root."""
         return self._of(self.algebra.sqrt(self.value))
 
     def function(self, name: str, *others: Term) -> Term:
-        """The named function without algebra of this and ``others``."""
+        """Return the named function without algebra of this and ``others``."""
         return self._of(self.algebra.function(name, self.value, *(o.value for o in others)))
 
     def sigmoid(self) -> Term:
-        """1 / (1 + exp(-x))."""
+        """Return 1 / (1 + exp(-x))."""
         return 1 / (1 + (-self).exp())
 
     def tanh(self) -> Term:
-        """2 sigmoid(2x) - 1."""
+        """Return 2 sigmoid(2x) - 1."""
         return 2 * (2 * self).sigmoid() - 1
 
     # --- reductions
@@ -147,17 +159,17 @@ class Term:
         return self._of(self.algebra.sum(self.value, over))._kept(self.shape, over, keep)
 
     def extent(self, axes: Sequence[int] | int | None = None) -> Term:
-        """The number of elements along ``axes``, a field constant bound to the dimensions."""
+        """Return the number of elements along ``axes``, a field constant bound to dimensions."""
         return self._of(self.algebra.extent(self.value, self.axes(axes)))
 
     def mean(self, axes: Sequence[int] | int | None = None, keep: bool = False) -> Term:
-        """Sum over ``axes`` divided by their extent."""
+        """Return the sum over ``axes`` divided by their extent."""
         return self.sum(axes, keep) / self.extent(axes)
 
     def maximum_over(
         self, axes: Sequence[int] | int | None = None, keep: bool = False, least: bool = False
     ) -> Term:
-        """Maximum (with ``least``: minimum) over ``axes``."""
+        """Return the maximum (with ``least``: minimum) over ``axes``."""
         reduce = self.algebra.reduce_min if least else self.algebra.reduce_max
         over = self.axes(axes)
         value = self.value
@@ -166,7 +178,7 @@ class Term:
         return self._of(value)._kept(self.shape, over, keep)
 
     def shift_over(self, axis: int) -> Term:
-        """The algebra's shift along ``axis``, which keeps size 1."""
+        """Return the algebra's shift along ``axis``, which keeps size 1."""
         over = self.axes(axis)
         return self._of(self.algebra.shift(self.value, over[0]))._kept(self.shape, over, True)
 
@@ -179,11 +191,15 @@ class Term:
 
     # --- structure
     def reshape(self, shape: Sequence[int]) -> Term:
-        """Same elements in row-major order, other sizes; one size may be -1."""
+        """Return the same elements, row-major, in other sizes; one size may be -1."""
         return self._of(self.algebra.reshape(self.value, complete(tuple(shape), self.shape)))
 
     def permute(self, permutation: Sequence[int]) -> Term:
-        """Dimension i of the result is dimension ``permutation[i]``."""
+        """Return the term with dimension ``permutation[i]`` as dimension i.
+
+        Raises:
+            ShapeError: if ``permutation`` does not name each dimension once.
+        """
         order = self.axes(permutation)
         if len(order) != self.ndim:
             raise ShapeError(
@@ -215,15 +231,21 @@ class Term:
         return self.reshape((*self.shape[:place], 1, *self.shape[place:]))
 
     def squeeze(self, axis: int) -> Term:
-        """Remove dimension ``axis``, whose size must be 1."""
+        """Remove dimension ``axis``.
+
+        Raises:
+            ShapeError: if its size is not 1.
+        """
         place = self.axis(axis)
         if self.shape[place] != 1:
             raise ShapeError(f"dimension {place} of {self.shape} has not size 1")
         return self.reshape(self.shape[:place] + self.shape[place + 1 :])
 
     def slice(self, axis: int, start: int, stop: int, step: int = 1) -> Term:
-        """Elements ``start, start + step, ... < stop`` along ``axis``; offsets must lie within the
-        dimension.
+        """Return the elements ``start, start + step, ... < stop`` along ``axis``.
+
+        Raises:
+            ShapeError: if offsets do not lie within the dimension, or the step is below 1.
         """
         place = self.axis(axis)
         if not 0 <= start <= stop <= self.shape[place]:
@@ -235,7 +257,11 @@ class Term:
         return self._of(self.algebra.slice(self.value, place, start, stop, step))
 
     def part(self, axis: int, count: int, position: int) -> Term:
-        """Part number ``position`` of ``count`` equal parts of dimension ``axis``."""
+        """Return part number ``position`` of ``count`` equal parts of dimension ``axis``.
+
+        Raises:
+            ShapeError: if the dimension has no such parts.
+        """
         size = self.shape[self.axis(axis)]
         if count < 1 or size % count:
             raise ShapeError(
@@ -247,7 +273,7 @@ class Term:
         return self.slice(axis, position * (size // count), (position + 1) * (size // count))
 
     def select(self, axis: int, position: int) -> Term:
-        """The elements at ``position`` of ``axis``, which disappears."""
+        """Return the elements at ``position`` of ``axis``, which disappears."""
         place = self.axis(axis)
         return self.slice(place, position, position + 1).reshape(
             self.shape[:place] + self.shape[place + 1 :]
@@ -258,56 +284,54 @@ class Term:
         return self._of(self.algebra.flip(self.value, self.axis(axis)))
 
     def arange(self, axis: int) -> Term:
-        """Positions along ``axis``, 1-d int."""
+        """Return the positions along ``axis``, 1-d int."""
         return self._of(self.algebra.arange(self.value, self.axis(axis)))
 
     def boundary(self, axis: int, offset: int) -> Term:
-        """The place ``offset`` along ``axis``, a 0-d int."""
+        """Return the place ``offset`` along ``axis``, a 0-d int."""
         return self._of(self.algebra.boundary(self.value, self.axis(axis), offset))
 
     def positions(self, axis: int) -> Term:
-        """Positions along ``axis``, int, shaped to broadcast against this term (size 1
-        elsewhere).
-        """
+        """Return the positions along ``axis``, int, of size 1 along the other dimensions."""
         place = self.axis(axis)
         return self.arange(place).reshape(
             tuple(n if i == place else 1 for i, n in enumerate(self.shape))
         )
 
     def like(self, number: Fraction | float | int, kind: Kind = "field") -> Term:
-        """A value of the same shape filled with ``number``."""
+        """Return a value of the same shape filled with ``number``."""
         return self.constant(
             number if isinstance(number, float) else Fraction(number), kind
         ).expand(self.shape)
 
     # --- indexing
     def take(self, axis: int, indices: Term) -> Term:
-        """``axis`` replaced by the dimensions of ``indices``."""
+        """Return the term with ``axis`` replaced by the dimensions of ``indices``."""
         return self._of(self.algebra.take(self.value, self.axis(axis), indices.value))
 
     def add_at(self, axis: int, indices: Term, source: Term) -> Term:
-        """This with ``source`` added at ``indices`` of ``axis``."""
+        """Return the term with ``source`` added at ``indices`` of ``axis``."""
         return self._of(
             self.algebra.add_at(self.value, self.axis(axis), indices.value, source.value)
         )
 
     def take_along(self, axis: int, indices: Term) -> Term:
-        """One element per index along ``axis``."""
+        """Return one element per index along ``axis``."""
         return self._of(self.algebra.take_along(self.value, self.axis(axis), indices.value))
 
     def add_along(self, axis: int, indices: Term, source: Term) -> Term:
-        """This with ``source`` added, element by element, at ``indices`` along ``axis``."""
+        """Return the term with elements of ``source`` added at ``indices`` along ``axis``."""
         return self._of(
             self.algebra.add_along(self.value, self.axis(axis), indices.value, source.value)
         )
 
     # --- decisions
     def compare(self, comparison: Comparison, other: Term | Real) -> Term:
-        """A bool value."""
+        """Return a bool value, elementwise."""
         return self._of(self.algebra.compare(comparison, self.value, self._value(other)))
 
     def where(self, a: Term, b: Term) -> Term:
-        """``a`` where this bool value is true, else ``b``."""
+        """Return ``a`` where this bool value is true, else ``b``."""
         return self._of(self.algebra.where(self.value, a.value, b.value))
 
     def __and__(self, other: Term) -> Term:
@@ -320,24 +344,24 @@ class Term:
         return self._of(self.algebra.logical_not(self.value))
 
     def maximum(self, other: Term) -> Term:
-        """Elementwise maximum."""
+        """Return the elementwise maximum."""
         return self._of(self.algebra.maximum(self.value, other.value))
 
     def minimum(self, other: Term) -> Term:
-        """Elementwise minimum."""
+        """Return the elementwise minimum."""
         return self._of(self.algebra.minimum(self.value, other.value))
 
     def order(self, axis: int, descending: bool) -> Term:
-        """The stable sorting permutation along ``axis``."""
+        """Return the stable sorting permutation along ``axis``."""
         return self._of(self.algebra.order(self.value, self.axis(axis), descending))
 
     def cast(self, kind: Kind) -> Term:
-        """As another kind; nothing where it has that kind."""
+        """Return the term in another kind; itself if it has that kind."""
         return self if self.kind == kind else self._of(self.algebra.cast(self.value, kind))
 
 
 def concatenate(terms: Sequence[Term], axis: int) -> Term:
-    """Join along an axis; at least one term."""
+    """Join at least one term along an axis."""
     first = terms[0]
     if len(terms) == 1:
         return first
@@ -347,7 +371,7 @@ def concatenate(terms: Sequence[Term], axis: int) -> Term:
 
 
 def promote(terms: Sequence[Term]) -> list[Term]:
-    """Operands of one kind: bool becomes int beside int, and both become field beside field."""
+    """Return operands of one kind: bool becomes int beside int, both become field beside field."""
     kinds = {term.kind for term in terms}
     if len(kinds) < 2:
         return list(terms)
@@ -356,7 +380,7 @@ def promote(terms: Sequence[Term]) -> list[Term]:
 
 
 def sum_to(gradient: Term, shape: tuple[int, ...]) -> Term:
-    """The gradient of an operand that was broadcast: summed over the dimensions in which it was."""
+    """Return the gradient of an operand that was broadcast, summed to its ``shape``."""
     extra = gradient.ndim - len(shape)
     summed = gradient.sum(range(extra)) if extra else gradient
     stretched = [i for i, n in enumerate(shape) if n == 1 and summed.shape[i] != 1]
@@ -365,15 +389,20 @@ def sum_to(gradient: Term, shape: tuple[int, ...]) -> Term:
 
 
 def number(algebra: Algebra[Any], value: int | float | str, place: str) -> Term:
-    """A number of an attribute as an exact field constant; roots become square roots of
-    constants.
+    """Return a number of an attribute as an exact field constant.
+
+    Roots become square roots of constants.
+
+    Raises:
+        PlanError: if ``value`` is not a number; ``place`` is its place in the plan.
     """
     return exact(algebra, parse_number(value, place))
 
 
 def exact(algebra: Algebra[Any], literal: Literal) -> Term:
-    """A literal as an exact field constant; sqrt(n / pi) is sqrt(2 n) times the density of the
-    normal distribution at 0, 1 / sqrt(2 pi).
+    """Return a literal as an exact field constant.
+
+    sqrt(n / pi) is sqrt(2 n) times the density of the normal distribution at 0, 1 / sqrt(2 pi).
     """
     if not isinstance(literal, Root):
         return Term(algebra, algebra.constant(literal))
@@ -387,8 +416,10 @@ def exact(algebra: Algebra[Any], literal: Literal) -> Term:
 
 
 def normalise(axis: int, ndim: int) -> int:
-    """An axis counted from the front. Raises ShapeError where it is not one of ``ndim``
-    dimensions.
+    """Return an axis counted from the front.
+
+    Raises:
+        ShapeError: if it is not one of ``ndim`` dimensions.
     """
     if not -ndim <= axis < ndim:
         raise ShapeError(f"axis {axis} is outside a tensor of {ndim} dimensions")
@@ -396,8 +427,10 @@ def normalise(axis: int, ndim: int) -> int:
 
 
 def complete(sizes: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes of a reshape, with -1 computed. Raises ShapeError where the number of
-    elements differs.
+    """Return the sizes of a reshape, with -1 computed.
+
+    Raises:
+        ShapeError: if the number of elements differs, or two sizes are -1.
     """
     unknown = [i for i, n in enumerate(sizes) if n == -1]
     if len(unknown) > 1 or any(n < -1 for n in sizes):
@@ -415,8 +448,10 @@ def complete(sizes: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def needed(attributes: Any, name: str) -> Any:
-    """An attribute without which the meaning is not defined. Raises PlanError where it is
-    absent.
+    """Return an attribute without which the meaning is not defined.
+
+    Raises:
+        PlanError: if it is absent.
     """
     if name not in attributes:
         raise PlanError(f"the attribute {name!r} is required", f"attributes.{name}")

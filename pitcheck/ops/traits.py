@@ -1,10 +1,14 @@
 """Facts about operators that proofs and rules rest on.
 
-An operator claims its traits where it is declared. Every trait has a law, in
-``tests/ops/ops_laws.py``: it is run for every operator that claims the trait, and for every other
-one a counterexample is found or a reason stands there. So nothing has to be done for a new operator
-but to declare it and to write a row of operands. A trait that is missing costs proofs; one of
-*decisions* makes proofs ask for more, and must not be missing.
+An operator claims its traits where it is declared. Every trait has a law in
+``tests/ops/ops_laws.py``. The law is run for every operator that claims the trait. For every other
+one a counterexample is found, or a reason stands there. So a new operator only needs its
+declaration and a row of operands. A missing trait costs proofs. A trait of *decisions* makes proofs
+ask for more, and must not be missing.
+
+>>> from pitcheck.ops.registry import has_trait
+>>> [has_trait("all_reduce", Trait.ADDS_MEMBERS, {"reduction": how}) for how in ("sum", "max")]
+[True, False]
 """
 
 from __future__ import annotations
@@ -14,82 +18,84 @@ from enum import StrEnum, auto
 from typing import Any
 
 Condition = Callable[[Mapping[str, Any]], bool]
-"""Attributes of an operator -> whether it has a trait with them."""
+"""A function from an operator's attributes to True if it has a trait with them."""
 
 
 class Communication(StrEnum):
-    """Who meets in an operator."""
+    """The ways in which ranks meet in an operator."""
 
     NONE = auto()
-    """Nobody: it runs on one rank."""
+    """Nobody meets: it runs on one rank."""
     COLLECTIVE = auto()
-    """The members of its group, who exchange data."""
+    """The members of its group meet and exchange data."""
     BARRIER = auto()
-    """The members of its group, who exchange nothing."""
+    """The members of its group meet and exchange nothing."""
     SEND = auto()
-    """Its rank and the one that receives."""
+    """Its rank meets the one that receives."""
     RECEIVE = auto()
-    """Its rank and the one that sends."""
+    """Its rank meets the one that sends."""
     WAIT = auto()
-    """Whoever meets in the operator that it waits for."""
+    """The ranks meet that meet in the operator it waits for."""
 
 
 class Trait(StrEnum):
-    """One fact. Operands are real numbers here, unless a trait says otherwise; *elements* are those
-    of tensors.
+    """A fact about an operator.
+
+    Operands are real numbers, unless a trait says otherwise; *elements* are those of tensors. A
+    docstring ends with the rooms that rest on the trait, if there are few.
     """
 
-    # --- where elements go
+    # --- places of elements
     KEEPS_ORDER = auto()
-    """Every output has all elements of the only operand in row-major order. Memory rules: the
+    """Every output has all elements of the only operand in row-major order. For memory rules: the
     result may lie where the operand lies.
     """
     SHOWS_ALL = auto()
     """The result is a view of the only operand: all of its elements, none in two places that need
-    memory of their own. Conjectures, hints, precision.
+    memory of their own. For conjectures, hints and precision.
     """
     REARRANGES = auto()
     """Every element of the only operand stands at one place of the result, and the derivative moves
     gradients back. A sum behind it stays a sum.
     """
     CUTS = auto()
-    """Every output is a run of places, evenly spaced, along one dimension of the only operand,
-    which keeps its number of dimensions.
+    """Every output is a run of evenly spaced places along one dimension of the only operand, which
+    keeps its number of dimensions.
     """
     SELECTS = auto()
     """Every output is one place of one dimension, which disappears."""
     JOINS = auto()
-    """All operands stand in the result, each element once and nothing else. With one operand it is
-    the operand.
+    """All operands stand in the result, each element once and nothing else. With one operand the
+    result is that operand.
     """
     EXTENDS = auto()
-    """Every operand stands in the result as a block, beside others or beside fixed numbers, along
-    the dimension ``axis``. Buffers of terms of sums.
+    """Every operand stands in the result as a block along the dimension ``axis``, beside others or
+    beside fixed numbers. For buffers of terms of sums.
     """
     CARRIES = auto()
-    """A collective that computes nothing: every element of the result is an element that a member
-    holds. Precision: the terms of a sum stand behind it.
+    """A collective that computes nothing: every element of the result is an element of a member's
+    tensor. For precision: the terms of a sum stand behind it.
     """
     ROUNDS_NOTHING = auto()
     """Every element of the result is one of an operand or its opposite, or the same for all
-    operands. Precision.
+    operands. For precision.
     """
 
     # --- sums
     ADDS_TERMS = auto()
     """The result is linear in all operands together, and an element of it is made of several of
-    theirs. Precision: the terms are the operands.
+    theirs. For precision: the terms are the operands.
     """
     ADDS_WITHIN = auto()
-    """Like ADDS_TERMS, in a tensor of the same sizes: which elements are added is not said by
-    shapes. Precision.
+    """Like ADDS_TERMS, in a tensor of the same sizes: shapes do not say which elements are added.
+    For precision.
     """
     NORMALIZES = auto()
-    """Sums over a dimension on the way to the result, and rounds them. Precision counts its
+    """It sums over a dimension on the way to the result, and rounds the sums. Precision counts its
     derivative as such a sum, too.
     """
     ADDS_MEMBERS = auto()
-    """The result is the sum over the members of the same part of each. Sums over symmetric
+    """The result is the sum over the members of the same part of each. For sums over symmetric
     coordinates.
     """
     ADDS_PLAINLY = auto()
@@ -97,13 +103,11 @@ class Trait(StrEnum):
     ADDS_ALONG = auto()
     """The result is the sum over ``axes``, or that sum divided by the number of elements."""
     AVERAGES = auto()
-    """The result does not change where every element is repeated along a dimension that is reduced;
-    of equal numbers it is that number.
+    """The result does not change if every element is repeated along a reduced dimension. For equal
+    numbers it is that number.
     """
     KEEPS_SIZES = auto()
-    """A collective whose result has the sizes of one member's tensor, however many members there
-    are.
-    """
+    """A collective whose result has the sizes of one member's tensor, for any number of members."""
     LEAVES_OTHER_AXES = auto()
     """A collective that treats every dimension but ``axis``, or without ``axis`` every dimension,
     place by place. Buffers are narrowed along it.
@@ -111,14 +115,14 @@ class Trait(StrEnum):
 
     # --- formulas
     MULTILINEAR = auto()
-    """Linear in every operand while the others are fixed."""
+    """The result is linear in every operand while the others are fixed."""
     SCALES = auto()
     """An element of the result is that of the first operand times a number that depends on the
-    other operand, the sizes or nothing. Precision.
+    other operand, the sizes or nothing. For precision.
     """
     CONTRACTS = auto()
-    """Affine in every operand while the others are fixed, and elements of the result add up many
-    products.
+    """The result is affine in every operand while the others are fixed, and its elements add up
+    many products.
     """
     MULTIPLIES_MATRICES = auto()
     """Products of matrices are computed on the way: the work is more than the sizes of operands and
@@ -129,35 +133,43 @@ class Trait(StrEnum):
     drawn as squares.
     """
     DIVIDES = auto()
-    """The quotient of the first operand by the second, place by place."""
+    """The result is the quotient of the first operand by the second, place by place."""
 
-    # --- where there is a value
+    # --- domains
     TOTAL = auto()
-    """There is a value for all real operands; nothing is compared, and no quotient, logarithm, root
-    or named function of them is taken on the way.
+    """There is a value for all real operands. On the way nothing is compared, and no quotient,
+    logarithm, root or named function is taken of them.
     """
     DEFINED_FOR_POSITIVE = auto()
-    """There is a value where all elements are positive, but not for all numbers."""
+    """There is a value if all elements are positive, but not for all numbers."""
     GIVES_POSITIVE = auto()
-    """The result is positive whatever the operands are."""
+    """The result is positive for all operands."""
     KEEPS_POSITIVE = auto()
-    """The result is positive where all elements of all operands are, if it is of real numbers."""
+    """The result is positive if all elements of all operands are, provided that it is of real
+    numbers.
+    """
 
-    # --- decisions: what has these is tried more often, so that every operator of which the law
-    # holds has them, or a reason
+    # --- decisions: such operators are tried more often, so that every operator that obeys the
+    # law has the trait, or a reason
     PICKS_PLACES = auto()
-    """The last output says at which places along ``axis`` the chosen elements of the operand stand:
-    what routes tokens.
+    """The last output has the places along ``axis`` of the chosen elements of the operand: it
+    routes tokens.
     """
     CHANGES_BELOW = auto()
     """A comparison with an integer n that changes its outcome from n - 1 to n."""
     CHANGES_ABOVE = auto()
     """A comparison with an integer n that changes its outcome from n to n + 1."""
+    FLIPS_SIGNS = auto()
+    """Some elements of the result are the opposites of elements of an operand. The opposite of the
+    least integer of a dtype does not fit into it.
+    """
+    GIVES_BITS = auto()
+    """The result is of integers, 0 or 1 each, whatever the operands are."""
     READS_SHAPE = auto()
     """The result depends on the sizes of the only operand alone, and on attributes."""
 
 
 ALSO_OF_DERIVATIVES = frozenset({Trait.REARRANGES})
-"""Traits that an operator's derivative has as well, between the gradient that is given and the one
-that it computes. No derivative has any other.
+"""The traits that an operator's derivative has as well, between the gradient that it is given and
+the one that it computes. No derivative has any other.
 """

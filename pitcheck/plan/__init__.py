@@ -1,1 +1,1 @@
-"""What is checked: mesh, tensors, operators, lineage; read, write, validate."""
+"""Plans: their model, reading and writing them, and the rules that make them valid."""

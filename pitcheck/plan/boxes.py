@@ -1,4 +1,4 @@
-"""From masks over coordinates to few boxes: the ``where`` of a folded record."""
+"""Masks over coordinates as few boxes: the ``where`` of a folded record."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pitcheck.plan.model import MICROBATCH_AXIS, Box
 
 
 def boxes_of(mask: NDArray[np.bool_], coordinates: Coordinates) -> tuple[Box, ...]:
-    """Disjoint boxes whose union is exactly ``mask``, of shape (ranks, microbatches), or (ranks,)
-    for all micro-batches alike; all true gives ``()``.
+    """Return disjoint boxes whose union is exactly ``mask``; none if the mask is all true.
 
-    A mask without a true element gives one box that holds no coordinate. The cover is greedy:
-    slices along an axis that are equal share their boxes, and the axis with the fewest different
-    slices comes first. The number of boxes is not always least.
+    ``mask`` has shape (ranks, microbatches), or (ranks,) if it holds for every micro-batch. A mask
+    without a true element gives one box that holds no coordinate. The cover is greedy: equal slices
+    along an axis share their boxes, and the axis with the fewest different slices comes first. The
+    number of boxes is not always least.
     """
     if mask.all():
         return ()
@@ -52,7 +52,10 @@ def _cover(grid: NDArray[np.bool_], names: list[str]) -> list[Box]:
 
 
 def _equal_slices(grid: NDArray[np.bool_], axis: int) -> dict[bytes, list[int]]:
-    """Positions along ``axis`` by what stands there, where anything does."""
+    """Return the positions along ``axis`` by the contents of their slices.
+
+    Empty slices are left out.
+    """
     slices: dict[bytes, list[int]] = {}
     for position, part in enumerate(np.ascontiguousarray(np.moveaxis(grid, axis, 0))):
         if part.any():

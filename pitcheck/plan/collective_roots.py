@@ -1,5 +1,7 @@
-"""Roots of collectives: at which coordinates the operand of a broadcast or scatter is read, and the
-result of a reduce or gather is there.
+"""Roots of collectives.
+
+Only the root's operand of a broadcast or scatter is read. Only the root has the result of a reduce
+or gather.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Attribute, Group, Operator, Table, attribute_values
 
 _MOST = 2**31
-"""No group has so many members."""
+"""A number that no group has as many members as."""
 
 
 def reads_at_root(operator: Operator) -> bool:
@@ -23,19 +25,23 @@ def reads_at_root(operator: Operator) -> bool:
 
 
 def gives_at_root(operator: Operator) -> bool:
-    """Return True for a collective of which the root alone has the result."""
+    """Return True for a collective whose result its root alone has."""
     kind = declared(operator.kind)
     return kind is not None and kind.gives_root and operator.group is not None
 
 
 def has_root(operator: Operator) -> bool:
-    """Return True for a collective of which one member is the root."""
+    """Return True for a collective with one member as its root."""
     return reads_at_root(operator) or gives_at_root(operator)
 
 
 def places_in_group(coordinates: Coordinates, group: Group) -> NDArray[np.int64]:
-    """Return the place of every rank in its list of a group, shape (ranks,); -1 for a rank that is
-    in none. Raises PlanError as ``Coordinates.groups``.
+    """Return the place of every rank in its list of a group, shape (ranks,).
+
+    It is -1 for a rank that is in none.
+
+    Raises:
+        PlanError: as ``Coordinates.groups``.
     """
     places = np.full(coordinates.ranks, -1, dtype=np.int64)
     if not group.ranks:
@@ -49,8 +55,10 @@ def places_in_group(coordinates: Coordinates, group: Group) -> NDArray[np.int64]
 
 
 def root_places(root: Attribute) -> tuple[int, ...]:
-    """Return the values of an attribute ``root``. Raises PlanError where one is no integer, or none
-    that a group could have.
+    """Return the values of an attribute ``root``.
+
+    Raises:
+        PlanError: if one is not an integer, or no group has such a place.
     """
     values = attribute_values(root)
     odd = next(
@@ -72,9 +80,12 @@ def root_places(root: Attribute) -> tuple[int, ...]:
 
 
 def at_root(coordinates: Coordinates, operator: Operator) -> NDArray[np.bool_]:
-    """Return at which coordinates a rank is the root of its group, shape (ranks, microbatches).
+    """Return True for each coordinate whose rank is the root of its group.
 
-    Raises PlanError for a group, or for a root, that does not fit the mesh.
+    The shape is (ranks, microbatches).
+
+    Raises:
+        PlanError: if the group or the root does not fit the mesh.
     """
     root = operator.attributes.get("root")
     values = np.array(root_places(root), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The garbage collector, held off where many objects are made at once."""
+"""The garbage collector, held off while many objects are made at once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Reading and folding make many objects and no cycles: the collector would only walk them again
-    and again. It is as before afterwards.
+    """Hold the garbage collector off in this context, and restore it afterwards.
+
+    Reading and folding make many objects and no cycles: the collector would only walk them again
+    and again.
     """
     enabled = gc.isenabled()
     gc.disable()

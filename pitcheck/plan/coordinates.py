@@ -1,10 +1,11 @@
-"""Coordinates of a mesh as arrays: ranks are numbered row-major over the mesh axes, micro-batches
-stand beside them.
+"""Coordinates of a mesh as arrays.
+
+Ranks are numbered row-major over the mesh axes; micro-batches stand beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -27,7 +28,7 @@ class Coordinates:
 
     @classmethod
     def of(cls, plan: Plan) -> Coordinates:
-        """The coordinates of a plan."""
+        """Return the coordinates of a plan."""
         return cls(plan.mesh, plan.microbatches)
 
     @cached_property
@@ -37,18 +38,20 @@ class Coordinates:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the mesh axes, in order, and the number of micro-batches."""
+        """The sizes of the mesh axes, in order, and the number of micro-batches."""
         return (*self.sizes.values(), self.microbatches)
 
     @property
     def extents(self) -> dict[str, int]:
-        """``shape`` by name: sizes of the mesh axes, in order, and the number of micro-batches as
-        ``mb``.
-        """
+        """The sizes of ``shape`` by name: the mesh axes, in order, and ``mb``."""
         return {**self.sizes, MICROBATCH_AXIS: self.microbatches}
 
     def dimension(self, axis: str, place: str) -> int:
-        """The dimension of an axis (``mb`` is the last). Raises PlanError for an unknown one."""
+        """Return the dimension of an axis; ``mb`` is the last.
+
+        Raises:
+            PlanError: if the axis is unknown.
+        """
         if axis == MICROBATCH_AXIS:
             return len(self.sizes)
         if axis not in self.sizes:
@@ -58,10 +61,12 @@ class Coordinates:
         return list(self.sizes).index(axis)
 
     def mask_grid(self, where: tuple[Box, ...], place: str = "where") -> NDArray[np.bool_]:
-        """The union of boxes as a boolean array that broadcasts to ``shape``, of size 1 along axes
-        that no box names.
+        """Return the union of boxes as a boolean array that broadcasts to ``shape``.
 
-        Raises PlanError for an unknown axis or a value out of range.
+        It has size 1 along axes that no box names.
+
+        Raises:
+            PlanError: if an axis is unknown or a value out of range.
         """
         result: NDArray[np.bool_] | None = None
         for number, box in enumerate(where):
@@ -80,8 +85,9 @@ class Coordinates:
         return np.ones((1,) * len(self.shape), dtype=np.bool_) if result is None else result
 
     def row_major_grid(self, over: tuple[str, ...], place: str = "over") -> NDArray[np.int64]:
-        """Row-major position of every coordinate within the axes ``over``: an array that broadcasts
-        to ``shape``, of size 1 along all others.
+        """Return the row-major position of every coordinate within the axes ``over``.
+
+        The array broadcasts to ``shape`` and has size 1 along all other axes.
         """
         position = np.zeros((1,) * len(self.shape), dtype=np.int64)
         for axis in over:
@@ -94,74 +100,48 @@ class Coordinates:
         return values.reshape([-1 if d == dimension else 1 for d in range(len(self.shape))])
 
     def of_rank(self, axis: str) -> NDArray[np.int64]:
-        """Coordinate along mesh axis ``axis`` of every rank, shape (ranks,)."""
+        """Return the coordinate of every rank along mesh axis ``axis``, shape (ranks,)."""
         return self._of_rank[axis]
 
     def describe(self, rank: int) -> dict[str, int]:
-        """The coordinate of one rank by axis name."""
+        """Return the coordinate of one rank by axis name."""
         return {name: int(column[rank]) for name, column in self._of_rank.items()}
 
     def mask(self, where: tuple[Box, ...], place: str = "where") -> NDArray[np.bool_]:
-        """The union of boxes as a mask of shape (ranks, microbatches); no box at all is everywhere.
+        """Return the union of boxes as a mask of shape (ranks, microbatches).
 
-        Raises PlanError for an unknown axis or a value out of range.
+        No box at all stands for all coordinates.
+
+        Raises:
+            PlanError: if an axis is unknown or a value out of range.
         """
-        if not where:
-            return np.ones((self.ranks, self.microbatches), dtype=np.bool_)
-        result = np.zeros((self.ranks, self.microbatches), dtype=np.bool_)
-        for number, box in enumerate(where):
-            result |= self._box_mask(box, f"{place}[{number}]")
-        return result
-
-    def _box_mask(self, box: Mapping[str, tuple[int, ...]], place: str) -> NDArray[np.bool_]:
-        ranks = np.ones(self.ranks, dtype=np.bool_)
-        microbatches = np.ones(self.microbatches, dtype=np.bool_)
-        for axis, values in box.items():
-            size = self.microbatches if axis == MICROBATCH_AXIS else self.sizes.get(axis)
-            if size is None:
-                raise PlanError(
-                    f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place
-                )
-            wrong = [v for v in values if not 0 <= v < size]
-            if wrong:
-                raise PlanError(
-                    f"value {wrong[0]} is outside axis {axis!r} of size {size}", f"{place}.{axis}"
-                )
-            if axis == MICROBATCH_AXIS:
-                microbatches &= np.isin(np.arange(size), values)
-            else:
-                ranks &= np.isin(self._of_rank[axis], values)
-        mask: NDArray[np.bool_] = ranks[:, None] & microbatches[None, :]
-        return mask
+        return self._spread(self.mask_grid(where, place))
 
     def row_major(self, over: tuple[str, ...], place: str = "over") -> NDArray[np.int64]:
-        """Row-major position of every coordinate within the axes ``over``, shape (ranks,
-        microbatches).
+        """Return the row-major position of every coordinate within the axes ``over``.
+
+        The shape is (ranks, microbatches).
         """
-        position = np.zeros((self.ranks, self.microbatches), dtype=np.int64)
-        for axis in over:
-            if axis == MICROBATCH_AXIS:
-                position = position * self.microbatches + np.arange(self.microbatches)[None, :]
-            elif axis in self.sizes:
-                position = position * self.sizes[axis] + self._of_rank[axis][:, None]
-            else:
-                raise PlanError(
-                    f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place
-                )
-        return position
+        return self._spread(self.row_major_grid(over, place))
+
+    def _spread(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """Return an array that broadcasts to ``shape`` as one of (ranks, microbatches)."""
+        return np.array(np.broadcast_to(grid, self.shape).reshape(self.ranks, self.microbatches))
 
     def count(self, over: tuple[str, ...]) -> int:
-        """Number of positions of the axes ``over``."""
-        return prod(
-            self.microbatches if axis == MICROBATCH_AXIS else self.sizes[axis] for axis in over
-        )
+        """Return the number of positions of the axes ``over``."""
+        return prod(self.extents[axis] for axis in over)
 
     def table(
         self, table: Table, place: str = "table"
     ) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
-        """A table as (index per coordinate of shape (ranks, microbatches), its values).
+        """Return a table as an index and its values.
 
-        Raises PlanError where the number of values is not the number of positions.
+        Returns:
+            The index of each coordinate's value, shape (ranks, microbatches), and the values.
+
+        Raises:
+            PlanError: if the number of values is not the number of positions.
         """
         positions = self.row_major(table.over, f"{place}.over")
         expected = self.count(table.over)
@@ -173,9 +153,10 @@ class Coordinates:
         return positions, table.values
 
     def groups(self, group: Group, place: str = "group") -> list[tuple[int, ...]]:
-        """The rank lists of a group, each in gathering order.
+        """Return the rank lists of a group, each in gathering order.
 
-        Raises PlanError for an unknown axis, a rank out of range or a rank that stands twice.
+        Raises:
+            PlanError: if an axis is unknown, a rank is out of range or stands twice.
         """
         if group.axes and group.ranks:
             raise PlanError("a group has either axes or ranks, not both", place)
@@ -198,13 +179,15 @@ class Coordinates:
             )
         return self._along(group)
 
-    def group_sizes(self, group: Group, place: str = "group") -> list[int]:
-        """The different sizes of the rank lists of a group, ascending. Raises PlanError as
-        ``groups`` does.
+    def group_sizes(self, group: Group) -> list[int]:
+        """Return the different sizes of the rank lists of a group, ascending.
+
+        Raises:
+            PlanError: as ``groups``.
         """
         if not group.ranks and set(group.axes) <= set(self.sizes):
             return [prod(self.sizes[axis] for axis in set(group.axes))]
-        return sorted({len(members) for members in self.groups(group, place)})
+        return sorted({len(members) for members in self.groups(group)})
 
     def _along(self, group: Group) -> list[tuple[int, ...]]:
         others = tuple(axis.name for axis in self.mesh if axis.name not in group.axes)
@@ -217,10 +200,10 @@ class Coordinates:
 
 
 def places_of(ranks: NDArray[np.int64], sizes: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
-    """The coordinate of every rank along every axis of these sizes, each of the shape of ``ranks``.
+    """Return the coordinate of every rank along every axis, each of the shape of ``ranks``.
 
-    As ``np.unravel_index``, which in NumPy 2.4 is wrong for large arrays whose last dimension has
-    size 1.
+    This is ``np.unravel_index``, which NumPy 2.4 gets wrong for large arrays whose last dimension
+    has size 1.
     """
     found = []
     for size in reversed(sizes):

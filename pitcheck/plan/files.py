@@ -1,8 +1,7 @@
-"""Plan files: readable JSON (``.plan.json``) and MessagePack in a zstd frame (``.plan.zst``) of the
-same structs.
+"""Plan files: readable JSON (``.plan.json``), and MessagePack in a zstd frame (``.plan.zst``).
 
-Reading is bounded and never runs code; whatever is wrong with a file is a PlanError that names the
-place.
+Both hold the same structs. Reading is bounded and never runs code. Every fault of a file is a
+PlanError that names the place.
 """
 
 from __future__ import annotations
@@ -38,16 +37,20 @@ _BYTE = re.compile(r" \(byte (\d+)\)$")
 
 
 class _Header(msgspec.Struct):
+    """The part of a file that names its format."""
+
     format: str = ""
 
 
 def read_plan(path: str | os.PathLike[str], limit: int = SIZE_LIMIT) -> Plan:
     """Read a plan file, chosen by its suffix: ``.plan.json`` or ``.plan.zst``.
 
-    ``limit`` bounds the (decompressed) size in bytes. Raises UsageError for another suffix or a
-    file that cannot be opened and PlanError, with the place in the file, for everything that is not
-    a plan of format ``pitcheck.plan/1``. The plan is well-formed, not yet valid: see
+    ``limit`` bounds the (decompressed) size in bytes. The plan is well-formed, not yet valid: see
     :func:`pitcheck.plan.validate.validate`.
+
+    Raises:
+        UsageError: if the suffix is another one, or the file cannot be opened.
+        PlanError: if it is not a plan of format ``pitcheck.plan/1``, with the place in the file.
     """
     file = Path(path)
     compressed = _is_compressed(file)
@@ -59,14 +62,15 @@ def read_plan(path: str | os.PathLike[str], limit: int = SIZE_LIMIT) -> Plan:
 
 
 def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Plan:
-    """The plan in ``data``, "json" or "msgpack" (not compressed). ``origin`` names it in messages.
-    Raises PlanError.
+    """Return the plan in ``data``, "json" or "msgpack" (not compressed).
+
+    ``origin`` names it in messages.
+
+    Raises:
+        PlanError: if the data is not a plan.
     """
-    if encoding == "json":
-        decode: Callable[[bytes, Any], Any] = _decode_json
-    else:
-        decode = _decode_msgpack
-    header: _Header = _guard(lambda: decode(data, _Header), data, origin)
+    decode: Any = msgspec.json.decode if encoding == "json" else msgspec.msgpack.decode
+    header: _Header = _guard(lambda: decode(data, type=_Header), data, origin)
     if header.format != FORMAT:
         said = (
             f"the format is {header.format!r}"
@@ -74,7 +78,7 @@ def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Pl
             else "the file does not name its format"
         )
         raise PlanError(f"{said}; this version reads {FORMAT!r} (in {origin})", "format")
-    plan: Plan = _guard(lambda: decode(data, Plan), data, origin)
+    plan: Plan = _guard(lambda: decode(data, type=Plan), data, origin)
     if encoding == "json":
         _refuse_duplicate_keys(data, origin)
     _refuse_oversize(plan, origin)
@@ -82,11 +86,13 @@ def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Pl
 
 
 def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write a plan file, chosen by its suffix; the file appears whole or not at all. Equal plans
-    give equal bytes.
+    """Write a plan file, chosen by its suffix.
 
-    Raises UsageError for another suffix or where the file cannot be written, PlanError for a value
-    that the format cannot hold (a NaN or infinite attribute).
+    The file appears whole or not at all. Equal plans give equal bytes.
+
+    Raises:
+        UsageError: if the suffix is another one, or the file cannot be written.
+        PlanError: if the format cannot hold a value (a NaN or infinite attribute).
     """
     file = Path(path)
     if _is_compressed(file):
@@ -103,11 +109,12 @@ def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
 
 
 def well_formed(plan: Plan, origin: str) -> Plan:
-    """Return the plan as it would be read from a file of it, which is what the types of its fields
-    promise.
+    """Return the plan as it would be read from a file, which the types of its fields promise.
 
-    ``origin`` names it in messages. Raises PlanError for a value that no plan file holds, as
-    :func:`read_plan` and :func:`write_plan` do.
+    ``origin`` names it in messages.
+
+    Raises:
+        PlanError: if no plan file holds a value, as :func:`read_plan` and :func:`write_plan` do.
     """
     with _writable(Path(origin)):
         packed = msgspec.msgpack.encode(plan)
@@ -117,8 +124,10 @@ def well_formed(plan: Plan, origin: str) -> Plan:
 
 
 def encode_json(plan: Plan) -> bytes:
-    """The plan as JSON, one tensor, operator, ... a line, with a final newline. Raises PlanError
-    for a NaN or infinite attribute.
+    """Return the plan as JSON, a line for each tensor, operator and so on, with a final newline.
+
+    Raises:
+        PlanError: if an attribute is NaN or infinite.
     """
     _refuse_special_floats(plan)
     encode = msgspec.json.Encoder(order="deterministic").encode
@@ -166,8 +175,9 @@ def _load(file: Path, limit: int) -> bytes:
 
 
 def _decompress(data: bytes, limit: int, file: Path) -> bytes:
-    """The content of the one zstd frame in ``data``; never more than ``limit`` bytes and one piece
-    are held.
+    """Return the content of the one zstd frame in ``data``.
+
+    Never more than ``limit`` bytes and one piece are held.
     """
     frame = zstandard.ZstdDecompressor().decompressobj()
     pieces: list[bytes] = []
@@ -197,16 +207,8 @@ def _decompress(data: bytes, limit: int, file: Path) -> bytes:
     return b"".join(pieces)
 
 
-def _decode_json(data: bytes, kind: Any) -> Any:
-    return msgspec.json.decode(data, type=kind)
-
-
-def _decode_msgpack(data: bytes, kind: Any) -> Any:
-    return msgspec.msgpack.decode(data, type=kind)
-
-
 def _guard(decode: Callable[[], Any], data: bytes, origin: str) -> Any:
-    """Run a decoder; what it raises becomes a PlanError with a place."""
+    """Run a decoder and turn its errors into a PlanError with a place."""
     try:
         return decode()
     except msgspec.DecodeError as error:
@@ -237,15 +239,17 @@ def _raise_decode_error(text: str, data: bytes, origin: str) -> NoReturn:
 
 
 class _Duplicate:
-    """Stands for a JSON object in which ``key`` occurs twice."""
+    """A JSON object in which ``key`` occurs twice."""
 
     def __init__(self, key: str) -> None:
         self.key = key
 
 
 def _refuse_duplicate_keys(data: bytes, origin: str) -> None:
-    """Decoders keep the last of two equal keys; a file with two says two things, and neither is to
-    be trusted.
+    """Raise PlanError if an object has a key twice.
+
+    Decoders keep the last of two equal keys. A file with two says two things, and neither is to be
+    trusted.
     """
     found = False
 
@@ -293,7 +297,10 @@ def _refuse_oversize(plan: Plan, origin: str) -> None:
 
 
 def _refuse_special_floats(plan: Plan) -> None:
-    """JSON has no NaN or infinity, and a writer would turn them into null: another plan."""
+    """Raise PlanError if a number is NaN or infinite.
+
+    JSON has no such numbers, and a writer would turn them into null: another plan.
+    """
     for number, tensor in enumerate(plan.tensors):
         if _is_special(tensor.value):
             raise PlanError(
@@ -325,9 +332,7 @@ def _is_special(value: Attribute) -> bool:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Write beside the file, then rename: a reader sees the old file or the new one,
-    never a part.
-    """
+    """Write beside the file, then rename: a reader sees the old file or the new one, complete."""
     temporary: str | None = None
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
@@ -344,8 +349,9 @@ def _replace(file: Path, data: bytes) -> None:
 
 @contextmanager
 def _writable(file: Path) -> Iterator[None]:
-    """What the encoders refuse: integers beyond 64 bits, text that is no Unicode, values of another
-    type.
+    """Turn errors of the encoders into PlanError.
+
+    They refuse integers beyond 64 bits, text that is not Unicode, and values of another type.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """Folding: from one list of operators per rank to records over coordinates, blocks and programs.
 
-Instances that differ only in where they run become one record; where they also differ in integer
-attributes (a peer, an offset), that attribute becomes a table. Ranks with the same sequence of
-records share one program, and a block that recurs is stored once.
+Instances that differ only in the coordinate at which they run become one record. If they also
+differ in integer attributes (a peer, an offset), that attribute becomes a table. Ranks with the
+same sequence of records share one program, and a block that recurs is stored once.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from pitcheck.plan.model import (
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """One operator of one rank, as :class:`~pitcheck.plan.model.Operator`, but for where it runs.
-    ``inputs`` and ``outputs`` name tensor families.
+    """One operator of one rank, as :class:`~pitcheck.plan.model.Operator` but for its coordinates.
 
-    ``microbatch`` is the micro-batch it runs for, None for operators that run once.
+    ``inputs`` and ``outputs`` name tensor families. ``microbatch`` is the micro-batch it runs for,
+    None for operators that run once.
     """
 
     kind: str
@@ -52,8 +52,9 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """What distinct instances are made of: the number of their record's skeleton and their integer
-    attributes. ``literal``: a literal is among the inputs.
+    """The form of an instance: the number of its record's skeleton, and its integer attributes.
+
+    ``literal`` says that a literal is among the inputs.
     """
 
     skeleton: int
@@ -62,11 +63,14 @@ class _Form(msgspec.Struct, frozen=True, gc=False):
 
 
 _Step = tuple[int, int]
-"""A number, of a record or of a skeleton, and the micro-batch or -1."""
+"""The number of a record or of a skeleton, and the micro-batch or -1."""
 
 
 class _Known(msgspec.Struct, frozen=True, gc=False):
-    """An instance that has been met; it is kept so that its identity stays its own."""
+    """An instance that was met before.
+
+    It is kept so that its identity is not given to another object.
+    """
 
     step: _Step
     integers: tuple[int, ...]
@@ -75,11 +79,11 @@ class _Known(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass
 class _Record:
-    """One record in the making: an instance that shows what it is, the classes and micro-batches
-    that run it, and its integer attributes.
+    """One record in the making.
 
-    ``places`` (rank, micro-batch, integers) are those of a record whose integers are not the same
-    everywhere.
+    ``shown`` is one of its instances, ``runs`` has the classes and micro-batches that run it, and
+    ``integers`` its integer attributes. If these are not the same everywhere, ``places`` has them
+    as (rank, micro-batch, integers).
     """
 
     shown: Instance
@@ -92,8 +96,9 @@ class _Record:
 
 @dataclass
 class _Class:
-    """Ranks that run the same steps of records; ``integers`` are the integer attributes on the
-    first of them, step by step.
+    """Ranks that run the same steps of records.
+
+    ``integers`` are the integer attributes on the first of them, step by step.
     """
 
     steps: tuple[_Step, ...]
@@ -104,13 +109,15 @@ class _Class:
 def fold(
     mesh: tuple[Axis, ...], microbatches: int, programs: Mapping[int, Sequence[Instance]]
 ) -> tuple[tuple[Operator, ...], dict[str, tuple[str, ...]], tuple[Program, ...]]:
-    """Fold the operators of every rank (``programs``: rank -> its operators in program order) into
-    operators, blocks and programs of a Plan.
+    """Fold the operators of every rank into operators, blocks and programs of a plan.
 
-    Operators stand in the order in which they are first met; ids are unique and made of kind and
-    output. The k-th instance of the same form on a rank and micro-batch always belongs to the k-th
-    record of that form. Passing one and the same sequence object for several ranks folds it once.
-    Raises PlanError for a rank or micro-batch out of range, or an integer beyond 64 bits.
+    ``programs`` has every rank's operators in program order. Operators of the result stand in the
+    order in which they are first met; ids are unique and made of kind and output. The k-th instance
+    of one form on a rank and micro-batch always belongs to the k-th record of that form. One
+    sequence object for several ranks is folded once.
+
+    Raises:
+        PlanError: if a rank or micro-batch is out of range, or an integer exceeds 64 bits.
     """
     with collector_off():
         return _Folding(mesh, microbatches).run(programs)
@@ -163,7 +170,7 @@ class _Folding:
     def _sequence(
         self, rank: int, sequence: Sequence[Instance]
     ) -> tuple[_Class, list[tuple[int, ...]]]:
-        """The class of one rank, and its integer attributes step by step."""
+        """Return the class of one rank, and its integer attributes step by step."""
         seen = self._seen
         known = []
         for position, instance in enumerate(sequence):
@@ -211,9 +218,7 @@ class _Folding:
         return _Class(tuple(steps), integers)
 
     def _compare(self, group: _Class, integers: list[tuple[int, ...]]) -> None:
-        """Note the records that have other integers on a rank of the class than where they were
-        first met.
-        """
+        """Note the records whose integers on a rank of the class differ from those first met."""
         if integers is not group.integers and integers == group.integers:
             return
         for (number, _), values in zip(group.steps, integers, strict=True):
@@ -222,7 +227,7 @@ class _Folding:
                 record.varies = True
 
     def _place(self, ranks: Iterable[tuple[int, _Class, list[tuple[int, ...]]]]) -> None:
-        """Give the records whose integers vary all their places."""
+        """Give all their places to the records whose integers vary."""
         varying: dict[int, list[tuple[int, int, _Record]]] = {}
         for rank, group, integers in ranks:
             found = varying.get(id(group))
@@ -323,9 +328,7 @@ class _Folding:
         return self._where[key]
 
     def _integers(self, record: _Record, column: int) -> Attribute:
-        """One integer if it is the same everywhere, else a table over as few axes as tell its
-        values apart.
-        """
+        """Return one integer if it is the same everywhere, else a table over the fewest axes."""
         rows = np.array(
             [(rank, microbatch, integers[column]) for rank, microbatch, integers in record.places],
             dtype=np.int64,
@@ -340,7 +343,7 @@ class _Folding:
         return self._tables[key]
 
     def _table(self, rows: NDArray[np.int64], per_microbatch: bool, named: str) -> Attribute:
-        """From rows of (rank, micro-batch, value)."""
+        """Return the attribute of rows of (rank, micro-batch, value)."""
         ranks, microbatches, values = rows.T
         if (values == values[0]).all():
             return int(values[0])
@@ -362,8 +365,9 @@ class _Folding:
     def _filled(
         self, over: list[str], columns: Mapping[str, NDArray[np.int64]], values: NDArray[np.int64]
     ) -> NDArray[np.int64] | None:
-        """The table over these axes (the first value where the record does not run), or None where
-        they do not determine the value.
+        """Return the table over these axes; None if they do not determine the value.
+
+        It has the first value at coordinates at which the record does not run.
         """
         position = np.zeros(len(values), dtype=np.int64)
         for axis in over:
@@ -395,9 +399,7 @@ class _Folding:
 
 
 def _runs(sequence: Iterable[tuple[int, int]]) -> Iterable[tuple[int, tuple[int, ...]]]:
-    """Maximal runs of one micro-batch: (micro-batch, records). A record that recurs within a run
-    starts a new one.
-    """
+    """Yield maximal runs of one micro-batch, as (micro-batch, records)."""
     current: list[int] = []
     now = -1
     for number, microbatch in sequence:
@@ -429,7 +431,7 @@ def _integer(value: Attribute) -> int:
 
 
 def _unique(shown: Instance, used: dict[str, int]) -> str:
-    """An id that names kind and output (or input), numbered where it would not be unique."""
+    """Return an id that names kind and output (or input), numbered if it would not be unique."""
     named = next((name for name in shown.outputs if name), "") or next(
         (operand for operand in shown.inputs if isinstance(operand, str)), ""
     )

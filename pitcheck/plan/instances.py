@@ -1,4 +1,4 @@
-"""How many operators a folded plan stands for."""
+"""The number of operators that a folded plan stands for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from pitcheck.plan.schedule.run_order import runs_per_microbatch, where_key
 
 
 def count_instances(plan: Plan) -> int:
-    """The number of single operators of all ranks and micro-batches: one per rank where a record
-    runs once, else one per rank and micro-batch.
+    """Return the number of single operators of all ranks and micro-batches.
 
-    Raises PlanError for boxes that do not fit the mesh.
+    A record counts once per rank if it runs once, else once per rank and micro-batch.
+
+    Raises:
+        PlanError: if boxes do not fit the mesh.
     """
     coordinates = Coordinates.of(plan)
     microbatched = {tensor.name: tensor.microbatched for tensor in plan.tensors}

@@ -22,8 +22,8 @@ Role = OneOf[
 Scalar = bool | int | float | str
 
 Box = dict[str, tuple[int, ...]]
-"""Values per axis (mesh axes and ``mb``) whose product is a set of coordinates; an axis that is
-absent takes all its values.
+"""Values per axis (mesh axes and ``mb``) whose product is a set of coordinates. An absent axis
+takes all its values.
 """
 
 
@@ -37,8 +37,9 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 class Table(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="table"
 ):
-    """A value per coordinate: ``values`` is flat, row-major over the axes named in ``over`` (mesh
-    axes and ``mb``).
+    """A value per coordinate.
+
+    ``values`` is flat, row-major over the axes named in ``over`` (mesh axes and ``mb``).
     """
 
     over: tuple[str, ...]
@@ -49,20 +50,17 @@ Attribute = bool | int | float | str | None | Table | tuple[int | str | tuple[in
 
 
 def attribute_values(attribute: Attribute) -> tuple[Attribute, ...]:
-    """Return the values that an attribute has over all coordinates: those of a table, or the only
-    one.
-    """
+    """Return the values of an attribute over all coordinates: those of a table, or the only one."""
     return attribute.values if isinstance(attribute, Table) else (attribute,)
 
 
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The ranks that take part in a collective: either the mesh ``axes`` it runs over, or explicit
-    ``ranks`` lists.
+    """The ranks that take part in a collective: the mesh ``axes`` it runs over, or rank lists.
 
     With ``axes``, ranks that differ only in those axes form one group, ordered row-major by those
     axes in mesh order. With ``ranks``, every list is one group, in the order that gathering and
     scattering follow. A frontend whose framework sorts a group sorts it. ``name`` tells
-    communicators of the same ranks apart: each has an order of collectives of its own.
+    communicators of the same ranks apart: each has its separate order of collectives.
     """
 
     axes: tuple[str, ...] = ()
@@ -71,12 +69,12 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which part of reference dimension ``dim`` a coordinate holds.
+    """The part of reference dimension ``dim`` that a coordinate holds.
 
-    Either ``by``: the dimension is cut evenly, row-major over these axes (mesh axes and ``mb``); or
-    ``intervals``: per coordinate the list of half-open ``(start, stop)`` intervals of the reference
-    dimension whose concatenation is the local dimension; a ``(-1, n)`` interval is ``n`` free
-    elements (padding), a ``(-2, n)`` interval ``n`` zeros.
+    With ``by``, the dimension is cut evenly, row-major over these axes (mesh axes and ``mb``). With
+    ``intervals``, there is a list of half-open ``(start, stop)`` intervals of the reference
+    dimension per coordinate; their concatenation is the local dimension. A ``(-1, n)`` interval is
+    ``n`` free elements (padding), a ``(-2, n)`` interval ``n`` zeros.
     """
 
     dim: int
@@ -85,12 +83,12 @@ class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Lineage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which part of which reference tensor a parallel tensor holds, per coordinate.
+    """The part of a reference tensor that a parallel tensor holds, per coordinate.
 
     Dimensions without a shard are whole; coordinates with equal parts are replicas. ``partial``
-    names the axes (mesh axes and ``mb``), or with ``partial_ranks`` the rank lists, over whose
-    members the values are terms of a sum (``reduction`` "sum") or max; ``scale`` is a rational
-    ("1", "1/2"): parallel value = scale * reference value.
+    names the axes (mesh axes and ``mb``) over whose members the values are terms of a sum
+    (``reduction`` "sum") or of a max; ``partial_ranks`` gives rank lists instead. ``scale`` is a
+    rational ("1", "1/2"): parallel value = scale * reference value.
     """
 
     reference: str
@@ -102,14 +100,12 @@ class Lineage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A family of tensors over coordinates: one per rank, and per micro-batch where
-    ``microbatched``.
+    """A family of tensors over coordinates: one per rank, and per micro-batch if ``microbatched``.
 
-    ``lineage`` of inputs, parameters and optimizer state is specification; of anything in between
-    it is a hint. ``gradient_of`` names the parameter (or other tensor) of the same plan whose
-    gradient this is. ``storage`` names the buffer of which this is a version; it lies there
-    row-major from element ``offset`` on, counted in elements of its own dtype. Without ``storage``
-    it has a buffer of its own.
+    ``lineage`` of inputs, parameters and optimizer state is specification; elsewhere it is a hint.
+    ``gradient_of`` names the parameter (or other tensor) of the same plan whose gradient this is.
+    ``storage`` names the buffer of which this is a version; it lies there row-major from element
+    ``offset`` on, counted in elements of its dtype. Without ``storage`` it has a separate buffer.
     """
 
     name: str
@@ -120,21 +116,20 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     lineage: Lineage | None = None
     gradient_of: str | None = None
     updated: str | None = None
-    """Name of the parameter or state tensor of the same plan whose new value this is, at the end of
-    the step.
+    """The parameter or state tensor of the same plan whose new value this is at the end of the
+    step.
     """
     storage: str | None = None
     offset: int = 0
     value: Scalar | None = None
-    """Of a ``constant``: the number that fills it."""
+    """For a ``constant``: the number that fills it."""
     bounds: tuple[int, int] | None = None
-    """Of an integer input: the half-open range of its values (a vocabulary), e.g. ``(0,
-    50257)``.
+    """For an integer input: the half-open range of its values (a vocabulary), e.g. ``(0, 50257)``.
     """
 
 
 class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="use"):
-    """An input taken from a given micro-batch instead of the operator's own."""
+    """An input taken from a given micro-batch instead of the operator's micro-batch."""
 
     tensor: str
     microbatch: int
@@ -143,8 +138,9 @@ class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 class Number(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="number"
 ):
-    """A literal operand. ``value`` is an int, a float, or a string: "1/3", "sqrt(1/2)", "inf",
-    "-inf", "nan".
+    """A literal operand.
+
+    ``value`` is an int, a float, or a string: "1/3", "sqrt(1/2)", "inf", "-inf", "nan".
     """
 
     value: int | float | str
@@ -154,14 +150,13 @@ Operand = str | Use | Number
 
 
 class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One record: the same operator at all coordinates in ``where`` (a union of boxes; empty:
-    everywhere).
+    """One record: the same operator at all coordinates in ``where``.
 
-    ``kind`` is a name from ``pitcheck.ops`` or such a name with ``.backward``: the derivative,
-    whose inputs are the forward operator's inputs, then its outputs, then the gradients of its
-    outputs, and whose outputs are the gradients of the forward inputs ("" where not wanted). An
-    operator runs once per micro-batch where an output (without outputs: an input) is microbatched,
-    else once.
+    ``where`` is a union of boxes; empty, it stands for all coordinates. ``kind`` is a name from
+    ``pitcheck.ops`` or such a name with ``.backward``: the derivative, whose inputs are the forward
+    operator's inputs, then its outputs, then the gradients of its outputs, and whose outputs are
+    the gradients of the forward inputs ("" if not wanted). An operator runs once per micro-batch if
+    an output (without outputs: an input) is microbatched, else once.
     """
 
     id: str
@@ -183,8 +178,9 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The steps, in order, of all ranks in ``where`` (boxes over mesh axes only; empty: every
-    rank).
+    """The steps, in order, of all ranks in ``where``.
+
+    These are boxes over mesh axes only; empty, they stand for every rank.
     """
 
     steps: tuple[Step, ...]
@@ -194,10 +190,10 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A result of the plan that is compared.
 
-    In a reference plan ``tensor`` alone. In a parallel plan ``reference`` names the reference
-    tensor that ``tensor`` must equal; ``lineage`` says how it is spread where that differs from the
-    default (a gradient or updated state: as the parameter it belongs to; anything else: whole on
-    every rank).
+    In a reference plan there is ``tensor`` alone. In a parallel plan ``reference`` names the
+    reference tensor that ``tensor`` must equal. ``lineage`` says how it is spread if that differs
+    from the default (a gradient or updated state: as the parameter it belongs to; any other tensor:
+    whole on every rank).
     """
 
     tensor: str
@@ -206,12 +202,12 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole plan. ``blocks`` maps a block's name to the ids of its operators in order;
-    ``programs`` give every rank's order.
+    """A whole plan.
 
-    Without programs every rank runs the operators in the order of the list, each for all its
-    micro-batches in ascending order. ``assumptions`` are sentences that the frontend had to assume;
-    they go into the report.
+    ``blocks`` maps a block's name to the ids of its operators in order; ``programs`` give every
+    rank's order. Without programs every rank runs the operators in the order of the list, each for
+    all its micro-batches in ascending order. ``assumptions`` are sentences that the frontend had to
+    assume; they go into the report.
     """
 
     mesh: tuple[Axis, ...]

@@ -1,4 +1,4 @@
-"""Tables of what ranks hold, over the fewest axes that tell them apart."""
+"""Tables of the intervals that ranks hold, over the fewest axes that tell them apart."""
 
 from __future__ import annotations
 
@@ -13,21 +13,25 @@ Intervals = tuple[tuple[int, int], ...]
 
 
 class Places:
-    """Where ranks stand along mesh axes; every choice of axes is counted once."""
+    """The places of ranks along mesh axes; every choice of axes is counted once."""
 
     def __init__(self, coordinates: Coordinates) -> None:
         self.coordinates = coordinates
         self._known: dict[tuple[str, ...], list[int]] = {}
 
     def along(self, axes: tuple[str, ...]) -> list[int]:
-        """Row-major position along ``axes`` of every rank."""
+        """Return the row-major position of every rank along ``axes``."""
         if axes not in self._known:
             self._known[axes] = self.coordinates.row_major(axes)[:, 0].tolist()
         return self._known[axes]
 
     def table(self, axes: Sequence[str], held: Mapping[int, Intervals]) -> Table:
-        """The intervals that ranks hold, over the fewest of ``axes`` that tell them apart; where no
-        rank holds any, those of one that does.
+        """Return the intervals that ranks hold, over the fewest of ``axes`` that tell them apart.
+
+        A position at which no rank holds any has those of some other rank.
+
+        Raises:
+            PlanError: if no axes tell the parts apart.
         """
         usual = next(iter(held.values()))
         for count in range(len(axes) + 1):

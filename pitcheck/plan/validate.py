@@ -1,4 +1,4 @@
-"""Validation: everything that is wrong with a plan before a single number is computed."""
+"""Validation: all faults of a plan before a single number is computed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from pitcheck.plan.schedule.run_order import Schedule
 
 
 def validate(plan: Plan, reference: Plan | None = None, limit: int = 50) -> list[Violation]:
-    """All violations of a plan, at most ``limit`` per code; PIT008 of a hint is a warning, every
-    other one makes the plan invalid.
+    """Return all violations of a plan, at most ``limit`` per code.
 
-    ``reference`` is the reference plan where ``plan`` is a parallel one, None for a reference plan
-    itself. Later rules are checked only where earlier ones hold on which they rest: the mesh, then
-    boxes, tables and groups, then all others, then deadlock. Never raises.
+    PIT008 of a hint is a warning; every other one makes the plan invalid. ``reference`` is the
+    reference plan if ``plan`` is a parallel one, None for a reference plan itself. Later rules are
+    checked only if the rules they rest on hold: the mesh, then boxes, tables and groups, then all
+    others, then deadlock. It never raises.
     """
     return _validated(plan, reference, limit)[0]
 
@@ -38,8 +38,10 @@ def validate(plan: Plan, reference: Plan | None = None, limit: int = 50) -> list
 def examine(
     plan: Plan, reference: Plan | None = None, limit: int = 50
 ) -> tuple[list[Violation], Matching | None]:
-    """(what ``validate`` finds, and after it what else ``match`` does; the matching that ``match``
-    gives), with the events of the plan matched once.
+    """Return the findings of ``validate`` and ``match``, with the events matched once.
+
+    Returns:
+        The violations, and the matching that ``match`` gives.
     """
     violations, matching = _validated(plan, reference, limit)
     if matching is not None:
@@ -52,7 +54,7 @@ def examine(
 def _validated(
     plan: Plan, reference: Plan | None, limit: int
 ) -> tuple[list[Violation], Matching | None]:
-    """(the violations, the matching if events came to be matched)."""
+    """Return the violations, and the matching if events came to be matched."""
     broken = mesh_violations(plan)
     if broken:
         return capped(broken, limit), None
@@ -69,8 +71,9 @@ def _validated(
 
 @dataclass
 class _OfRanks:
-    """The findings of rules that look at single ranks: on what they write and read, and on the
-    order in which they run and meet; and who meets whom.
+    """The findings of rules that look at single ranks, and the matching.
+
+    They are on writes and reads, and on the order in which ranks run and meet.
     """
 
     assignment: list[Violation]
@@ -95,7 +98,7 @@ def _of_ranks(plan: Plan) -> _OfRanks:
     if few is None:
         return found
     if found.assignment or found.order:
-        # What is wrong names ranks: it is looked for again among all of them.
+        # A finding names ranks, so the rules run again on all of them.
         return _of_these(plan)
     return replace(
         found, matching=None if found.matching is None else lifted(plan, found.matching, few)
@@ -104,9 +107,10 @@ def _of_ranks(plan: Plan) -> _OfRanks:
 
 def _of_these(plan: Plan) -> _OfRanks:
     schedule = Schedule(plan)
-    assignment = list(SingleAssignment(schedule).run())
+    assignments = SingleAssignment(schedule)
+    assignment = list(assignments.run())
     order = list(check_programs(schedule))
-    if order or any("is no tensor" in violation.message for violation in assignment):
+    if order or (assignment and assignments.names_unknown_tensors()):
         return _OfRanks(assignment, order, None)
     rules, storages = LocalRules(schedule), StorageRules(schedule)
     order += storages.check_plan()

@@ -1,3 +1,4 @@
-"""Precision rules: where the parallel plan rounds more than the reference does. They never touch
-the verdict of equivalence.
+"""Precision rules: where the parallel plan rounds more than the reference does.
+
+They never change the verdict of equivalence.
 """

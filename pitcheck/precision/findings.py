@@ -22,10 +22,10 @@ def precision_findings(
     outputs: Iterable[Cut],
     verdict: FindingVerdict,
 ) -> Iterator[Finding]:
-    """A finding of ``verdict`` for every operator (of a loop: for the first of those at one source
-    line) that rounds more than the reference does.
+    """Yield a finding of ``verdict`` for every operator that rounds more than the reference does.
 
-    ``graphs``: those of reference and parallel plan. The cuts say which of their values are equal:
+    Operators at one source line that break one rule in the same way are one finding. ``graphs`` are
+    those of the reference and the parallel plan. The cuts say which of their values are equal:
     those given, those in between, and outputs.
     """
     alike: dict[Hashable, list[Broken]] = {}
@@ -68,7 +68,7 @@ def _finding(
 
 
 def _said(broken: Broken, node: Node, name: str) -> tuple[str, str]:
-    """The title and the repair."""
+    """Return the title and the repair."""
     narrow, wide = broken.dtype, broken.wanted
     if broken.code == "PIT301" and not is_addition(node):
         return (
@@ -98,7 +98,7 @@ def _said(broken: Broken, node: Node, name: str) -> tuple[str, str]:
 
 
 def _theirs(graph: Graph, broken: Broken) -> str:
-    """Where the reference has the value."""
+    """Return a sentence that says where the reference has the value."""
     nodes = [graph.nodes[number] for number in graph.values[broken.reference].writers]
     at = f" ({nodes[0].kind}{f' at {nodes[0].source}' if nodes[0].source else ''})" if nodes else ""
     return f"it is part of what the reference computes as {broken.name!r}{at}"

@@ -1,5 +1,7 @@
-"""The rules. Dtypes are compared along values that are proven to be equal, and only the first place
-is named at which the parallel plan rounds more.
+"""The precision rules.
+
+Dtypes are compared along values that are proven to be equal. Only the first place at which the
+parallel plan rounds more is named.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from pitcheck.precision.walks import Sum, Way, sum_of, way_to
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule is broken where ``node`` of the parallel plan computes ``value``, in ``dtype`` where
-    the reference has ``wanted``, of which ``reference`` is.
+    """A broken rule: ``node`` of the parallel plan computes ``value`` in ``dtype``.
+
+    The reference computes it in ``wanted``, as a part of its value ``reference``.
     """
 
     code: str
@@ -30,15 +33,15 @@ class Broken:
     wanted: str
     reference: int
     name: str
-    """The reference's name of what this is a part of: the one that it keeps it under, if
-    it does.
-    """
+    """The reference's name of ``reference``; the name under which it is kept, if it is."""
 
 
 @dataclass
 class Matches:
-    """Which computed or given value of the parallel plan is which of the reference, both as first
-    computed, before casts.
+    """The values of the parallel plan that equal values of the reference.
+
+    ``pairs`` maps a computed or given value to the reference's, both as first computed, before
+    casts.
     """
 
     reference: Side
@@ -46,15 +49,13 @@ class Matches:
     pairs: dict[int, int] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)
     outputs: list[tuple[int, int]] = field(default_factory=list)
-    """What is compared, in the forms that are: (value, reference value)."""
+    """The compared values in the forms that are compared: (value, reference value)."""
     kept: dict[int, int] = field(default_factory=dict)
-    """Values of the reference that are kept (outputs, gradients, new values): the fewest digits
-    they are kept in.
-    """
+    """Outputs, gradients and new values of the reference -> the fewest digits they have."""
     names: dict[int, str] = field(default_factory=dict)
     gradients: set[int] = field(default_factory=set)
     forms: dict[int, int] = field(default_factory=dict)
-    """Values of the reference: the fewest digits in which it has them."""
+    """Values of the reference -> the fewest digits in which it has them."""
 
     def __post_init__(self) -> None:
         for value in filter(self.reference.is_float, range(len(self.reference.graph.values))):
@@ -64,8 +65,9 @@ class Matches:
             )
 
     def enter(self, cut: Cut, given: bool = False, output: bool = False) -> None:
-        """Note a cut, of an output or in between, or one that is given. Terms of sums and scaled
-        values are no matches.
+        """Note a cut: of an output, given, or in between.
+
+        Terms of sums and scaled values are not matches.
         """
         if (
             cut.scale != 1
@@ -96,9 +98,7 @@ class Matches:
 
 
 def in_one_dtype(plans: Iterable[Plan]) -> bool:
-    """Whether all floating-point tensors of the plans have one dtype, so that no rule can be
-    broken.
-    """
+    """Return True if all floating-point tensors have one dtype, so that no rule can be broken."""
     return len({tensor.dtype for plan in plans for tensor in plan.tensors} & BITS.keys()) <= 1
 
 
@@ -110,8 +110,9 @@ def broken_rules(
     between: Iterable[Cut],
     outputs: Iterable[Cut],
 ) -> list[Broken]:
-    """Where the rules are broken, in the order of the parallel plan. ``plan``: the reference; the
-    cuts say which values are equal.
+    """Return the broken rules, in the order of the parallel plan.
+
+    ``plan`` is the reference; the cuts say which values are equal.
     """
     matches = Matches(Side(first), Side(second))
     for cut in given:
@@ -153,7 +154,7 @@ def _broken_at(matches: Matches, value: int) -> Iterator[Broken]:
 
 
 def _narrow_sum(matches: Matches, value: int, wanted: int) -> list[Broken]:
-    """PIT301: terms that are as wide as the reference's are added up in a narrower dtype."""
+    """Return PIT301 if terms as wide as the reference's are added up in a narrower dtype."""
     own = sum_of(matches.parallel, value, lambda each: matches.pairs.get(each, wanted) != wanted)
     if not own.parts:
         return []
@@ -168,8 +169,9 @@ def _narrow_sum(matches: Matches, value: int, wanted: int) -> list[Broken]:
 
 
 def _least(matches: Matches, theirs: Sum, wanted: int) -> int:
-    """The digits in which the reference adds up; where it does so within one operator, those in
-    which it keeps the result.
+    """Return the digits in which the reference adds up.
+
+    If it does so within one operator, these are the digits in which it keeps the result.
     """
     if theirs.parts:
         return _sum_bits(matches.reference, theirs)
@@ -185,8 +187,9 @@ def _term_bits(side: Side, total: Sum) -> int:
 
 
 def _two_buffers(matches: Matches, value: int, wanted: int) -> Broken | None:
-    """PIT303: a gradient is accumulated in two buffers of different dtype, which the reference does
-    not do.
+    """Return PIT303 if a gradient is accumulated in two buffers of different dtype.
+
+    The reference must not do so itself.
     """
     own = sum_of(matches.parallel, value, _nowhere)
     pair = _different_buffers(matches.parallel, own)
@@ -205,7 +208,7 @@ def _nowhere(_: int) -> bool:
 
 
 def _different_buffers(side: Side, total: Sum) -> tuple[int, int] | None:
-    """Two values of different dtype in which different terms of a sum are accumulated."""
+    """Return two values of different dtype in which different terms of a sum are accumulated."""
     buffers = [
         part for part in total.parts if any(_accumulates(node) for node in side.writers(part))
     ]
@@ -233,8 +236,9 @@ def _accumulates(node: Node) -> bool:
 
 
 def _narrow_way(matches: Matches, own: Way, wanted: int, inputs: Mapping[int, int]) -> list[Broken]:
-    """PIT302, or PIT301 where what is narrow is a reduction: what is between matched values is
-    narrower than in the reference, though they are not.
+    """Return PIT302 if values between matched ones are narrower than in the reference.
+
+    The matched values themselves must not be. It is PIT301 if the narrow value is a reduction.
     """
     theirs = way_to(matches.reference, wanted, set(inputs.values()))
     least = min(matches.reference.bits(value) for value in theirs.values())
@@ -263,8 +267,9 @@ def _narrow_way(matches: Matches, own: Way, wanted: int, inputs: Mapping[int, in
 
 
 def _narrow_copy(matches: Matches, own: Way, wanted: int) -> list[Broken]:
-    """PIT302: what another place has of a value, such as all rows of it, is cast to a dtype in
-    which the reference has it nowhere.
+    """Return PIT302 if a copy of a value is cast to a dtype in which the reference never has it.
+
+    A copy is what another place has of the value, such as all of its rows.
     """
     side, least = matches.parallel, matches.forms[wanted]
     narrow = [
@@ -288,9 +293,7 @@ def _narrow_copy(matches: Matches, own: Way, wanted: int) -> list[Broken]:
 
 
 def _narrow_end(matches: Matches, value: int, reference: int) -> Iterator[Broken]:
-    """PIT302: an output is cast to a narrower dtype after it was computed, than the reference casts
-    it to.
-    """
+    """Yield PIT302 for an output that is cast to a narrower dtype than in the reference."""
     side, wanted = matches.parallel, matches.reference.root(reference)
     least = int(min(matches.reference.kept_bits(reference), matches.reference.bits(wanted)))
     if side.bits(side.root(value)) >= least > side.kept_bits(value):
@@ -299,7 +302,7 @@ def _narrow_end(matches: Matches, value: int, reference: int) -> Iterator[Broken
 
 
 def _only_reduced(side: Side, value: int, least: float) -> int | None:
-    """The first narrow reduction of a value with which nothing else is computed."""
+    """Return the first narrow reduction of a value, if nothing else is computed with the value."""
     uses = sorted(side.uses(value), key=lambda number: side.graph.rank[number])
     if not uses or not all(is_reduction(side.graph.nodes[number]) for number in uses):
         return None

@@ -1,6 +1,4 @@
-"""What lies between a matched value and the matched values that it is computed from, and which
-terms it is the sum of.
-"""
+"""Ways between matched values, and the terms of which a value is the sum."""
 
 from __future__ import annotations
 
@@ -13,8 +11,10 @@ from pitcheck.precision.side import Side, is_addition, is_arranged, is_scaling, 
 
 @dataclass
 class Way:
-    """How ``target`` is computed: from which ``inputs``, with the fewest digits in which each is
-    read; ``between``: what is computed and cast on the way.
+    """The computation of ``target`` from matched values.
+
+    ``inputs``: those values, with the fewest digits in which each is read. ``between``: the values
+    that are computed and cast on the way.
     """
 
     target: int
@@ -22,12 +22,12 @@ class Way:
     between: set[int] = field(default_factory=set)
 
     def values(self) -> list[int]:
-        """All that is computed or cast on the way, with the target."""
+        """Return all that is computed or cast on the way, the target first."""
         return [self.target, *sorted(self.between)]
 
 
 def way_to(side: Side, target: int, stops: Collection[int]) -> Way:
-    """The way to a computed value from those of ``stops`` that it is computed from."""
+    """Return the way to a computed value from those of ``stops`` that it is computed from."""
     way = Way(target)
     entered, seen = {target}, {target}
     waiting = [target]
@@ -52,8 +52,10 @@ def way_to(side: Side, target: int, stops: Collection[int]) -> Way:
 
 @dataclass
 class Sum:
-    """The sum that a value is: the ``parts`` that are added up (values that additions compute) and
-    the ``terms``; what each part is added up from.
+    """The sum that a value is.
+
+    ``parts``: the values that additions compute. ``terms``: what is added up. ``below``: part ->
+    the values that it is added up from.
     """
 
     parts: list[int] = field(default_factory=list)
@@ -61,7 +63,7 @@ class Sum:
     below: dict[int, list[int]] = field(default_factory=dict)
 
     def under(self, part: int) -> set[int]:
-        """All that is added up to a part, with itself."""
+        """Return all that is added up to a part, and the part."""
         found: set[int] = set()
         waiting = [part]
         while waiting:
@@ -73,8 +75,9 @@ class Sum:
 
 
 def sum_of(side: Side, target: int, stops: Callable[[int], bool]) -> Sum:
-    """The sum that ``target`` is, whatever is cast, moved or scaled in it, down to other values
-    that ``stops`` says, and to what is computed otherwise.
+    """Return the sum that ``target`` is, whatever is cast, moved or scaled in it.
+
+    It ends at values for which ``stops`` is true, and at values that are computed in other ways.
     """
     found = Sum()
     seen = {target}

@@ -1,3 +1,4 @@
-"""What a rank runs: training programs with explicit communication, written by hand as the
-frameworks run them.
+"""Training steps spread over ranks, written by hand as frameworks write them.
+
+They are not derived from the reference.
 """

@@ -1,19 +1,18 @@
 """Configuration files: a model, a batch and a layout in TOML, from which both plans are built.
 
-    model = "llama3-405b"            # a preset, or a table: preset = "...", and fields of the model
-    to change
+    model = "llama3-405b"    # a preset, or a table: preset = "..." and the fields to change
 
     [batch]
     sequences = 1024
     length = 8192
 
-    [layout]                          # see Layout
+    [layout]                 # see Layout
     dp = 64
     tp = 8
 
-    [optimizer]                       # see Optimizer; may be left out
+    [optimizer]              # see Optimizer; may be left out
 
-Sizes are overridden by assignments such as ``tp=4`` or ``layout.tp=4``.
+Assignments such as ``tp=4`` or ``layout.tp=4`` override fields.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Field = TypeVar("Field")
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What is trained, and how it is spread."""
+    """A model, its batch and optimizer, and the layout that spreads them over ranks."""
 
     name: str
     model: Model
@@ -52,7 +51,7 @@ class Configuration(msgspec.Struct, frozen=True):
     optimizer: Optimizer
 
     def reference(self) -> Plan:
-        """The plan of one device."""
+        """Return the plan of one device."""
         return reference_plan(
             self.model,
             self.batch,
@@ -61,16 +60,15 @@ class Configuration(msgspec.Struct, frozen=True):
         )
 
     def parallel(self) -> Plan:
-        """The plan of all ranks."""
+        """Return the plan of all ranks."""
         return parallel_plan(self.model, self.batch, self.layout, self.optimizer)
 
 
 def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configuration:
-    """The configuration in a TOML file, with ``assignments`` (``tp=4``, ``model.layers=8``) made
-    after it.
+    """Return the configuration in a TOML file, after assignments (``tp=4``, ``model.layers=8``).
 
-    Raises PlanError, naming file and key, for what is no such file and for sizes that cannot run;
-    UsageError for a wrong assignment.
+    Raises PlanError, naming file and key, for a file that cannot be read and for sizes that cannot
+    run; UsageError for a wrong assignment.
     """
     content = _content(path)
     for assignment in assignments:
@@ -136,9 +134,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def _batch(given: object, layout: Layout, place: str) -> Batch:
-    """The batch; what is taken over a group of tokens is taken on every rank and micro-batch where
-    nothing else is said.
-    """
+    """Return the batch; its groups are by default one per data-parallel rank and micro-batch."""
     if not isinstance(given, dict):
         raise PlanError("needs a table [batch] with sequences and length", place)
     batch = _converted(given, Batch, f"{place}: batch")
@@ -159,8 +155,9 @@ def _converted(value: object, kind: type[Field], place: str) -> Field:
 
 
 def _assign(content: dict[str, Any], assignment: str) -> None:
-    """Make an assignment in the content of a file: KEY=VALUE, where KEY is a path or the name of a
-    field of one table.
+    """Make an assignment KEY=VALUE in the content of a file.
+
+    KEY is a path, or the name of a field that only one table has.
     """
     key, equals, text = assignment.partition("=")
     path = key.strip().split(".")

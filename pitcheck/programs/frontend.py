@@ -1,4 +1,4 @@
-"""The frontend of configurations: a model and a layout, from which both plans are built."""
+"""The frontend of configurations: it builds both plans from a model and a layout."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ CONFIGURATION_SUFFIX = ".toml"
 
 
 def _read_configuration(request: Request) -> tuple[Plan, Plan]:
-    """Build both plans. Raises PlanError for a configuration that cannot run, UsageError for a
-    wrong assignment.
+    """Build both plans.
+
+    Raises PlanError for a configuration that cannot run, UsageError for a wrong assignment.
     """
     from pitcheck.programs.configuration import read_configuration  # noqa: PLC0415  most plans come from files
 

@@ -1,5 +1,7 @@
-"""Groups of ranks as products of mesh axes: where expert-parallel groups end within the ranks of
-one kind of parallelism, its axis becomes a product.
+"""Groups of ranks as products of mesh axes.
+
+Where expert-parallel groups end within the ranks of one kind of parallelism, the mesh axis of that
+kind is split into several.
 """
 
 from __future__ import annotations
@@ -14,20 +16,20 @@ if TYPE_CHECKING:
     from pitcheck.programs.layout import Layout
 
 Atom = tuple[str, int, int]
-"""(name of a mesh axis, its size, how many ranks lie between two neighbours along it)."""
+"""(name of a mesh axis, its size, the distance in ranks between neighbours along it)."""
 
 PARTS = ("", "_inner", "_innermost")
-"""What the names of an axis's parts end in, outermost first."""
+"""The endings of the names of an axis's parts, outermost first."""
 
 
 def copies(model: Model, layout: Layout) -> int:
-    """How many tensor-parallel ranks hold the same keys and values."""
+    """Return the number of tensor-parallel ranks that hold the same keys and values."""
     attention = model.attention
     return max(layout.tp // attention.kv_heads, 1) if isinstance(attention, Attention) else 1
 
 
 def kinds(model: Model, layout: Layout) -> tuple[tuple[str, int], ...]:
-    """The kinds of parallelism within a stage, outermost first, with their sizes."""
+    """Return (kind of parallelism, its size) within a stage, outermost first."""
     same = copies(model, layout)
     return (
         ("replica", layout.replicas),
@@ -39,7 +41,8 @@ def kinds(model: Model, layout: Layout) -> tuple[tuple[str, int], ...]:
 
 
 def atoms(model: Model, layout: Layout) -> dict[str, list[Atom]]:
-    """Kind of parallelism -> its axes, outermost first; the kinds, too, but for the pipeline's.
+    """Return kind of parallelism -> its axes, both outermost first, without the pipeline's.
+
     Sizes may be 1.
     """
     found: dict[str, list[Atom]] = {}
@@ -51,15 +54,18 @@ def atoms(model: Model, layout: Layout) -> dict[str, list[Atom]]:
 
 
 def ends(layout: Layout) -> tuple[int, int]:
-    """How many consecutive ranks of a stage share the width of an expert, and how many have all
+    """Return where expert-parallel groups end, counted in consecutive ranks of a stage.
+
+    Returns: the number of ranks that share the width of an expert, and the number that have all
     experts together.
     """
     return layout.etp, layout.etp * layout.ep
 
 
 def cut_at(size: int, stride: int, places: Sequence[int]) -> list[int]:
-    """Which of ``places`` lie within an axis. An axis can be cut there if each is a multiple of
-    ``stride`` and divides ``size * stride``.
+    """Return those of ``places``, in ranks, that lie within an axis, ascending.
+
+    An axis can be cut at a place that is a multiple of ``stride`` and divides ``size * stride``.
     """
     return sorted({place for place in places if stride < place < stride * size})
 

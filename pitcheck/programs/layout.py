@@ -1,6 +1,4 @@
-"""How a training step is spread over ranks, and the rules that refuse what no framework
-could run.
-"""
+"""The layout of a training step over ranks, and the rules for what frameworks can run."""
 
 from __future__ import annotations
 
@@ -19,27 +17,29 @@ ContextParallel = OneOf["ring", "allgather", "ulysses"]
 
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes of the kinds of parallelism, and how each of them works. Ranks are numbered with ``pp``
-    outermost, then ``dp``, ``cp``, ``tp``.
+    """The sizes of the kinds of parallelism, and how each of them works.
 
-    ``ep``: experts are spread over as many ranks of a stage, ``etp``: the width of each is cut over
-    as many. Counted from the innermost rank, ``etp`` consecutive ranks share an expert and ``etp``
-    * ``ep`` have them all, whatever else they are (Liu et al. 2025, as Megatron-LM folds them);
-    ranks with the same experts are expert-data parallel. ``microbatches`` per step and
-    data-parallel rank. ``sequence_parallel``: activations between tensor-parallel regions are cut
-    along the sequence over ``tp`` (Korthikanti et al. 2022). ``schedule``: order of forward and
-    backward passes of a pipeline; "interleaved" has ``virtual`` stages per rank (Narayanan et al.
-    2021), "zero-bubble" runs gradients of weights apart (Qi et al. 2023).
+    Ranks are numbered with ``pp`` outermost, then ``dp``, ``cp``, ``tp``.
 
-    ``zero``: what is sharded over ``dp`` (Rajbhandari et al. 2020): 1 optimizer state, 2 also
-    gradients, 3 also parameters (FSDP). ``replicas``: with ``zero`` 3, shards are taken within each
-    of as many equal parts of ``dp``, and gradients are summed over the parts (HSDP). ``bucket``:
-    number of elements of a flat buffer of gradients with ``zero`` 1 and 2. ``flat_buckets``: such a
-    buffer is cut evenly over ``dp`` at any element, with its moments; else every parameter in it
-    is. ``context``: how attention sees keys and values of other ``cp`` ranks; with ``zigzag`` each
-    of them has an early and a late part of a sequence, which is so in a ring where nothing else is
-    said. ``recompute``: layers are computed again in the backward pass. A tied embedding is shared
-    by the first and the last stage, as the model says.
+    ``ep``: the ranks of a stage over which experts are spread; ``etp``: those over which the width
+    of each expert is cut. Counted from the innermost rank, ``etp`` consecutive ranks share an
+    expert and ``etp`` * ``ep`` have all experts, whatever other kinds of parallelism they belong to
+    (Liu et al. 2025, as Megatron-LM folds them); ranks with the same experts are expert-data
+    parallel. ``microbatches``: per step and data-parallel rank. ``sequence_parallel``: activations
+    between tensor-parallel regions are cut along the sequence over ``tp`` (Korthikanti et al.
+    2022). ``schedule``: the order of forward and backward passes of a pipeline; "interleaved" has
+    ``virtual`` stages per rank (Narayanan et al. 2021), "zero-bubble" computes gradients of weights
+    separately (Qi et al. 2023).
+
+    ``zero``: the stage of ZeRO, which shards over ``dp`` (Rajbhandari et al. 2020): 1 optimizer
+    state, 2 also gradients, 3 also parameters (FSDP). ``replicas``: with ``zero`` 3, ``dp`` is cut
+    into as many equal parts; parameters are sharded within each, and gradients are summed over the
+    parts (HSDP). ``bucket``: the number of elements after which a flat buffer of gradients is
+    closed with ``zero`` 1 and 2. ``flat_buckets``: cut such a buffer, and its moments, evenly over
+    ``dp`` at any element, instead of cutting every parameter in it. ``context``: how attention sees
+    the keys and values of other ``cp`` ranks. ``zigzag``: each of them has an early and a late part
+    of a sequence; None: in a ring only. ``recompute``: layers are computed again in the backward
+    pass. The first and the last stage share a tied embedding.
     """
 
     dp: int = 1
@@ -62,25 +62,24 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def ranks(self) -> int:
-        """Number of ranks."""
+        """The number of ranks."""
         return self.pp * self.dp * self.cp * self.tp
 
     @property
     def stages(self) -> int:
-        """Number of pipeline stages, virtual ones counted."""
+        """The number of pipeline stages, virtual ones counted."""
         return self.pp * self.virtual
 
     @property
     def both_ends(self) -> bool:
-        """Whether a context-parallel rank has one part of a sequence counted from the front and one
-        from the back.
-        """
+        """True if a context-parallel rank has an early and a late part of each sequence."""
         return self.cp > 1 and (self.context == "ring" if self.zigzag is None else self.zigzag)
 
 
 def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
-    """Raise PlanError for a layout that cannot run ``model`` on ``batch``; it names the field, the
-    rule and the value.
+    """Raise PlanError for a layout that cannot run ``model`` on ``batch``.
+
+    The error names the field, the rule and the value.
     """
     check_model(model, batch)
     for place, holds, rule in _rules(model, batch, layout):
@@ -327,8 +326,9 @@ def _expert_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
 
 
 def _grid_rules(model: Model, layout: Layout) -> Iterator[Rule]:
-    """Groups of expert-parallel ranks are products of mesh axes: where one ends within an axis, it
-    ends at a whole number of its parts.
+    """Yield the rules by which groups of expert-parallel ranks are products of mesh axes.
+
+    A group that ends within an axis must end after a whole number of the axis's parts.
     """
     low = 1
     for kind, size in reversed(kinds(model, layout)):

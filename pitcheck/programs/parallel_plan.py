@@ -27,11 +27,11 @@ from pitcheck.programs.rank import Axes, Rank
 def parallel_plan(
     model: Model, batch: Batch, layout: Layout, optimizer: Optimizer | None = None
 ) -> Plan:
-    """One training step of ``model`` on ``batch`` as the ranks of ``layout`` run it.
+    """Return one training step of ``model`` on ``batch`` as the ranks of ``layout`` run it.
 
-    Inputs, parameters, state and outputs have the names of the reference's (``reference_plan``),
-    and so have most tensors in between that mean the same, with hints of what they hold. Raises
-    PlanError for a layout that cannot run, UnsupportedError for what is not built.
+    Inputs, parameters, state and outputs have the names of the reference's (``reference_plan``). So
+    have most tensors in between that mean the same, with hints of what they hold. Raises PlanError
+    for a layout that cannot run, UnsupportedError for one that is not built.
     """
     check_layout(model, batch, layout)
     with collector_off():
@@ -52,9 +52,7 @@ def parallel_plan(
 
 
 def flat_parameters(model: Model, batch: Batch, layout: Layout) -> tuple[tuple[str, ...], ...]:
-    """The parameters of every flat buffer in their order, for the reference; () for a layout
-    without such buffers.
-    """
+    """Return the parameters of every flat buffer in order, for the reference; () if none."""
     check_layout(model, batch, layout)
     if not layout.flat_buckets:
         return ()
@@ -68,14 +66,12 @@ def flat_parameters(model: Model, batch: Batch, layout: Layout) -> tuple[tuple[s
 
 
 def _units(rank: Rank) -> Units:
-    """The units of a program that gathers its parameters, read off the program that has
-    them whole.
-    """
+    """Return the units of a program that gathers its parameters, read off the unsharded program."""
     return Units(_forward(unsharded(rank)))
 
 
 def _forward(rank: Rank) -> Rank:
-    """The rank after a forward pass of the program that has its parameters whole."""
+    """Return the rank after a forward pass of the program that has its parameters whole."""
     whole = _Step(rank, None)
     whole.begin()
     whole.forward()
@@ -83,7 +79,7 @@ def _forward(rank: Rank) -> Rank:
 
 
 class _Step:
-    """One training step of all ranks. ``units`` gather parameters that are held as shards."""
+    """One training step of all ranks; ``units`` gather parameters that are held as shards."""
 
     def __init__(self, rank: Rank, units: Units | None) -> None:
         self.rank = rank
@@ -111,13 +107,13 @@ class _Step:
             self.angles = cos, sin
 
     def begin(self) -> None:
-        """What a step begins with: the numbers of tokens that count."""
+        """Record the start of a step: the number of tokens that are counted."""
         with self.rank.at(self.rank.last):
             for loss in self.losses:
                 loss.count()
 
     def forward(self) -> None:
-        """All stages, from the tokens to the loss."""
+        """Record all stages, from the tokens to the loss."""
         rank, x, visible = self.rank, "", ""
         for stage in range(rank.layout.stages):
             with rank.stage(stage):
@@ -154,14 +150,14 @@ class _Step:
         return x
 
     def backward(self) -> dict[str, str]:
-        """parameter -> the gradient of one micro-batch on one rank."""
+        """Record the backward pass; return parameter -> gradient of one micro-batch on one rank."""
         rank, tape = self.rank, self.rank.tape
         parts = [*(loss.part for loss in self.losses), *(term for term, _ in rank.losses.values())]
         roots = dict.fromkeys(parts, tape.constant("one", 1))
         return tape.backward(roots, partial=LOCAL, split=rank.layout.schedule == "zero-bubble")
 
     def finish(self, gradients: dict[str, str], settings: Optimizer) -> None:
-        """Sums over micro-batches and ranks, clipping, and the optimizer's step."""
+        """Record sums over micro-batches and ranks, clipping, and the optimizer's step."""
         rank, tape = self.rank, self.rank.tape
         with tape.block("finish"), tape.untracked():
             tape.output(self._total())
@@ -185,7 +181,7 @@ class _Step:
             adamw(rank, clip(rank, complete, settings, pieces), settings, pieces)
 
     def _finish_flat(self, gradients: dict[str, str], settings: Optimizer) -> None:
-        """The same over flat buffers that are cut at any element."""
+        """Record the same over flat buffers that are cut at any element."""
         rank = self.rank
         buffers = flat_buffers(rank, list(gradients))
         rank.homes.update((name, one.stages) for name, one in buffers.items())
@@ -197,7 +193,7 @@ class _Step:
         )
 
     def _total(self) -> str:
-        """The sum of all losses, on the ranks of the last stage."""
+        """Record the sum of all losses, on the ranks of the last stage."""
         rank, tape = self.rank, self.rank.tape
         routers = balance(rank)
         with rank.at(rank.last):
@@ -213,7 +209,7 @@ class _Step:
             return tape.op("add", total, routers, name="loss") if routers else total
 
     def order(self) -> None:
-        """The programs of all pipeline ranks."""
+        """Record the programs of all pipeline ranks."""
         rank = self.rank
         before = [*(("count", m) for m in range(rank.layout.microbatches)), ("begin", None)]
         for place in range(rank.layout.pp):

@@ -1,6 +1,4 @@
-"""Pipeline stages: which layers each has, what is sent between them, and in which order a rank runs
-them.
-"""
+"""Pipeline stages: the layers of each, what is sent between them, and the order of a rank."""
 
 from __future__ import annotations
 
@@ -13,13 +11,14 @@ Steps = list[tuple[str, int | None]]
 
 
 def layers_of(stage: int, stages: int, layers: int) -> range:
-    """The layers of a stage; where they do not divide, stages differ by one layer."""
+    """Return the layers of a stage; stages differ by at most one layer."""
     return range(stage * layers // stages, (stage + 1) * layers // stages)
 
 
 def handed_on(rank: Rank, x: str, stage: int) -> str:
-    """The residual stream ``x`` of a stage on the ranks of the next one; its gradient is
-    sent back.
+    """Record sending the residual stream ``x`` to the next stage, and its gradient back.
+
+    Return the name that it has there.
     """
     tape = rank.tape
     if rank.pipeline_rank(stage) == rank.pipeline_rank(stage + 1):
@@ -51,8 +50,9 @@ def handed_on(rank: Rank, x: str, stage: int) -> str:
 
 
 def schedule(rank: Rank, place: int) -> Steps:
-    """Return the order in which pipeline rank ``place`` runs blocks. Sends are waited for at the
-    end: each was received long before.
+    """Return the order in which pipeline rank ``place`` runs (block, micro-batch).
+
+    Sends are waited for at the end: each was received long before.
     """
     layout = rank.layout
     stages = range(place, layout.stages, layout.pp)
@@ -79,8 +79,10 @@ def _passes(kind: str, stage: int, count: int) -> Steps:
 
 
 def _one_forward_one_backward(forward: Steps, backward: Steps, ahead: int) -> Steps:
-    """1F1B (Narayanan et al. 2019): ``ahead`` forward passes, then one forward and one backward
-    pass in turn, then the backward passes that are left.
+    """Return 1F1B (Narayanan et al. 2019).
+
+    It is ``ahead`` forward passes, then one forward and one backward pass in turn, then the
+    remaining backward passes.
     """
     steps = forward[:ahead]
     for number, step in enumerate(forward[ahead:]):
@@ -89,8 +91,9 @@ def _one_forward_one_backward(forward: Steps, backward: Steps, ahead: int) -> St
 
 
 def _interleaved(layout: Layout, place: int) -> Steps:
-    """1F1B over several stages per rank, micro-batches in groups of as many as there are pipeline
-    ranks (Narayanan et al. 2021).
+    """Return 1F1B over several stages per rank (Narayanan et al. 2021).
+
+    A group of micro-batches has as many as there are pipeline ranks.
     """
     pp, virtual = layout.pp, layout.virtual
     total = layout.microbatches * virtual
@@ -110,8 +113,10 @@ def _interleaved(layout: Layout, place: int) -> Steps:
 
 
 def _with_weights(steps: Steps, place: int, count: int) -> Steps:
-    """ZB-H1 (Qi et al. 2023): gradients of weights follow as many backward passes later as the rank
-    has stages before it; they fill the end.
+    """Return ZB-H1 (Qi et al. 2023) from 1F1B.
+
+    Gradients of weights follow as many backward passes later as the rank has stages before it; the
+    rest fills the end.
     """
     weights, passed = _passes("weight", place, count), 0
     found: Steps = []

@@ -1,5 +1,7 @@
-"""What a rank knows: its program's tape, local sizes, the axes of every kind of parallelism, and
-which part of a tensor it holds.
+"""A rank while its program is written.
+
+It has the tape, local sizes, the axes of every kind of parallelism, and knows which part of a
+tensor it holds.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Axes:
-    """Mesh axes by what they are for, outermost first; those of size 1 are left out.
+    """Mesh axes by their use, outermost first; those of size 1 are left out.
 
     With more tensor-parallel ranks than key-value heads ``tensor`` is a product: ``heads``, by
     which keys and values are cut, times ``copies``, whose ranks hold the same keys and values.
-    ``shards``: the part of ``data`` over which ZeRO shards. ``experts`` are the axes over which
-    experts are spread, ``expert_tensor`` those over which an expert's width is cut, ``expert_data``
-    all others of a stage; where such a group ends within the ranks of one kind of parallelism,
-    these are a product of two or three axes.
+    ``shards``: the part of ``data`` over which ZeRO shards. ``experts``: the axes over which
+    experts are spread; ``expert_tensor``: those over which an expert's width is cut;
+    ``expert_data``: all others of a stage. Where such a group ends within the ranks of one kind of
+    parallelism, these are products of two or three axes.
     """
 
     sizes: Mapping[str, int]
@@ -46,7 +48,7 @@ class Axes:
 
     @classmethod
     def of(cls, model: Model, layout: Layout) -> Axes:
-        """The axes of a layout that was checked."""
+        """Return the axes of a layout that was checked."""
         parts = atoms(model, layout)
         width, spread = ends(layout)
         tensor = ("tp", "tp_copy")
@@ -78,15 +80,17 @@ class Axes:
         )
 
     def size(self, axes: Names) -> int:
-        """The number of positions along ``axes``."""
+        """Return the number of positions along ``axes``."""
         return prod(self.sizes[axis] for axis in axes)
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """Which ranks hold the same part of a parameter. ``sums``: groups of axes over which its
-    gradients are to be summed, in this order; ``shards``: the axes among them over which ZeRO
-    shards it."""
+    """The ranks that hold the same part of a parameter.
+
+    ``sums``: groups of axes over which its gradients are summed, in this order. ``shards``: the
+    axes among them over which ZeRO shards it.
+    """
 
     sums: tuple[Names, ...]
     shards: Names
@@ -98,7 +102,7 @@ class Sharing:
 
     @property
     def unsharded(self) -> tuple[Names, ...]:
-        """The groups without what is sharded."""
+        """The groups of axes without those over which the parameter is sharded."""
         left = (tuple(axis for axis in group if axis not in self.shards) for group in self.sums)
         return tuple(group for group in left if group)
 
@@ -119,31 +123,34 @@ class Rank:
     losses: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     """Loss of a router -> (a micro-batch's term of it on one rank, the stages that compute it)."""
     loads: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    """Router with a bias that its load moves -> (how many tokens of a micro-batch on one rank chose
-    each expert, the stages that count them).
+    """Router with a bias that its load moves -> (load, stages).
+
+    The load is the number of tokens of a micro-batch on one rank that chose each expert; the stages
+    are those that count them.
     """
     now: list[tuple[int, ...]] = field(default_factory=lambda: [(0,)])
-    """The stages for which is being recorded, innermost last."""
+    """The stages that are being recorded, innermost last."""
 
     @property
     def rows(self) -> int:
-        """Sequences of a micro-batch on one rank."""
+        """The sequences of a micro-batch on one rank."""
         return self.batch.sequences // (self.layout.dp * self.layout.microbatches)
 
     @property
     def length(self) -> int:
-        """Tokens of a sequence on one rank, before sequence parallelism cuts them further."""
+        """The tokens of a sequence on one rank, before sequence parallelism cuts them further."""
         return self.batch.length // self.layout.cp
 
     @property
     def ring(self) -> bool:
-        """Whether keys and values go round the context-parallel ranks."""
+        """True if keys and values go round the context-parallel ranks."""
         return self.layout.context == "ring" and self.layout.cp > 1
 
     @property
     def zigzag(self) -> bool:
-        """Whether a rank has one early and one late part of each sequence, so that all have equal
-        work under a causal mask.
+        """True if a rank has one early and one late part of each sequence.
+
+        All ranks then have equal work under a causal mask.
         """
         return self.layout.both_ends
 
@@ -156,25 +163,28 @@ class Rank:
 
     @property
     def tokens(self) -> Spread:
-        """(sequences, length, ...), the same on all tensor-parallel ranks."""
+        """The spread of (sequences, length, ...), the same on all tensor-parallel ranks."""
         return self.spread({0: self.by_batch, 1: self.sequence()})
 
     @property
     def residual(self) -> Spread:
-        """(sequences, length, hidden) between tensor-parallel regions."""
+        """The spread of (sequences, length, hidden) between tensor-parallel regions."""
         return self.spread({0: self.by_batch, 1: self.sequence(self.layout.sequence_parallel)})
 
     @property
     def wide(self) -> Spread:
-        """(sequences, length, features), features cut over tensor-parallel ranks."""
+        """The spread of (sequences, length, features), features cut over tensor-parallel ranks."""
         return self.spread({0: self.by_batch, 1: self.sequence(), 2: self.axes.tensor})
 
     def heads(self, axes: Names) -> Spread:
-        """(sequences, heads, length, size), heads cut over ``axes``."""
+        """Return the spread of (sequences, heads, length, size), heads cut over ``axes``."""
         return self.spread({0: self.by_batch, 1: axes, 2: self.sequence()})
 
     def sequence(self, parallel: bool = False) -> Names | Table:
-        """How a dimension of tokens is cut; with ``parallel`` over tensor-parallel ranks, too."""
+        """Return how a dimension of tokens is cut.
+
+        With ``parallel`` it is cut over tensor-parallel ranks, too.
+        """
         inner = self.axes.tensor if parallel else ()
         if not self.zigzag:
             return (*self.axes.context, *inner)
@@ -190,24 +200,23 @@ class Rank:
 
     @property
     def sequence_terms(self) -> Names:
-        """Axes over whose ranks the gradient of a parameter of the residual stream is a sum,
-        besides those of data and context.
-        """
+        """The tensor-parallel axes over which gradients of the residual stream's parameters add."""
         return self.axes.tensor if self.layout.sequence_parallel else ()
 
     @property
     def together(self) -> Names:
-        """Axes over whose ranks the tokens of a sequence are spread."""
+        """The axes over whose ranks the tokens of a sequence are spread."""
         return (*self.axes.context, *self.sequence_terms)
 
     @property
     def own_tokens(self) -> bool:
-        """Whether no other rank has the same tokens between tensor-parallel regions."""
+        """True if no other rank has the same tokens between tensor-parallel regions."""
         return self.layout.sequence_parallel or not self.axes.tensor
 
     def dense(self, terms: Names) -> Sharing:
-        """The sharing of a parameter that is whole on every rank but for tensor parallelism,
-        ``terms``: over which of those its gradients are to be summed.
+        """Return the sharing of a parameter that data- and context-parallel ranks hold equally.
+
+        ``terms``: the tensor-parallel axes over which its gradients are to be summed as well.
         """
         data = (*self.axes.data, *self.axes.context)
         return Sharing(
@@ -216,8 +225,9 @@ class Rank:
         )
 
     def expert(self) -> Sharing:
-        """The sharing of an expert's parameter: the ranks with the same experts, as far as their
-        tokens are not the same.
+        """Return the sharing of an expert's parameter.
+
+        It is summed over the ranks with the same experts, unless their tokens are the same.
         """
         same = () if self.own_tokens else self.axes.tensor
         data = tuple(axis for axis in self.axes.expert_data if axis not in same)
@@ -225,8 +235,9 @@ class Rank:
         return Sharing((data,) if data else (), shards if self.layout.zero else ())
 
     def term(self, name: str, spread: Lineage, axes: Names) -> Lineage | None:
-        """What a part of a gradient holds that is still to be summed over ``axes``; None for an
-        embedding whose terms lie at both ends of the pipeline.
+        """Return the lineage of a gradient that is still to be summed over ``axes``.
+
+        Return None for an embedding whose terms lie at both ends of the pipeline.
         """
         model = self.model
         at_ends = self.layout.pp > 1 and (
@@ -236,9 +247,7 @@ class Rank:
         return None if at_ends else Lineage(f"grad:{name}", spread.shards, partial=axes)
 
     def runs(self) -> list[tuple[int | Table, int | Table]]:
-        """The runs of consecutive places of a sequence that a rank has: where each begins
-        and ends.
-        """
+        """Return (begin, end) of the runs of consecutive places of a sequence that a rank has."""
         if not self.axes.context:
             return [(0, self.length)]
         if not self.zigzag:
@@ -261,16 +270,16 @@ class Rank:
         return Table(self.axes.context, tuple(values))
 
     def position(self, axes: Names) -> Table:
-        """A rank's place along ``axes``."""
+        """Return a rank's place along ``axes``."""
         return Table(axes, tuple(range(self.axes.size(axes))))
 
     def like(self, reference: str, parameter: str) -> Lineage:
-        """A tensor that holds the part of ``reference`` that the rank holds of a parameter."""
+        """Return the lineage of the part of ``reference`` that the rank holds of a parameter."""
         lineage = self.tape.tensors[parameter].lineage
         return Lineage(reference, lineage.shards if lineage is not None else ())
 
     def parted(self, lineage: Lineage | None) -> Names:
-        """The axes by which something is cut."""
+        """Return the axes that cut a tensor of this lineage."""
         found = (
             {
                 axis
@@ -284,28 +293,28 @@ class Rank:
 
     @staticmethod
     def hint(reference: str, spread: Spread) -> Lineage:
-        """A tensor that holds a part of ``reference``."""
+        """Return the lineage of a tensor that holds a part of ``reference``."""
         return held(reference, spread)
 
     @staticmethod
     def spread(dims: Mapping[int, Names | Table]) -> Spread:
-        """Without the dimensions that nothing cuts."""
+        """Return a spread without the dimensions that nothing cuts."""
         return {dim: how for dim, how in dims.items() if how}
 
     # --- where
 
     def pipeline_rank(self, stage: int) -> int:
-        """The pipeline coordinate of the ranks that run a (virtual) stage."""
+        """Return the pipeline coordinate of the ranks that run a (virtual) stage."""
         return stage % self.layout.pp
 
     @cached_property
     def following(self) -> Table:
-        """The rank in the same place of the next pipeline rank's stage, round the end."""
+        """The rank in the same place of the next pipeline rank's stage, cyclically."""
         return self._neighbour(self.axes.pipeline, 1)
 
     @cached_property
     def before(self) -> Table:
-        """The rank in the same place of the previous pipeline rank's stage, round the end."""
+        """The rank in the same place of the previous pipeline rank's stage, cyclically."""
         return self._neighbour(self.axes.pipeline, -1)
 
     @cached_property
@@ -319,7 +328,7 @@ class Rank:
         return self._neighbour(self.axes.context, -1)
 
     def _neighbour(self, axes: Names, distance: int) -> Table:
-        """The rank that is ``distance`` further on along neighbouring axes, round their end."""
+        """Return the rank that is ``distance`` further along neighbouring axes, cyclically."""
         names = tuple(self.axes.sizes)
         size, stride = self.axes.size(axes), self.axes.size(names[names.index(axes[-1]) + 1 :])
         places = range(self.axes.size(names))
@@ -338,7 +347,7 @@ class Rank:
 
     @contextmanager
     def at(self, *stages: int) -> Iterator[None]:
-        """What is recorded within runs on the ranks of these stages."""
+        """Run what is recorded within on the ranks of these stages."""
         self.now.append(stages)
         try:
             if self.layout.pp == 1:
@@ -351,7 +360,7 @@ class Rank:
 
     @contextmanager
     def stage(self, number: int) -> Iterator[None]:
-        """The forward pass of a stage."""
+        """Record the forward pass of a stage within."""
         with self.at(number), self.tape.block(f"forward.{number}"):
             yield
 
@@ -360,15 +369,19 @@ Intervals = tuple[tuple[int, int], ...]
 
 
 def _both_ends(rank: int, ranks: int, length: int) -> Intervals:
-    """Part number ``rank`` from the front and from the back of 2 * ``ranks`` equal parts."""
+    """Return the runs of a rank in zig-zag order.
+
+    They are part number ``rank`` from the front and from the back of 2 * ``ranks`` equal parts.
+    """
     size = length // (2 * ranks)
     late = 2 * ranks - 1 - rank
     return ((rank * size, (rank + 1) * size), (late * size, (late + 1) * size))
 
 
 def portion(intervals: Intervals, low: int, high: int) -> Intervals:
-    """The part from ``low`` to ``high`` of the concatenation of ``intervals``, as far as there is
-    one.
+    """Return the part from ``low`` to ``high`` of the concatenation of ``intervals``.
+
+    Places beyond the end are left out.
     """
     begun, found = 0, []
     for start, stop in intervals:

@@ -1,7 +1,7 @@
-"""In which order context-parallel ranks have the tokens of a sequence.
+"""The order in which context-parallel ranks have the tokens of a sequence.
 
-A rank has one run of consecutive places, or, in zig-zag order, one early and one late run, so that
-all ranks have equal work under a causal mask. What was gathered from all ranks is then in the order
+A rank has one run of consecutive places or, in zig-zag order, one early and one late run, so that
+all ranks have equal work under a causal mask. What is gathered from all ranks then is in the order
 of the ranks, not of the sequence.
 """
 
@@ -14,8 +14,10 @@ from pitcheck.programs.rank import Rank
 
 
 def places(rank: Rank, tokens: str, name: str = "", hop: int = 0) -> str:
-    """The places in their sequence of the ``tokens`` (sequences, length) of the context-parallel
-    rank ``hop`` before.
+    """Record the places in their sequence of a rank's tokens, (length,).
+
+    ``tokens`` is (sequences, length). With ``hop`` the tokens are those of the context-parallel
+    rank so many places before.
     """
     tape, runs = rank.tape, rank.runs()
     if len(runs) == 1:
@@ -29,8 +31,9 @@ def places(rank: Rank, tokens: str, name: str = "", hop: int = 0) -> str:
 
 
 def behind(value: int | Table, hop: int) -> int | Table:
-    """A table over context-parallel ranks as the rank ``hop`` places before has it; a number is the
-    same for all.
+    """Return the values of a table over context-parallel ranks of the rank ``hop`` places before.
+
+    A number is the same for all ranks.
     """
     if not isinstance(value, Table):
         return value
@@ -39,9 +42,7 @@ def behind(value: int | Table, hop: int) -> int | Table:
 
 
 def in_order(rank: Rank, x: str, axis: int, name: str) -> str:
-    """Whole sequences in the order of their tokens, from ``x`` in the order of the ranks that had
-    them.
-    """
+    """Record whole sequences in the order of their tokens, from ``x`` in the order of the ranks."""
     if not rank.zigzag:
         return x
     last = 2 * rank.layout.cp - 1
@@ -55,9 +56,7 @@ def in_order(rank: Rank, x: str, axis: int, name: str) -> str:
 
 
 def by_rank(rank: Rank, x: str, axis: int, name: str) -> str:
-    """Whole sequences in the order of the ranks that are to have them: what ``in_order``
-    was given.
-    """
+    """Record whole sequences in the order of the ranks that get them, undoing ``in_order``."""
     if not rank.zigzag:
         return x
     last = 2 * rank.layout.cp - 1
@@ -71,7 +70,7 @@ def by_rank(rank: Rank, x: str, axis: int, name: str) -> str:
 
 
 def _rearranged(rank: Rank, x: str, axis: int, order: Sequence[int], name: str) -> str:
-    """Equal parts along ``axis`` in another order."""
+    """Record equal parts along ``axis`` in another order."""
     tape = rank.tape
     size = tape.tensors[x].shape[axis] // len(order)
     parts = tape.several(

@@ -1,4 +1,13 @@
-"""Which outcomes of its decisions a stage has been compared with."""
+"""Coverage: the outcomes of its decisions with which a stage has been compared.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("relu", [(2, 3)], (2, 3))
+>>> outcomes = Outcomes(shape_reduced(Problem.of(plan, plan).whole_stage()), seed=1, at_once=8)
+>>> outcomes.try_reals() is None, outcomes.unseen()
+(True, ('', None))
+"""
 
 from __future__ import annotations
 
@@ -9,24 +18,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
-from pitcheck.prove.real_trials import RealTrials, seen_first, uncovered
-from pitcheck.prove.routing import Coverage, Routing, routing_of
+from pitcheck.prove.reals.real_trials import RealTrials, seen_first, uncovered
+from pitcheck.prove.routing import Routing, routing_of
+from pitcheck.prove.routing_counts import Coverage
 from pitcheck.stage.evaluate import Comparison, Evaluated
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 Counts = NDArray[np.int64]
 
 
 @dataclass
 class Outcomes:
-    """Outcomes seen so far among residues, and on real numbers."""
+    """The outcomes seen so far among residues and on real numbers."""
 
     shaped: ShapedStage
     seed: int
     at_once: int
-    """Trials on real numbers that are evaluated together."""
+    """The number of trials on real numbers that are evaluated together."""
     decisions: dict[str, tuple[Counts, Counts]] = field(default_factory=dict)
-    """Per site and row in how many redraws either outcome was seen."""
+    """The number of redraws in which either outcome was seen, per site and row."""
     _first: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
     _reals: RealTrials | None = None
     _open: str | None = None
@@ -37,12 +47,13 @@ class Outcomes:
 
     @property
     def coverage(self) -> Coverage | None:
-        """Where tokens went, in a stage that routes any."""
+        """Return where tokens went; None for a stage that routes none."""
         return None if self._routing is None else self._routing.coverage()
 
     def try_reals(self, domains: bool = False) -> Comparison | None:
-        """Evaluate the stage on real numbers as well: a difference, if there is one; with
-        ``domains`` also in where it has a value. Raises StepError.
+        """Evaluate the stage on real numbers, and return a comparison that differs, or None.
+
+        With ``domains``, a value on one side alone is a difference, too. Raises StepError.
         """
         self._real_trials().domains = domains
         return self._real_trials().difference()
@@ -53,8 +64,9 @@ class Outcomes:
             self._routing.take(evaluated, good)
 
     def observe(self, algebra: ResidueAlgebra, good: Any, enough: int) -> str:
-        """Count the ``good`` redraws of an evaluation; a site with an outcome not yet seen in
-        ``enough``, or "".
+        """Count the decisions in the ``good`` redraws of an evaluation.
+
+        Return a site with an outcome that was seen in fewer than ``enough`` redraws, or "".
         """
         for site, first in seen_first(algebra.choices, good).items():
             self._first[site] = self._first.get(site, False) | first
@@ -75,11 +87,14 @@ class Outcomes:
         return lacking
 
     def unseen(self) -> tuple[str, Comparison | None]:
-        """(what neither residues nor real numbers made happen, or ""; a difference found in the
-        attempt). Real numbers are tried once.
+        """Try once on real numbers what residues did not show.
 
-        A way that too few tokens took comes first: an expert that nothing can choose never came
+        A way that too few tokens took is named first: an expert that nothing can choose never came
         first, either.
+
+        Returns:
+            What neither residues nor real numbers made happen, or ""; a difference found on the
+                way.
         """
         found = None
         if self._open is None:

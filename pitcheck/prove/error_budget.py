@@ -1,11 +1,15 @@
-"""The one ledger of a run: with which probability something false may be accepted, who draws on
-that, and how much is spent.
+"""The one ledger of errors: the probability that something false is accepted, and who spends it.
 
 Attempts may be chosen by what earlier ones showed. Let attempt i draw residues of its own, on which
 nothing depends that fixed its statement, and accept a false statement with a probability of at most
 e_i. Then any false statement is accepted with a probability of at most the sum of all e_i: a union
 bound, each term conditioned on the history of its attempt. An attempt that failed, or was left
 open, might have accepted as well, and counts in full.
+
+>>> attempts = Attempts("y = exp(x)", allowance_log2=-64.0)
+>>> two = attempts.reserve("sizes 0"), attempts.reserve("sizes 1")
+>>> attempts.count, attempts.spent_log2
+(2, -63.0)
 """
 
 from __future__ import annotations
@@ -17,22 +21,24 @@ from hashlib import blake2b
 from pitcheck.algebra.bound.degree_bounds import log2_sum
 
 HINTS = "hints"
-"""Stands for an attempt to prove everything over hints that was given up."""
+"""The name of an attempt to prove everything over hints that was given up."""
 EARLIER = "earlier"
-"""Stands for all that was attempted at smaller sizes."""
+"""The name of all that was attempted at smaller sizes."""
 MOST_SPENT = 5 / 8
-"""Share of the accepted error that earlier attempts may have used, so that enough is left for one
-more.
+"""The share of the accepted error that earlier attempts may have used, so that enough is left for
+one more.
 """
 UNREACHABLE = -1e6
-"""log2 of an error that no attempt reaches."""
+"""The log2 of an error that no attempt reaches."""
 SEED_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to prove a statement. ``kind``: how, in words; ``number``: how many attempts of
-    the kind were made at this statement before.
+    """One attempt to prove a statement.
+
+    ``kind``: the way, in words. ``number``: how many attempts of the kind came before at this
+    statement.
     """
 
     statement: str
@@ -40,8 +46,9 @@ class Attempt:
     number: int
 
     def seed(self, of_run: int) -> int:
-        """Return the seed of the attempt's numbers, in [0, 2^128): a function of the run's seed and
-        of the attempt, not of when it is made.
+        """Return the seed of the attempt's numbers, in [0, 2^128).
+
+        It is a function of the run's seed and of the attempt, not of when the attempt is made.
         """
         name = repr((of_run, self.statement, self.kind, self.number)).encode()
         return int.from_bytes(blake2b(name, digest_size=SEED_BYTES).digest(), "little")
@@ -49,9 +56,7 @@ class Attempt:
 
 @dataclass
 class Attempts:
-    """The attempts at one statement. Each is allowed an error of ``allowance_log2`` before it
-    begins.
-    """
+    """The attempts at one statement; each may spend 2^``allowance_log2``."""
 
     statement: str
     allowance_log2: float
@@ -64,28 +69,25 @@ class Attempts:
         return attempt
 
     def settle(self, attempt: Attempt, error_log2: float) -> None:
-        """Enter the error of an attempt that proved its statement, or of one that made no
-        comparison (-inf).
+        """Enter the error (log2) of an attempt that proved its statement.
+
+        It is -inf for an attempt that compared nothing.
         """
         self._errors[attempt] = error_log2
 
     @property
     def spent_log2(self) -> float:
-        """log2 of what all attempts together may have accepted falsely; -inf before the
-        first one.
-        """
+        """Return log2 of what all attempts may have accepted falsely; -inf before the first."""
         return log2_sum(list(self._errors.values())) if self._errors else -math.inf
 
     @property
     def count(self) -> int:
-        """The number of attempts."""
+        """Return the number of attempts."""
         return len(self._errors)
 
 
 class ErrorBudget:
-    """The probability, 2^``accepted_log2``, with which the attempts of a run may accept something
-    false, and how much of it is spent.
-    """
+    """The probability 2^``accepted_log2`` of accepting something false, and how much is spent."""
 
     def __init__(self, accepted_log2: float) -> None:
         self.accepted_log2 = accepted_log2
@@ -93,8 +95,9 @@ class ErrorBudget:
         self._aside: dict[str, float] = {}
 
     def enter(self, statement: str, spent_log2: float, attempts: int) -> None:
-        """Enter what the attempts at a statement spent. Entered again it counts once: its attempts
-        draw the same numbers whenever they are made.
+        """Enter what the attempts at a statement spent.
+
+        Entered again it counts once: its attempts draw the same numbers whenever they are made.
         """
         self._spent[statement] = spent_log2, attempts
 
@@ -108,12 +111,11 @@ class ErrorBudget:
         self._aside = {name: spent_log2}
 
     def again(self) -> float:
-        """Begin anew with a smaller allowance for each attempt, whose log2 is returned; what was
-        set aside stays.
+        """Begin anew with a smaller allowance for each attempt, and return its log2.
 
-        Attempts at the same statements draw the same numbers again, and more: a false one is
-        accepted only if it agrees in all of them. So the attempts of the round before are part of
-        those to come, and count once.
+        What was set aside stays. Attempts at the same statements draw the same numbers again, and
+        more: a false one is accepted only if it agrees in all of them. So the attempts of the round
+        before are part of those to come, and count once.
         """
         share = 1 - 2.0 ** (log2_sum(self._aside.values()) - self.accepted_log2)
         # The next round may need more attempts: half of what is left is kept for them.
@@ -127,23 +129,24 @@ class ErrorBudget:
 
     @property
     def spent_log2(self) -> float:
-        """log2 of the probability that something false was accepted, at most; -inf if nothing was
-        attempted.
+        """Return log2 of the greatest probability that something false was accepted.
+
+        Return -inf if nothing was attempted.
         """
         errors = [*self._aside.values(), *(spent for spent, _ in self._spent.values())]
         return log2_sum(errors) if errors else -math.inf
 
     @property
     def attempts(self) -> int:
-        """How many attempts are counted one by one."""
+        """Return the number of attempts that are counted one by one."""
         return sum(attempts for _, attempts in self._spent.values())
 
     @property
     def holds(self) -> bool:
-        """True if no more is spent than is accepted."""
+        """Return True if no more is spent than is accepted."""
         return self.spent_log2 <= self.accepted_log2
 
     @property
     def allows_more(self) -> bool:
-        """True if so little is spent that everything may be attempted once more."""
+        """Return True if so little is spent that everything may be attempted once more."""
         return self.spent_log2 <= self.accepted_log2 + math.log2(MOST_SPENT)

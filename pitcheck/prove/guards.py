@@ -1,13 +1,17 @@
-"""Where the parallel plan is defined: what it divides by, and takes logarithms and roots of.
+"""The domain of the parallel plan: what it divides by, and takes logarithms and roots of.
 
 That two formulas are equal as functions says nothing where one of them has no value: x / x is 1,
-and sqrt(a) sqrt(c) is sqrt(a c), where they are defined. So every such operation of the parallel
-plan reads what is positive by construction, or is seen to be 0 or not in the discrete data, or what
-the reference reads in an operation that has no value there, either. Residues tell which numbers are
-the same. For what is none of these, trials on real numbers of both signs decide. Only a quotient,
-which lacks a value at single points, is left open, if what is compared depends on it: if it is NaN
-where its quotients are. A flat buffer has elements of other tensors beside those that are compared;
-what these are divided by is matched where they are compared.
+and sqrt(a) sqrt(c) is sqrt(a c), where they are defined. So the operand of every such operation of
+the parallel plan must pass one of these tests: it is positive by construction; the discrete data
+shows it to be 0 or not; the reference reads it in an operation that has no value there, either.
+Residues tell which numbers are the same. If an operand passes none, trials on real numbers of both
+signs decide. Only a quotient, which lacks a value at single points, is left open, provided that
+what is compared depends on it: that is NaN where its quotients are. A flat buffer has elements of
+other tensors beside those that are compared; the divisors of these are matched where they are
+compared.
+
+>>> AS_STRONG["sqrt"]  # the reference takes one of these of the number: then a root of it is fine
+('sqrt', 'log')
 """
 
 from __future__ import annotations
@@ -24,19 +28,18 @@ from pitcheck.algebra.value import Value
 
 REFERENCE, PARALLEL = "reference ", "parallel "
 AS_STRONG = {"div": ("div", "log"), "log": ("log",), "sqrt": ("sqrt", "log")}
-"""Operations that have no value where one has none, either. What a logarithm is taken of is neither
-0 nor negative.
+"""The operations that have no value where the key has none. A logarithm is taken of numbers that
+are neither 0 nor negative.
 """
 SAID = {"div": "a quotient by", "log": "the logarithm of", "sqrt": "the root of"}
 MOST_TRIALS = 4
-"""Draws of an evaluation in which operands are compared: other numbers have the same residues once
-in 2^28 in each.
+"""The draws of an evaluation in which operands are compared. Different numbers have the same
+residues once in 2^28 in each.
 """
 
 
 class Unguarded(NamedTuple):
-    """The partial operations of the parallel plan that may have no value where the reference has
-    one.
+    """The partial operations of the parallel plan that may lack a value the reference has.
 
     ``quotient`` names the first quotient among them, or is "". A quotient lacks a value at single
     points, which no trial meets. ``any`` is True if there are such operations at all; roots and
@@ -51,8 +54,9 @@ class Unguarded(NamedTuple):
 
 
 def unguarded(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> Unguarded:
-    """Compare the operands of partial operations of both sides. ``guards``: (site, operation) of
-    those that are not positive by construction.
+    """Compare the operands of partial operations of both sides.
+
+    ``guards``: (site, operation) of those that are not positive by construction.
     """
     own = [
         (number, *each)
@@ -99,8 +103,12 @@ def unguarded(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> Ung
 def _words(
     algebra: PrimeAlgebra, value: Value, level: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The residues of all elements at a level in the first draws, each with the number of its draw,
-    and which of them are neither NaN nor infinite.
+    """Return the residues of all elements at a level in the first draws.
+
+    Returns:
+        The residues, each with the number of its draw in the high bits, shape (trials, rows,
+            *shape);
+        and, of the same shape, where they are neither NaN nor infinite.
     """
     trials = min(len(algebra.trials), MOST_TRIALS)
     data = to_host(algebra.xp, value.data)[level - value.lowest]

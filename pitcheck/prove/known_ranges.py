@@ -1,8 +1,11 @@
-"""Integers whose range is known for every input, and what that decides: ``topk(x, 2).indices // 4
-== 0`` is true of four experts, whatever is drawn.
+"""Ranges of integers that are known for every input, and what they decide.
 
-Places come of ordering, along axes whose size at full shapes counts: an index below a reduced size
-would say nothing of the plan.
+For example ``topk(x, 2).indices // 4 == 0`` is true of four experts, whatever is drawn. Places come
+of ordering, along axes whose size at full shapes counts: an index below a reduced size would say
+nothing of the plan.
+
+>>> _decided("lt", (0, 3), (4, 4)), _decided("lt", (0, 3), (2, 4))
+(True, None)
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.stage.batch import Argument
 from pitcheck.stage.run_batch import step_at
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 Range = tuple[int, int]
 """The least and the greatest value."""
@@ -25,8 +28,9 @@ WORD = 1 << 63
 
 
 class RangedDegrees(DegreeAlgebra):
-    """Degrees, and ranges of integers and booleans (0 and 1). What has one value only depends on
-    nothing.
+    """The algebra of degrees with ranges of integers and booleans (0 and 1).
+
+    A value with one possible number depends on nothing.
     """
 
     def __init__(self, shaped: ShapedStage) -> None:
@@ -35,11 +39,11 @@ class RangedDegrees(DegreeAlgebra):
         self._ranges: dict[int, Range] = {}
 
     def known(self, a: DegreeValue) -> Range | None:
-        """The range of a value, or None."""
+        """Return the range of a value, or None."""
         return self._ranges.get(a.identity)
 
     def _ranged(self, value: DegreeValue, found: Range | None) -> DegreeValue:
-        """The value with its range."""
+        """Return the value with its range."""
         if found is None or value.kind == "field" or not -WORD <= found[0] <= found[1] < WORD:
             return value
         if found[0] == found[1]:
@@ -48,6 +52,7 @@ class RangedDegrees(DegreeAlgebra):
         return value
 
     def _any_of(self, *values: DegreeValue) -> Range | None:
+        """Return the range of a value that is one of several; None if one range is unknown."""
         found = [self.known(value) for value in values]
         known = [own for own in found if own is not None]
         return (
@@ -73,8 +78,9 @@ class RangedDegrees(DegreeAlgebra):
         return self._ranged(super().order(a, axis, descending), (0, size - 1) if size else None)
 
     def _full_size(self, a: DegreeValue, axis: int) -> int | None:
-        """The size of an axis at full shapes, where it is one of an operand of the step or of a
-        tensor that is whole; None where that is not known.
+        """Return the size of an axis at full shapes, or None if it is not known.
+
+        The axis must be one of an operand of the step, or of a tensor that is whole.
         """
         stage = self._shaped.stage
         for side, batch, shapes in (
@@ -104,6 +110,10 @@ class RangedDegrees(DegreeAlgebra):
     def _with_both(
         self, value: DegreeValue, a: DegreeValue, b: DegreeValue, combined: Any
     ) -> DegreeValue:
+        """Return the value with the range of ``combined`` over both operands' ranges.
+
+        ``combined`` takes its extremes at the ends of these.
+        """
         first, second = self.known(a), self.known(b)
         if first is None or second is None:
             return value
@@ -115,7 +125,7 @@ class RangedDegrees(DegreeAlgebra):
 
     def subtract(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         value = super().subtract(a, b)
-        # It was made as a sum, whose range is another one.
+        # The algebra made it as a sum, and noted the range of that.
         self._ranges.pop(value.identity, None)
         return self._with_both(value, a, b, lambda x, y: x - y)
 
@@ -220,14 +230,14 @@ class RangedDegrees(DegreeAlgebra):
 
 
 def _both(a: Range | None, b: Range | None, absorbing: int) -> Range | None:
-    """The range of a conjunction (``absorbing`` 0) or disjunction (1) of booleans."""
+    """Return the range of a conjunction (``absorbing`` 0) or disjunction (1) of booleans."""
     if (absorbing, absorbing) in (a, b):
         return absorbing, absorbing
     return (1 - absorbing, 1 - absorbing) if a == b == (1 - absorbing, 1 - absorbing) else None
 
 
 def _decided(comparison: Comparison, a: Range, b: Range) -> bool | None:
-    """The outcome of a comparison that all values in these ranges have; None where they differ."""
+    """Return the outcome of a comparison of all values in two ranges; None if outcomes differ."""
     if comparison in ("eq", "ne"):
         equal = (
             False if a[1] < b[0] or b[1] < a[0] else True if a[0] == a[1] == b[0] == b[1] else None

@@ -1,17 +1,21 @@
-"""Whether the arguments of square roots may be squares: of what sign a root is depends on the draw
-then, and a bound by norms does not hold.
+"""Legendre symbols of the arguments of square roots: they show which of these are no squares.
+
+The root of a square has a sign that depends on the draw, and a bound by norms does not hold.
 
 The root of q modulo p is q^((p+1)/4), and its square is X(q) q, X the Legendre symbol. A difference
 with a root y of q is A + B y, its norm A^2 - X B^2 q is not 0 where q is no square. Where q = h^2
 the root is h X(h): it is h in half of all draws, and sqrt(x^2) = x would be believed as often.
 Where q_1 q_2 = h^2 the same is true of the product of both roots. So it must be *seen* that
-arguments, and products of two different ones, are no squares: a constant times a square has the
+arguments, and products of two different ones, are no squares. A constant times a square has the
 same symbol modulo p in all draws (but where it is 0), another polynomial in about half of them.
 Both symbols modulo one prime are a proof.
 
 Where X is -1, y^2 is -q, and what is false of the root of a real number may be true: y^2 + q is 0
 there, whatever q is. So a draw says something of a difference with a root only where the argument
-is a square at some level, and those draws alone are counted (:meth:`Characters.error`).
+is a square at some level, and those draws alone are counted (:meth:`Characters.counted`).
+
+>>> _of_counted(-20.0, levels=1), round(_of_counted(-20.0, levels=3), 2)
+(-19.0, -16.19)
 """
 
 from __future__ import annotations
@@ -29,12 +33,13 @@ from pitcheck.algebra.value import LEADING, Value
 
 Residues = NDArray[np.int64]
 LIKELY = 0.5
-"""Arguments that may be expected to lack draws after as many as are asked for."""
+"""The expected number of arguments that still lack draws after as many as are asked for."""
 
 
 class Characters:
-    """Legendre symbols of all arguments of roots, over the draws of a stage, evaluation by
-    evaluation: each has primes of its own.
+    """The Legendre symbols of all arguments of roots over the draws of a stage.
+
+    Each evaluation has primes of its own.
     """
 
     def __init__(self) -> None:
@@ -46,8 +51,9 @@ class Characters:
     def observe(
         self, algebra: PrimeAlgebra, squares: Sequence[Value], good: NDArray[np.bool_]
     ) -> None:
-        """Take in the ``good`` trials of one evaluation. ``squares`` are inputs drawn as squares,
-        whose roots are variables of their own.
+        """Take in the ``good`` trials of one evaluation.
+
+        ``squares`` are inputs drawn as squares: their roots are separate variables.
         """
         if not algebra.roots or not good.any():
             return
@@ -72,9 +78,9 @@ class Characters:
         self._varying = None
 
     def unproven(self, enough: int) -> bool:
-        """Whether some argument, or the product of two, may still be a square.
+        """Return True if some argument, or the product of two, may still be a square.
 
-        Arguments that keep their residues are constants, whose roots have one sign; that is
+        Arguments that keep their residues are constants, whose roots have one sign. That is
         believed when they kept them ``enough`` times.
         """
         batches = self._of_varying(enough)
@@ -90,10 +96,9 @@ class Characters:
         return len(np.unique(_rows(relative), axis=0)) < int(relative.shape[2])
 
     def counted(self, enough: int) -> Residues:
-        """In how many draws of every evaluation, one after the other, each argument is a square at
-        some level: shape (evaluations, arguments).
+        """Return in how many draws each argument is a square at some level.
 
-        An evaluation of which no draw is good is none of these.
+        The shape is (evaluations, arguments). An evaluation without a good draw is left out.
         """
         batches = self._of_varying(enough)
         return (
@@ -103,20 +108,20 @@ class Characters:
         )
 
     def of_counted(self, per_draw: float) -> float:
-        """log2 of the error of a draw that counts for a difference with one root; ``per_draw``: of
-        one at its best level.
+        """Return log2 of the error of a draw that counts for a difference with one root.
 
-        The levels' errors, each at most twice that of the next, are added. How many draws it took
-        until so many counted costs a bit for each.
+        ``per_draw`` is that of a draw at its best level. The levels' errors, each at most twice
+        that of the next, are added. How many draws it took until so many counted costs a bit for
+        each.
         """
         return _of_counted(per_draw, self._arguments[0].shape[0]) if self._arguments else 0.0
 
     def draws(self, per_draw: float, target: float, enough: int, most: int) -> int:
-        """How many draws it probably takes until so many of them count for every argument that the
-        error is at most ``target``; 0 without roots.
+        """Return how many draws it probably takes until the error is at most ``target`` (log2).
 
-        Where these are more than ``most``, of which there will not be as many, any number from that
-        on.
+        Every argument needs enough draws that count for it. Return 0 without roots. If more than
+        ``most`` are needed, of which there will not be as many, any number from that on is
+        returned.
         """
         batches = self._of_varying(enough)
         levels, _, arguments = batches[0].shape if batches else (0, 0, 0)
@@ -135,12 +140,16 @@ class Characters:
         return needed
 
     def _of_varying(self, enough: int) -> list[Residues]:
-        """Symbols of all different arguments that are neither constants nor drawn as squares."""
+        """Return the symbols of the arguments that are neither constants nor drawn as squares.
+
+        Equal arguments count once.
+        """
         if self._varying is None and self._arguments:
             self._varying = self._find_varying(enough)
         return self._varying or []
 
     def _find_varying(self, enough: int) -> list[Residues]:
+        """Compute what ``_of_varying`` returns."""
         arguments, squares = (
             np.concatenate(self._arguments, axis=1),
             np.concatenate(self._squares, axis=1),
@@ -159,12 +168,15 @@ class Characters:
 
 
 def _of_counted(per_draw: float, levels: int) -> float:
-    """log2 of the error of a draw that counts."""
+    """Return log2 of the error of a draw that counts."""
     return min(per_draw + 1 + log2(2**levels - 1), 0.0)
 
 
 def _columns(xp: Any, value: Value, low: int, stop: int, trials: int) -> Residues:
-    """Residues of all elements at levels low .. stop-1, shape (levels, trials, elements)."""
+    """Return the residues of all elements at levels ``low`` .. ``stop`` - 1.
+
+    The shape is (levels, trials, elements).
+    """
     data = to_host(xp, value.data)
     held = data[max(low - value.lowest, 0) : max(stop - value.lowest, 0)]
     spread = np.broadcast_to(held, (len(held), trials, *held.shape[LEADING - 1 :]))
@@ -172,15 +184,17 @@ def _columns(xp: Any, value: Value, low: int, stop: int, trials: int) -> Residue
 
 
 def _rows(columns: Residues) -> Residues:
-    """A row for every element."""
+    """Return the residues with a row for every element, shape (elements, levels * trials)."""
     return np.ascontiguousarray(
         columns.reshape(columns.shape[0] * columns.shape[1], columns.shape[2]).T
     )
 
 
 def _from_first(symbols: Residues) -> Residues:
-    """Symbols relative to the first draw at each level: equal for two arguments whose product has
-    one symbol. Draws with an argument 0 are left out.
+    """Return symbols relative to the first draw at each level.
+
+    They are equal for two arguments whose product has one symbol. Draws with an argument 0 are left
+    out.
     """
     usable = (symbols != 0).all(axis=2, keepdims=True)
     first = np.take_along_axis(symbols, usable.argmax(axis=1)[:, None], axis=1)

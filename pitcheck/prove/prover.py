@@ -1,9 +1,16 @@
-"""The obligations of a check: every output, and every cut that a proof of it takes as given, each
-as one stage.
+"""The obligations of a check: every output, and every cut that a proof of it takes as given.
 
-Obligations are raised from the outputs backwards. A stage for a parallel value takes only values as
-given that are computed before it, so justifications follow the parallel plan's own order and cannot
-be circular; the reference side is always the reference's own function of its inputs.
+Each obligation is one stage. They are raised from the outputs backwards. A stage for a parallel
+value takes only values as given that are computed before it, so justifications follow the parallel
+plan's own order and cannot be circular. The reference side is always the reference's own function
+of its inputs.
+
+>>> import numpy as np
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> prover = Prover(Problem.of(plan, plan), Settings(np, 1, -64.0, 1, False, 1 << 30))
+>>> [obligation.output for obligation in prover.run({}).obligations]
+['y']
 """
 
 from __future__ import annotations
@@ -13,37 +20,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
-from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Mask, either
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
-from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
+from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.prove.workers import LARGE, Workers, cost
 from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.coordinate_sample import Sample, sample_of
 from pitcheck.stage.fingerprint import Fingerprints, Key, Walk, places
-from pitcheck.stage.stage import Stage, Target, canonical_form
+from pitcheck.stage.stage import Stage, Target
 
 Progress = Callable[[str, int, int], None]
 WIDENINGS = 6
+"""The number of times that a failing stage is merged with those before it."""
 DEFERRED = Proof("proven")
-"""What stands for the proof of a stage that another process proves."""
+"""The proof that stands for one that another process makes."""
 MOST_UNCUT = 2_000
-"""Nodes of both plans together up to which outputs are tried as one stage each, where nothing says
+"""The nodes of both plans together up to which outputs are tried as one stage each, if nothing says
 where to cut.
 """
 LEAST_STEPS = 40_000
-"""Steps of stages that hints may always cost before they are given up. Every hop of a ring of 16
-ranks is a stage of 850 steps.
+"""The steps of stages that hints may always cost before they are given up. Every hop of a ring of
+16 ranks is a stage of 850 steps.
 """
 
 
 @dataclass
 class Obligation:
-    """One target with its proof. ``output`` names the reference output it is, "" for a cut in
-    between; ``nodes`` are parallel nodes it covers.
+    """One target with its proof.
+
+    ``output`` names the reference output that it is, "" for a cut in between. ``nodes`` are the
+    parallel nodes that it covers. ``demands`` are the values, with their coordinates, that the
+    proof takes as given.
     """
 
     target: Target
@@ -66,29 +78,37 @@ class Ledger:
     stage.
     """
     covered: set[int] = field(default_factory=set)
-    """Parallel nodes that lie in some stage."""
+    """The parallel nodes that lie in some stage."""
 
     @property
     def holds(self) -> bool:
-        """Whether everything entered is proven."""
-        return all(obligation.proof.outcome == "proven" for obligation in self.obligations)
+        """Return True if every obligation is proven."""
+        return not self.refused
+
+    @property
+    def refused(self) -> list[Obligation]:
+        """Return the obligations that are not proven."""
+        return [o for o in self.obligations if o.proof.outcome != "proven"]
+
+    @property
+    def open_outputs(self) -> list[Obligation]:
+        """Return the outputs that are not proven."""
+        return [o for o in self.refused if o.output]
 
 
 class Prover:
-    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors
-    of all attempts may add up to.
+    """The prover of the obligations of one problem.
 
-    With several ``jobs`` large stages are proven by as many processes. With ``patience`` an attempt
-    to prove everything over hints goes on although some stages do not hold, while these are at most
-    so many different ones; ``refused`` has them then. ``failed`` says whether a stage over hints
-    differs, rather than being left open.
+    ``accepted_log2``: log2 of what the errors of all attempts may add up to. With several ``jobs``
+    large stages are proven by as many processes. With ``patience`` an attempt to prove everything
+    over hints goes on although some stages fail, while these are at most so many different ones;
+    ``refused`` has them then. ``failed`` is True if a stage over hints differs, rather than being
+    left open.
     """
 
     def __init__(
         self,
-        first: Graph,
-        second: Graph,
-        specification: Specification,
+        problem: Problem,
         settings: Settings,
         progress: Progress | None = None,
         *,
@@ -96,9 +116,8 @@ class Prover:
         jobs: int = 1,
         patience: int = 0,
     ) -> None:
-        self.first = first
-        self.second = second
-        self.specification = specification
+        self.problem = problem
+        self.specification = problem.specification
         self.settings = settings
         self.progress = progress
         self.budget = ErrorBudget(accepted_log2)
@@ -108,7 +127,9 @@ class Prover:
         self.failed = False
         self.usable: dict[int, Cut] = {}
         """The cuts that were proven in the last run."""
-        self._fingerprints = Fingerprints(first, second, specification.initial)
+        self._fingerprints = Fingerprints(
+            problem.reference, problem.parallel, self.specification.initial
+        )
         self._workers: Workers | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
@@ -116,36 +137,35 @@ class Prover:
         self._sample: Sample | None = None
 
     def hope(self, cuts: dict[int, Cut]) -> Ledger | None:
-        """Prove all outputs over cuts of which nothing is known; None as soon as one does not hold
-        as it stands, or the stages grow larger than both plans.
+        """Try to prove all outputs from untrusted cuts.
 
-        Half of the accepted error is kept for this: where it comes to nothing that half counts as
-        spent. Without cuts a stage is all that is before an output, which of large plans is not
-        tried.
+        Return None once a stage fails without widening, or if the stages grow larger than both
+        plans. Half of the accepted error is kept for this attempt; if it fails, that half counts as
+        spent. Without cuts a stage is all that comes before an output, which is not tried for large
+        plans.
         """
-        if not cuts and len(self.first.nodes) + len(self.second.nodes) > MOST_UNCUT:
+        if not cuts and self.problem.nodes > MOST_UNCUT:
             return None
         accepted, self._hoping = self.budget.accepted_log2, True
         self.budget.accepted_log2 = accepted - 1
         if not (self.settings.full_coordinates or self.settings.full_shapes):
             self._sample = sample_of(
-                self.second, [*self.specification.initial.values(), *cuts.values()]
+                self.problem.parallel, [*self.specification.initial.values(), *cuts.values()]
             )
         ledger = self.run(cuts)
         self.budget.accepted_log2, self._hoping, self._sample = accepted, False, None
         if ledger.holds:
             return ledger
-        refused = _refused(ledger)
+        refused = ledger.refused
         self.failed = any(o.proof.outcome == "failed" for o in refused)
         self.refused = refused if _bearable(refused, self.patience) else []
         self.budget.set_aside(HINTS, max(accepted - 1, self.budget.spent_log2))
         return None
 
     def run(self, cuts: dict[int, Cut]) -> Ledger:
-        """Prove all outputs, so that the errors of all attempts add up to at most the accepted one,
-        or leave an output unproven.
+        """Prove all outputs, or leave some unproven, within the accepted error.
 
-        Where so many attempts were needed that their sum is larger, all are proven again to a share
+        If so many attempts were needed that their sum exceeds it, all are proven again to a share
         of it.
         """
         while True:
@@ -159,9 +179,10 @@ class Prover:
             self.proofs = {}
 
     def at_other_sizes(self, settings: Settings) -> Ledger | None:
-        """Prove the outputs over the cuts that were proven, where something was left open with
-        these settings; None where earlier attempts have used up too much of the accepted error. All
-        that was attempted before counts, too.
+        """Prove the outputs over the proven cuts with other settings.
+
+        Return None if earlier attempts have used up too much of the accepted error. All that was
+        attempted before counts, too.
         """
         if not self.budget.allows_more:
             return None
@@ -175,13 +196,14 @@ class Prover:
         return ledger
 
     def _ahead(self, usable: dict[int, Cut]) -> Ledger | None:
-        """A round in which other processes prove large stages, which are taken for proven until all
-        are cut out; None where one of them is not.
+        """Return a round in which other processes prove large stages.
+
+        These count as proven until all are cut out. Return None if one of them is not proven.
         """
         self._workers = workers = Workers(self.jobs, self.settings)
         try:
             ledger = self._round(usable)
-            if self._hoping and not _bearable(_refused(ledger), self.patience):
+            if self._hoping and not _bearable(ledger.refused, self.patience):
                 workers.stop()
             found = workers.proofs()
         finally:
@@ -198,16 +220,16 @@ class Prover:
             replace(o, proof=found[o.key]) if o.proof is DEFERRED and o.key in found else o
             for o in ledger.obligations
         ]
-        # What does not hold whatever becomes of the others is not tried again.
+        # A round that fails whatever the missing proofs say is not repeated.
         return (
             None
             if given - found.keys()
-            and (not self._hoping or _bearable(_refused(ledger), self.patience))
+            and (not self._hoping or _bearable(ledger.refused, self.patience))
             else ledger
         )
 
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
-        """Cuts that turn out false are dropped and everything that stood on them is proven anew."""
+        """Prove all outputs; drop cuts that turn out false, and prove anew what stood on them."""
         usable = dict(cuts)
         ahead = self._ahead(usable) if self.jobs > 1 else None
         while True:
@@ -226,6 +248,7 @@ class Prover:
                 del usable[value]
 
     def _round(self, usable: dict[int, Cut]) -> Ledger:
+        """Prove all outputs, and all that their proofs take as given, once."""
         self._steps = 0
         ledger = Ledger(proofs=self.proofs, budget=self.budget)
         pending: dict[int, Mask] = {}
@@ -237,12 +260,11 @@ class Prover:
                 known = pending.get(value)
                 if (known is None or (mask & ~known).any()) and value not in waiting:
                     waiting.add(value)
-                    heapq.heappush(queue, (-self.second.depth(value), value))
+                    heapq.heappush(queue, (-self.problem.parallel.depth(value), value))
                 pending[value] = either(known, mask)
 
-        for expected in self.specification.expected:
-            target = Target.at(expected.cut, expected.where, self.second, expected.name)
-            if not self._take(ledger, self._prove(target, usable, expected.name), demand):
+        for target in self.problem.targets():
+            if not self._take(ledger, self._prove(target, usable, target.name), demand):
                 return ledger
         while queue:
             _, value = heapq.heappop(queue)
@@ -250,8 +272,8 @@ class Prover:
             target = Target(
                 usable[value],
                 pending[value],
-                self.second.values[value].home,
-                self.second.values[value].name,
+                self.problem.parallel.values[value].home,
+                self.problem.parallel.values[value].name,
             )
             if not self._take(ledger, self._prove(target, usable, ""), demand):
                 return ledger
@@ -264,9 +286,10 @@ class Prover:
     def _take(
         self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, Mask], None]
     ) -> bool:
-        """Enter an obligation and what it demands. False where nothing more need be looked at: of
-        cuts that are only hoped for nearly all must hold, and of stages that other processes prove
-        all.
+        """Enter an obligation and what it demands.
+
+        Return False if nothing more need be looked at: of untrusted cuts nearly all must hold, and
+        of stages that other processes prove all must.
         """
         ledger.obligations.append(obligation)
         if self._workers is not None:
@@ -276,7 +299,7 @@ class Prover:
         if (
             self._hoping
             and obligation.proof.outcome != "proven"
-            and not _bearable(_refused(ledger), self.patience)
+            and not _bearable(ledger.refused, self.patience)
         ):
             return False
         ledger.covered.update(obligation.nodes)
@@ -285,7 +308,7 @@ class Prover:
         return True
 
     def _prove(self, target: Target, usable: dict[int, Cut], output: str) -> Obligation:
-        """Prove one target; a failing stage is merged with its predecessors before it is blamed."""
+        """Prove one target; merge a failing stage with its predecessors before it is blamed."""
         excluded: set[int] = set()
         key, walk = self._fingerprints.of(target, partial(self._cut_of, usable, excluded))
         known = self._again(key, walk, target, output)
@@ -302,7 +325,10 @@ class Prover:
         for widened in range(1 if self._hoping else WIDENINGS + 1):
             try:
                 stage = build_stage(
-                    self.first, self.second, partial(self._cut_of, usable, excluded), [target]
+                    self.problem.reference,
+                    self.problem.parallel,
+                    partial(self._cut_of, usable, excluded),
+                    [target],
                 )
             except UnsupportedError as error:
                 return Obligation(
@@ -334,8 +360,9 @@ class Prover:
         key: Key,
         walk: Walk,
     ) -> Obligation | None:
-        """Prove one target at a few coordinates that stand for all; None where they do not, or it
-        does not hold.
+        """Prove one target at a few coordinates that stand for all.
+
+        Return None if they do not stand for all, or if it fails.
         """
         small = sample.target(target)
         cuts = {value: self._cut_of(usable, set(), value) for value in walk.cuts}
@@ -343,7 +370,7 @@ class Prover:
         if small is None or None in seen.values():
             return None
         try:
-            stage = build_stage(self.first, sample.graph, seen.get, [small])
+            stage = build_stage(self.problem.reference, sample.graph, seen.get, [small])
         except UnsupportedError:
             return None
         demands = {value: sample.mask(stage.parallel.held[value]) for value in stage.cuts}
@@ -354,7 +381,7 @@ class Prover:
         stage = replace(stage, sampling=sample.sampling)
         obligation = self._prove_stage(stage, target, output, 0)
         if obligation.proof.outcome != "proven":
-            # It is proven, or refuted, at all coordinates instead. It was attempted, all the same.
+            # All coordinates decide instead. The attempt counts all the same.
             self.proofs.pop(obligation.key, None)
             return None
         obligation.demands = tuple(
@@ -364,7 +391,7 @@ class Prover:
         return obligation
 
     def _again(self, key: Key, walk: Walk, target: Target, output: str) -> Obligation | None:
-        """The obligation of a target whose stage is one that was proven as it stands."""
+        """Return the obligation of a target whose stage was proven before, else None."""
         known = self._fingerprints.known.get(key)
         if known is None:
             return None
@@ -385,21 +412,24 @@ class Prover:
         )
 
     def _too_much(self, stage: Stage) -> bool:
-        """Whether the different stages cut out so far are larger together than both plans: running
-        these as they are costs less then.
+        """Return True if the different stages cut out so far exceed both plans together.
+
+        Running the plans as they are costs less then.
         """
         # An all-to-all is a step per place in its group, but one node.
         self._steps += len({step.node for step in stage.parallel.steps}) + len(
             {step.node for step in stage.reference.steps}
         )
-        return self._steps > max(LEAST_STEPS, len(self.first.nodes) + len(self.second.nodes))
+        return self._steps > max(LEAST_STEPS, self.problem.nodes)
 
     def _cut_of(self, usable: dict[int, Cut], excluded: set[int], value: int) -> Cut | None:
+        """Return the cut at which a value is given to a stage, or None."""
         if value in self.specification.initial:
             return self.specification.initial[value]
         return None if value in excluded else usable.get(value)
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
+        """Return the obligation of a target whose stage is cut out."""
         key, keys = canonical_form(stage)
         if stage.sampling is not None:
             key = f"{key}, at {sorted(stage.sampling.axes.items())}"
@@ -420,18 +450,16 @@ class Prover:
         return Obligation(target, proof, key, output, widened, demands, nodes)
 
     def _proof(self, key: str, stage: Stage, keys: dict[int, str]) -> Proof:
+        """Return the proof of a stage, or DEFERRED if another process makes it."""
         if self._workers is None or cost(stage) < LARGE:
             return prove_stage(stage, keys, self.settings, key)
         self._workers.give(key, stage, keys)
         return DEFERRED
 
 
-def _refused(ledger: Ledger) -> list[Obligation]:
-    return [o for o in ledger.obligations if o.proof.outcome != "proven"]
-
-
 def _bearable(refused: Sequence[Obligation], patience: int) -> bool:
-    """Whether stages that do not hold are so few that the others are worth proving. One that was
-    not even cut out ends the attempt.
+    """Return True if so few stages fail that the others are worth proving.
+
+    A stage that was not even cut out ends the attempt.
     """
     return all(o.key for o in refused) and len({o.key for o in refused}) <= patience

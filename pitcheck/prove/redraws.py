@@ -1,8 +1,12 @@
-"""What redraws of a stage have shown so far: how many agreed over which primes, and the bound that
-follows.
+"""Redraws of a stage: how many agreed over which primes, and the bound that follows.
 
-Every evaluation has primes of its own. Over the same primes the errors of redraws multiply, but for
-the share of primes that may divide the difference; those of different primes multiply altogether.
+Every evaluation has primes of its own. Over the same primes the errors of redraws multiply, except
+for the share of primes that may divide the difference. Those of different primes multiply fully.
+
+>>> redraws = Redraws()
+>>> redraws.add(np.array([True, True, False]))
+>>> redraws.agreed, redraws.voided
+([2], [1])
 """
 
 from __future__ import annotations
@@ -16,33 +20,32 @@ from numpy.typing import NDArray
 from pitcheck.algebra.bound.degree_bounds import DrawError
 
 MOST_REJECTED = 0.5
-"""Share of void draws up to which the error of the others is divided by the rest of it; where more
+"""The share of void draws up to which the error of the others is divided by the rest of it. If more
 are to be feared, they are counted.
 """
 
 
 @dataclass
 class Redraws:
-    """Complete and void draws of every evaluation."""
+    """The complete and the void draws of every evaluation."""
 
     agreed: list[int] = field(default_factory=list)
     voided: list[int] = field(default_factory=list)
 
     def add(self, good: NDArray[np.bool_]) -> None:
-        """Take in an evaluation of which the ``good`` draws agree."""
+        """Take in an evaluation of which the ``good`` draws agree, shape (draws,)."""
         self.agreed.append(int(good.sum()))
         self.voided.append(int((~good).sum()))
 
     def error(
         self, one: DrawError, counts_voids: bool, counted: NDArray[np.int64], of_counted: float
     ) -> float:
-        """log2 of the probability that a false target agrees in all redraws so far that were not
-        void.
+        """Return log2 of the probability that a false target agrees in all good redraws.
 
-        ``counted``: how many draws of every evaluation with complete ones count for every argument
-        of a root, with an error of ``of_counted`` each. Where many may be void, n redraws that
-        agree among v void ones count as one of C(n + v, v) choices, and 2^-(v+1) of the whole is
-        kept for every v.
+        ``counted``: the number of draws of every evaluation with complete ones that count for every
+        argument of a root, shape (evaluations, arguments), with an error of ``of_counted`` each. If
+        many may be void, n redraws that agree among v void ones count as one of C(n + v, v)
+        choices, and 2^-(v+1) of the whole is kept for every v.
         """
         total, place = np.zeros(1 + counted.shape[1]), 0
         for agreed, void in zip(self.agreed, self.voided, strict=True):
@@ -60,8 +63,9 @@ class Redraws:
 
     @staticmethod
     def at_once(one: DrawError) -> int:
-        """How many draws over the same primes are of use: beyond that bad primes are what is left
-        of the error.
+        """Return how many draws over the same primes are of use.
+
+        Beyond that, bad primes are what is left of the error.
         """
         if not one.bad:
             return 0

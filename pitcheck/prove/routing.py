@@ -1,294 +1,50 @@
-"""Where tokens went in the draws of a stage: from which rank to which, to which expert, and whether
-some experts were left empty and others flooded.
+"""The routing of a stage: from which rank tokens went to which, and to which expert.
 
-A stage in which tokens choose experts says nothing of a way that no token took. So the ways are
-counted, in all draws together, over residues and on real numbers: whatever chooses places by the
-order of numbers is a *router*, its rows are the ranks whose tokens choose and its places the
-experts; an all-to-all that hands on what depends on a router is a *move*, and what its parts hold
-besides zeros are the tokens that it carries.
+A stage in which tokens choose experts says nothing of a way that no token took, or of experts that
+are never empty or flooded. So the ways are counted in all draws together, over residues and on real
+numbers. Whatever chooses places by the order of numbers is a *router*; its rows are the ranks whose
+tokens choose, and its places the experts. An all-to-all that hands on what depends on a router is a
+*move*; what its parts hold besides zeros are the tokens that it carries.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> routing_of(shape_reduced(Problem.of(plan, plan).whole_stage())) is None
+True
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pitcheck.algebra.backend import to_host
-from pitcheck.algebra.value import LEADING, Value
 from pitcheck.graph.graph import Graph, Node, sources_of
 from pitcheck.ops.registry import BACKWARD, kinds_with
 from pitcheck.ops.traits import Trait
-from pitcheck.stage.batch import Argument, Batch, Step, values_of
+from pitcheck.prove.routing_counts import Bools, Coverage, Move, Router
+from pitcheck.stage.batch import Argument, Batch, values_of
 from pitcheck.stage.evaluate import Evaluated
 from pitcheck.stage.pruned_batch import begins
-from pitcheck.stage.reductions.split_all_to_all import MOVE
-from pitcheck.stage.stage import ShapedStage
-
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
+from pitcheck.stage.reductions.part_effects import exchanges_parts
+from pitcheck.stage.shaped_stage import ShapedStage
 
 CHOOSING = kinds_with(Trait.PICKS_PLACES)
-"""Operators that choose places by the order of numbers; the last output says which."""
+"""The operators that choose places by the order of numbers; their last output says which."""
 CONTRACTIONS = kinds_with(Trait.CONTRACTS)
+"""The operators behind which places are no longer those of experts."""
 CUT_OUT = "slice"
-"""What is left of an all-to-all whose parts are rows."""
+"""The step that is left of an all-to-all whose parts are rows."""
 LEAST_TOKENS = 8
-"""Tokens that each rank must have routed."""
+"""The tokens that each rank must have routed."""
 LEAST_CARRIED = 2
-"""Tokens that must have gone from each sender to each receiver: with one alone, its place among
+"""The tokens that must have gone from each sender to each receiver. With one alone, its place among
 others is not tried.
 """
-LEAST_EVEN = 3
-"""Draws over residues in which each pair must have carried the same number of tokens before it is
-believed that it always does.
-"""
-HIDDEN = 1e-6
-"""How much smaller than the largest number of a draw one may be, among real numbers, to be seen in
-what is compared.
-"""
 LEAST_CHOSEN = 1
-"""Tokens of each rank that must have chosen each expert."""
-FLOODED = 3.0
-"""How many times its even share an expert must have received in some draw, or half as much above it
-as all tokens would be.
-"""
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Where tokens went in so many ``draws``: at least so many ``tokens`` a rank, so many
-    ``carried`` for each of the ``pairs`` of a sender and a receiver (0 pairs where nothing is
-    sent), and so many that chose (``chosen``) for each of the ``choices`` of a rank and an expert.
-
-    In one draw ``empty`` experts received nothing and another one ``share`` times its even share;
-    both are 0 where no draw can do that, because all tokens choose all experts, or every expert
-    takes the same number.
-    """
-
-    draws: int
-    tokens: int
-    pairs: int
-    carried: int
-    choices: int
-    chosen: int
-    empty: int
-    share: float
-
-    def joined(self, other: Coverage) -> Coverage:
-        """What holds of two sets of sizes: all draws, the ways of the larger set, and what the less
-        travelled ones carried.
-        """
-        carried = [c.carried for c in (self, other) if c.pairs]
-        return Coverage(
-            self.draws + other.draws,
-            min(self.tokens, other.tokens),
-            max(self.pairs, other.pairs),
-            min(carried, default=0),
-            max(self.choices, other.choices),
-            min(self.chosen, other.chosen),
-            min(self.empty, other.empty),
-            min(self.share, other.share),
-        )
-
-
-def joined(found: Iterable[Coverage | None]) -> Coverage | None:
-    """What holds of all sets of sizes together."""
-    own = [coverage for coverage in found if coverage is not None]
-    return reduce(Coverage.joined, own) if own else None
-
-
-@dataclass
-class Router:
-    """A step that chooses places along ``axis`` of an operand for every token; its rows of
-    ``output`` begin at ``begin``.
-    """
-
-    step: Step
-    output: int
-    begin: int
-    axis: int
-    narrows: bool
-    """Whether another router is left to choose within what it chose (a group of experts): its ways
-    count, but its places are no experts.
-    """
-    chosen: Counts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
-    """How many tokens chose, shape (rows, places)."""
-    tokens: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """How many tokens each row had."""
-    loads: list[Counts] = field(default_factory=list)
-    """How many tokens chose each place in every draw, over all rows, shapes (draws, places)."""
-    varied: Bools | None = None
-    """Which places had different scores in different draws, (rows, places); None while no two draws
-    were seen together.
-    """
-
-    @property
-    def operand(self) -> Argument:
-        """The scores."""
-        (given,) = values_of(self.step.inputs[:1])
-        return given
-
-    @property
-    def each(self) -> int:
-        """How many places a token chooses."""
-        return int(self.step.attributes.get("k", 1))
-
-    def take(self, evaluated: Evaluated, good: Bools) -> None:
-        """Count the ``good`` draws of an evaluation."""
-        xp, trials = evaluated.algebra.xp, len(good)
-        data = evaluated.parallel[self.output].data[0]
-        if data.shape[0] == 1 and trials > 1:
-            return  # the same choice in every draw: no draw decides it
-        scores: Value = evaluated.parallel[self.operand.value]
-        places = scores.data.shape[LEADING + self.axis]
-        found = to_host(
-            xp, data[:, self.begin : self.begin + self.step.count] if data.shape[1] > 1 else data
-        ).reshape(trials, -1, *data.shape[2:])
-        found = np.broadcast_to(found, (trials, self.step.count, *found.shape[2:])).reshape(
-            trials, self.step.count, -1
-        )[good]
-        line = np.arange(found.shape[0] * found.shape[1]).reshape(*found.shape[:2], 1) * places
-        counts = np.bincount((line + found).reshape(-1), minlength=line.size * places).reshape(
-            *found.shape[:2], places
-        )
-        if not self.chosen.size:
-            self.chosen, self.tokens = (
-                np.zeros(counts.shape[1:], dtype=np.int64),
-                np.zeros(counts.shape[1], dtype=np.int64),
-            )
-        self.chosen += counts.sum(axis=0)
-        self.tokens += found.shape[0] * (found.shape[2] // self.each)
-        self.loads.append(counts.sum(axis=1))
-        if trials > 1 and (self.varied is None or not self.varied.all()):
-            varied = self._varied(xp, scores)
-            self.varied = varied if self.varied is None else self.varied | varied
-
-    def _varied(self, xp: Any, scores: Value) -> Bools:
-        """Where scores differ between draws: what a mask fills in, or a constant, is chosen by no
-        draw.
-        """
-        key = (
-            scores.data[0]
-            if scores.special is None
-            else xp.where(
-                scores.special[0] != 0, -scores.special[0].astype(np.int64), scores.data[0]
-            )
-        )
-        place = LEADING - 1 + self.axis
-        different = (key != key[:1]).any(
-            axis=(0, *(i for i in range(LEADING - 1, key.ndim) if i != place))
-        )
-        rows = to_host(xp, different)
-        return (
-            np.broadcast_to(rows, (int(self.operand.rows.max()) + 1, rows.shape[1]))[
-                self.operand.rows
-            ]
-            if len(rows) == 1
-            else rows[self.operand.rows]
-        )
-
-    @property
-    def eligible(self) -> Bools:
-        """Which places a draw can choose, (rows, places)."""
-        return np.ones(self.chosen.shape, dtype=np.bool_) if self.varied is None else self.varied
-
-    def bias(self) -> tuple[int, float] | None:
-        """(places that stayed empty, how many times its even share one received) of the draw that
-        flooded a place most; None where none did so far.
-
-        No place is counted that no draw can choose; (0, 0) where a token chooses all that there
-        are.
-        """
-        able = self.eligible.any(axis=0)
-        count = int(able.sum())
-        if count <= self.each:
-            return 0, 0.0
-        loads = (
-            np.concatenate(self.loads)[:, able]
-            if self.loads
-            else np.zeros((0, count), dtype=np.int64)
-        )
-        empty = (loads == 0).sum(axis=1)
-        share = loads.max(axis=1, initial=0) * count / np.maximum(loads.sum(axis=1), 1)
-        share[(empty == 0) | (share < min(FLOODED, (1 + count / self.each) / 2))] = 0.0
-        if not share.any():
-            return None
-        best = int(share.argmax())
-        return int(empty[best]), float(share[best])
-
-
-@dataclass
-class Move:
-    """An all-to-all of one value: its rows are the senders, its parts along ``dim`` go to the
-    receivers.
-
-    ``sent`` and ``carried``, of shape (rows, receivers): which parts are handed on, and how many
-    tokens they carried.
-    """
-
-    node: int
-    value: int
-    dim: int
-    sent: Bools
-    carried: Counts
-    exact: list[Counts] = field(default_factory=list)
-    """What each pair carried in every draw over residues, shapes (draws, rows, receivers)."""
-
-    def take(self, evaluated: Evaluated, good: Bools) -> None:
-        """Count the ``good`` draws of an evaluation."""
-        value: Value = evaluated.parallel[self.value]
-        full = _full(value)
-        rank, count = value.rank, self.sent.shape[1]
-        if self.dim != rank - 1:
-            full = full.any(axis=-1)
-            rank -= 1
-        shape = full.shape[LEADING - 1 :]
-        parts = full.reshape(
-            *full.shape[: LEADING - 1],
-            *shape[: self.dim],
-            count,
-            shape[self.dim] // count,
-            *shape[self.dim + 1 :],
-        )
-        place = LEADING - 1 + self.dim
-        tokens = to_host(
-            evaluated.algebra.xp,
-            parts.sum(
-                axis=tuple(i for i in range(LEADING - 1, parts.ndim) if i != place), dtype=np.int64
-            ),
-        )
-        each = np.broadcast_to(tokens, (len(good), *self.sent.shape))[good]
-        self.carried += each.sum(axis=0)
-        if value.data.dtype.kind != "f":
-            self.exact.append(each)
-
-    @property
-    def even(self) -> bool:
-        """Whether each pair carried the same in all draws over residues, as where experts take a
-        number of tokens each: none is ever empty or flooded.
-        """
-        each = (
-            np.concatenate(self.exact)
-            if self.exact
-            else np.zeros((0, *self.sent.shape), dtype=np.int64)
-        )
-        return len(each) >= LEAST_EVEN and bool(((each == each[:1]) | ~self.sent).all())
-
-
-def _full(value: Value) -> Any:
-    """Which elements hold a number other than zero, shape (trials or 1, rows or 1, *shape); of real
-    ones those that larger ones beside them do not hide.
-    """
-    data = value.data[0]
-    if data.dtype.kind == "f":
-        size = np.where(np.isfinite(data), np.abs(data), 0.0)
-        return size > HIDDEN * size.max(axis=tuple(range(1, size.ndim)), initial=0.0, keepdims=True)
-    return data != 0 if value.special is None else (data != 0) & (value.special[0] == 0)
+"""The tokens of each rank that must have chosen each expert."""
 
 
 class Routing:
@@ -304,7 +60,7 @@ class Routing:
         self._draws = 0
 
     def take(self, evaluated: Evaluated, good: Any) -> None:
-        """Count the ``good`` draws of an evaluation."""
+        """Count the ``good`` draws of an evaluation, shape (draws,)."""
         chosen: Bools = np.asarray(good)
         for router in self._routers:
             router.take(evaluated, chosen)
@@ -313,23 +69,25 @@ class Routing:
         self._draws += int(chosen.sum())
 
     def places(self) -> int:
-        """The number of experts of a router of which no draw has left some empty and flooded
-        another, or of the one with the most; 0 before any draw.
+        """Return the number of experts of the router that most needs a biased draw; 0 before any.
+
+        That is the largest router of which no draw has left some experts empty and flooded another.
         """
         open_ones = [r for r in self._experts if r.loads and r.bias() is None]
         return max((router.chosen.shape[1] for router in open_ones or self._experts), default=0)
 
     @property
     def biased(self) -> bool:
-        """Whether there was a draw that left experts empty and flooded another, for every router,
-        or there can be none.
+        """Return True if a draw left experts empty and flooded another, for every router.
+
+        Routers of which no draw can do that do not count.
         """
         return (bool(self._moves) and all(move.even for move in self._moves)) or all(
             router.bias() is not None for router in self._experts
         )
 
     def lacking(self) -> str:
-        """A way that too few tokens took, or ""."""
+        """Return a way that too few tokens took, in a sentence, or ""."""
         for said in (*map(self._not_carried, self._moves), *map(self._not_chosen, self._drawn)):
             if said:
                 return f"the routing of the stage of {self._target!r} was not tried: {said}"
@@ -341,7 +99,7 @@ class Routing:
         )
 
     def coverage(self) -> Coverage | None:
-        """What was counted so far; None where no draw decides anything."""
+        """Return what was counted so far; None if no draw decides anything."""
         routers = self._experts
         if not routers:
             return None
@@ -364,14 +122,16 @@ class Routing:
 
     @property
     def _drawn(self) -> list[Router]:
+        """Return the routers that some draw decides."""
         return [router for router in self._routers if router.loads]
 
     @property
     def _experts(self) -> list[Router]:
+        """Return those of them whose places are experts."""
         return [router for router in self._drawn if not router.narrows]
 
     def _not_carried(self, move: Move) -> str:
-        """The pair that carried least, where that is too little."""
+        """Return the pair that carried least in words, if that is too little, else ""."""
         carried = np.where(move.sent, move.carried, LEAST_CARRIED)
         sender, receiver = np.unravel_index(int(carried.argmin()), carried.shape)
         least = int(carried[sender, receiver])
@@ -385,8 +145,9 @@ class Routing:
         )
 
     def _not_chosen(self, router: Router) -> str:
-        """The row and place that were chosen least, where that is too seldom, or the row with too
-        few tokens.
+        """Return the row and place that were chosen least in words, if that is too seldom, else "".
+
+        A row with too few tokens comes first.
         """
         name, row = self._batch.graph.nodes[router.step.node].operator, int(router.tokens.argmin())
         if router.tokens[row] < LEAST_TOKENS:
@@ -408,8 +169,9 @@ class Routing:
 
 
 def routing_of(shaped: ShapedStage) -> Routing | None:
-    """The routing of the parallel side of a stage; None where nothing there is chosen by an order
-    and used.
+    """Return the routing of the parallel side of a stage.
+
+    Return None if nothing there is chosen by an order and used.
     """
     batch = shaped.stage.parallel
     choosing = [
@@ -442,7 +204,7 @@ def routing_of(shaped: ShapedStage) -> Routing | None:
 
 
 def _router(batch: Batch, number: int, first: dict[int, int]) -> Router | None:
-    """The router at step ``number``; None where integers are ordered, or all of a tensor."""
+    """Return the router at step ``number``; None if it orders integers, or a whole tensor."""
     step = batch.steps[number]
     output, operand = step.outputs[-1], step.inputs[0]
     if (
@@ -466,8 +228,9 @@ def _router(batch: Batch, number: int, first: dict[int, int]) -> Router | None:
 
 
 def _reached(batch: Batch, values: Iterable[int], closed: frozenset[str] = frozenset()) -> set[int]:
-    """The values of which more than the shape depends on some others, by steps of other kinds than
-    ``closed``.
+    """Return some values and all whose elements depend on theirs.
+
+    Steps of the kinds ``closed`` are not followed.
     """
     found = set(values)
     for step in batch.steps:
@@ -479,11 +242,11 @@ def _reached(batch: Batch, values: Iterable[int], closed: frozenset[str] = froze
 
 
 def _moves(batch: Batch, chosen: set[int]) -> list[Move]:
-    """The all-to-alls that hand on numbers which depend on what was chosen."""
+    """Return the all-to-alls that hand on numbers which depend on what was chosen."""
     reached, found = _reached(batch, chosen), dict[tuple[int, int, int], Move]()
     for step in batch.steps:
         node = batch.graph.nodes[step.node]
-        if node.kind != MOVE or step.kind not in (MOVE, CUT_OUT):
+        if not exchanges_parts(node.kind) or step.kind not in (node.kind, CUT_OUT):
             continue
         for operand in values_of(step.inputs):
             if operand.value in reached and batch.graph.values[operand.value].kind == "field":
@@ -501,12 +264,12 @@ def _moves(batch: Batch, chosen: set[int]) -> list[Move]:
 
 
 def _members(node: Node) -> int:
-    """How many ranks take part in a collective."""
+    """Return how many ranks take part in a collective."""
     return sum(source.members or 1 for operand in node.inputs for source in sources_of(operand))
 
 
 def _pair(batch: Batch, node: Node, value: int, row: int, position: int) -> str:
-    """The sender whose tensor has a row, and who gets the part at ``position`` of it."""
+    """Return the sender of a row and the receiver of its part at ``position``, in words."""
     senders = set(_codes(batch, value, row))
     for other in batch.graph.nodes:
         if other.operator != node.operator or other.attributes.get("position") != position:
@@ -522,16 +285,18 @@ def _pair(batch: Batch, node: Node, value: int, row: int, position: int) -> str:
 
 
 def _codes(batch: Batch, value: int, row: int) -> list[int]:
-    """The coordinates at which a value has a row."""
+    """Return the coordinate codes at which a value has a row."""
     return np.flatnonzero(batch.rows[value] == row).tolist() if value in batch.grids else []
 
 
 def _place(batch: Batch, value: int, row: int) -> str:
+    """Return the coordinate at which a value has a row, in words."""
     codes = _codes(batch, value, row)
     return _named(batch.graph, codes[0]) if codes else f"row {row}"
 
 
 def _named(graph: Graph, code: int) -> str:
+    """Return a coordinate in words."""
     rank, microbatch = graph.place(code)
     return (
         f"rank {rank}"
@@ -541,4 +306,5 @@ def _named(graph: Graph, code: int) -> str:
 
 
 def _tokens(count: int) -> str:
+    """Return a number of tokens in words."""
     return f"{count} token" if count == 1 else f"{count} tokens"

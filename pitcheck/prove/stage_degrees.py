@@ -1,5 +1,11 @@
-"""The degrees of a stage's values: which primes it needs, and how likely a false target agrees in
-one draw.
+"""The degrees of a stage's values: they tell which primes it needs, and the error of one draw.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("sqrt", [(2, 3)], (2, 3))
+>>> StageDegrees.of(shape_reduced(Problem.of(plan, plan).whole_stage())).has_roots
+True
 """
 
 from __future__ import annotations
@@ -16,22 +22,22 @@ from pitcheck.algebra.residues.drawn_primes import Family, squares_for
 from pitcheck.errors import UsageError
 from pitcheck.stage.evaluate import Comparison, Evaluated, evaluate_stage
 from pitcheck.stage.inputs import Fresh
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 UNLINKED = 3
-"""Primes of a draw where no exponential ties them to each other."""
+"""The primes of a draw if no exponential ties them to each other."""
 
 
 @dataclass(frozen=True)
 class StageDegrees:
-    """Bounds for both sides of every target of a stage."""
+    """Bounds on the degrees of both sides of every target of a stage."""
 
     algebra: DegreeAlgebra
     targets: tuple[tuple[Degree, Degree], ...]
 
     @classmethod
     def of(cls, shaped: ShapedStage) -> StageDegrees:
-        """Those of a stage at its sizes. Raises StepError."""
+        """Return the degrees of a stage at its sizes. Raises StepError."""
         algebra = DegreeAlgebra(shaped.weights)
         drawn = {value: _drawn(algebra, fresh) for value, fresh in shaped.fresh.items()}
         values = evaluate_stage(shaped, algebra, drawn)
@@ -46,26 +52,25 @@ class StageDegrees:
 
     @property
     def irrational(self) -> int:
-        """How often a root of a number is taken that is not rational."""
+        """Return how often a root of a number is taken that is not rational."""
         return self.algebra.irrational
 
     @property
     def has_roots(self) -> bool:
-        """Whether there are roots in a target."""
+        """Return True if there are roots in a target."""
         return any(degree.roots for both in self.targets for degree in both)
 
     @property
     def decides(self) -> bool:
-        """Whether something occurs by which the sides may differ on real numbers, although they
-        agree over residues.
-        """
+        """Return True if the sides may differ on real numbers although they agree over residues."""
         return any(degree.heuristic for both in self.targets for degree in both) or any(
             a.has_root != b.has_root for a, b in self.targets
         )
 
     def families(self, lengths: Sequence[int]) -> Iterator[Family]:
-        """From which primes may be drawn, one family after the other: linked ones, of several
-        lengths, where there is an exponential.
+        """Yield the families of primes to draw from, in the order in which they are tried.
+
+        If there is an exponential, these are linked primes, in several ``lengths``.
         """
         squares = squares_for(self.algebra.roots_of)
         if not self.algebra.exponential:
@@ -81,7 +86,12 @@ class StageDegrees:
         chain: Chain,
         heights: Heights,
     ) -> tuple[DrawError, float]:
-        """(how likely a false target agrees in one draw, a bound on the share of void draws)."""
+        """Return how likely a false target agrees in one draw, and how many draws may be void.
+
+        Returns:
+            The error of one draw of the worst target; a bound on the share of void draws, in [0,
+                1].
+        """
         exact = evaluated.algebra
         errors = []
         for (actual, expected), comparison in zip(self.targets, comparisons, strict=True):
@@ -101,6 +111,7 @@ class StageDegrees:
 
 
 def _drawn(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
+    """Return the degrees of an input: a variable, or a number of bounded size."""
     value = algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind)
     if fresh.kind == "field" and not fresh.numbers:
         return value
@@ -109,9 +120,7 @@ def _drawn(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
 
 
 def _with_squares(length: int, squares: int) -> Family:
-    """The chains of a length with so many small squares, or with as many as there are
-    chains for.
-    """
+    """Return the chains of a length with so many small squares, or with as many as exist."""
     while squares > 1:
         try:
             return Family(length, True, squares)

@@ -1,5 +1,10 @@
-"""Proving large stages on other processes of the machine, while the caller cuts out more
-of them.
+"""Workers: other processes that prove large stages while the caller cuts out more of them.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> cost(Problem.of(plan, plan).whole_stage()) < LARGE  # not worth a process
+True
 """
 
 from __future__ import annotations
@@ -8,25 +13,28 @@ from collections.abc import Mapping
 
 from pitcheck.errors import UsageError
 from pitcheck.forks import Forks, can_fork
-from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
+from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.stage import Stage
 
 STEP = 20
-"""How many rows a step costs beside its own."""
+"""The rows that the call of a step costs in addition to those it has."""
 LARGE = 4000
-"""Rows of stages (steps included) from which on a process of its own costs less than it saves:
-about 0.1 s.
+"""The rows of a stage (steps included) from which on a process costs less than it saves: about 0.1
+s.
 """
 
 Keys = dict[int, str]
 
 
 class Workers:
-    """At most ``jobs`` processes, this one among them until it waits, each of which proves one
-    stage.
+    """At most ``jobs`` processes, each of which proves one stage.
 
-    Workers are forks, which inherit the stages; the numbers drawn do not depend on who draws them.
-    Raises UsageError where the system cannot fork.
+    This process is one of them until it waits. Workers are forks, which inherit the stages. The
+    numbers drawn do not depend on who draws them.
+
+    Raises:
+        UsageError: the system cannot fork.
     """
 
     def __init__(self, jobs: int, settings: Settings) -> None:
@@ -38,8 +46,8 @@ class Workers:
         self._waiting: dict[str, tuple[Stage, Keys]] = {}
         self._proofs: dict[str, Proof] = {}
         self.refused = False
-        """Whether some stage was not proven: the caller needs its values, and proves it again. So
-        it does with what a worker that died left undone.
+        """True if some stage was not proven. The caller needs its values and proves it again, as it
+        does with what a dead worker left undone.
         """
 
     def give(self, key: str, stage: Stage, keys: Keys) -> None:
@@ -48,12 +56,12 @@ class Workers:
         self.attend()
 
     def attend(self) -> None:
-        """Take in what is done, and start what waits. Costs next to nothing."""
+        """Take in what is done, and start what waits. This takes next to no time."""
         self._receive(0)
         self._start(self._jobs - 1)
 
     def proofs(self) -> Mapping[str, Proof]:
-        """The proofs of all stages that hold, once all are done, or some stage is not proven."""
+        """Wait until all stages are proven, or one is not, and return the proofs by key."""
         while (self._waiting or self._forks.running) and not self.refused:
             self._start(self._jobs)
             self._receive(None)
@@ -61,16 +69,21 @@ class Workers:
         return self._proofs
 
     def stop(self) -> None:
-        """End what runs."""
+        """End all processes, and forget what waits."""
         self._waiting.clear()
         self._forks.stop()
 
     def _start(self, most: int) -> None:
+        """Start waiting stages, the dearest first, until ``most`` processes run."""
         while self._waiting and len(self._forks.running) < most:
             key = max(self._waiting, key=lambda name: cost(self._waiting[name][0]))
             self._forks.start(key, _proven, key, *self._waiting.pop(key), self._settings)
 
     def _receive(self, timeout: float | None) -> None:
+        """Take in the proofs of processes that end within ``timeout`` seconds.
+
+        None waits for the next one.
+        """
         for ended in self._forks.ended(timeout):
             if ended.answer is None:
                 self.refused = True
@@ -79,12 +92,13 @@ class Workers:
 
 
 def cost(stage: Stage) -> int:
-    """What proving a stage costs, roughly: its rows, and the calls of its steps."""
+    """Return the rough cost of proving a stage: its rows, and the calls of its steps."""
     return sum(
         step.count + STEP for batch in (stage.parallel, stage.reference) for step in batch.steps
     )
 
 
 def _proven(statement: str, stage: Stage, keys: Keys, settings: Settings) -> Proof | None:
+    """Return the proof of a stage if it holds, else None."""
     proof = prove_stage(stage, keys, settings, statement)
     return proof if proof.outcome == "proven" else None

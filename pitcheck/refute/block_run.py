@@ -1,8 +1,8 @@
-"""The whole pair of plans, or one stage of it, run on float64 on inputs in which most blocks of the
-batch are equal: thousands of ranks at the cost of a few.
+"""Runs on float64 of inputs in which most blocks of the batch are equal.
 
-The input is one of the whole pair, and both plans are evaluated on it as they are. What makes it
-cheap is that equal blocks give equal rows.
+They run the whole pair of plans, or one stage of it, for thousands of ranks at the cost of a few.
+The input is one of the whole pair, and both plans are evaluated on it as they are. It is cheap
+because equal blocks give equal rows.
 """
 
 from __future__ import annotations
@@ -15,51 +15,53 @@ import numpy as np
 
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.reals.real import RealAlgebra
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.graph.cuts import Cut
-from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Codes
-from pitcheck.ops.axis_templates import Templates
-from pitcheck.refute.whole_run import WholeRun, largest_differences
+from pitcheck.refute.whole_run import WholeRun, compared_run
+from pitcheck.stage.block_weights import weighted
 from pitcheck.stage.building import build_stage
-from pitcheck.stage.equal_blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
-from pitcheck.stage.evaluate import check_memory, compare_target, evaluate_stage
+from pitcheck.stage.equal_blocks import Batched, Blocks, BlockSizes, block_sizes
+from pitcheck.stage.evaluate import check_memory, evaluate_stage
 from pitcheck.stage.reductions.split_all_to_all import taken_apart
+from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stage.stage import CutOf, ShapedStage, Target, shape_stage
+from pitcheck.stage.stage import CutOf, Target
 
 COLOURS = 3
-"""Different blocks of an input that is coloured at random."""
+"""The number of different blocks of an input that is coloured at random."""
 ATTEMPTS = 3
-"""Inputs that are tried: the first sets the suspected coordinate apart from those around it, the
-next ones colour at random.
+"""The number of inputs that are tried. The first separates the suspected coordinate from those
+around it, the next ones colour at random.
 """
 TRIALS = 4
-"""Draws of a run of the whole pair: one of each kind of discrete draw, fewer where that needs too
-much memory.
+"""The draws of a run of the whole pair, one of every kind of discrete draw. There are fewer if that
+needs too much memory.
 """
 STAGE_TRIALS = 8
+"""The draws of a run of one stage."""
 LEAST = (3, 2)
-"""Elements of a segment of every dimension of the whole pair: the fewer where one draw of the more
-needs too much memory.
+"""The elements of a segment of every dimension of the whole pair. The smaller number is used if one
+draw at the larger one needs too much memory.
 
-Rather fewer draws than fewer elements: what is normed over two elements is nearly a sign, and hides
-most of what is wrong.
+Fewer draws are better than fewer elements: a norm over two elements is nearly a sign, and hides
+most faults.
 """
 SHARE = 2
-"""The values of a run may need this part of the memory; by what can be seen beforehand, which is
-more than it is.
+"""The part of the memory that the values of a run may need, as a divisor. The estimate beforehand
+is above what they really need.
 """
 
 
-def find_batch(first: Graph, specification: Specification) -> Batched | None:
-    """The dimension of the reference's inputs that is cut into the most even blocks; None where
-    there is none.
+def find_batch(problem: Problem) -> Batched | None:
+    """Return the dimension of the reference's inputs that is cut into the most even blocks.
+
+    Return None if there is none.
     """
     found: dict[tuple[int, int], dict[int, int]] = {}
-    for cut in specification.initial.values():
-        info = first.values[cut.reference]
+    for cut in problem.specification.initial.values():
+        info = problem.reference.values[cut.reference]
         if info.tensor.role != "input" or cut.groups is not None:
             continue
         for dim, different in enumerate(cut.parts.intervals):
@@ -76,22 +78,21 @@ def find_batch(first: Graph, specification: Specification) -> Batched | None:
     return Batched(total, segment, dims)
 
 
-def colourings(
-    second: Graph, specification: Specification, batched: Batched, suspects: Codes, seed: int
-) -> Iterator[Blocks]:
-    """Ways to fill the blocks of a batch with few different ones. ``suspects``: codes of
-    coordinates that should hold another block than those around them.
+def colourings(problem: Problem, batched: Batched, suspects: Codes) -> Iterator[Blocks]:
+    """Yield ways to fill the blocks of a batch with few different ones.
 
-    The first way has two: a block is of the other one where it is at the place of the suspect along
+    ``suspects``: codes of coordinates that should hold another block than those around them. The
+    first way has two blocks: a block is the second one if it is at the place of the suspect along
     an odd number of axes.
     """
-    cut = next(cut for cut in specification.initial.values() if cut.reference in batched.dims)
+    given = problem.specification.initial.values()
+    cut = next(cut for cut in given if cut.reference in batched.dims)
     grid = batched.block_of(cut)
     if grid is None:
         return
-    places = np.unravel_index(suspects[:1], second.coordinates.shape)
+    places = np.unravel_index(suspects[:1], problem.parallel.coordinates.shape)
     for attempt in range(ATTEMPTS):
-        generator = np.random.default_rng([seed, attempt])
+        generator = np.random.default_rng([problem.seed, attempt])
         colour = np.zeros((1,) * grid.ndim, dtype=np.int64)
         for axis, size in enumerate(grid.shape):
             if size == 1:
@@ -113,92 +114,48 @@ def colourings(
         yield Blocks(batched, firsts[which.reshape(-1)].astype(np.int64))
 
 
-def run_on_blocks(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    blocks: Blocks,
-    seed: int,
-    templates: Templates,
-    max_memory: int,
-    draws: range = range(TRIALS),
-) -> WholeRun:
-    """Both plans from their inputs, of which the outputs alone are kept, in as many of the
-    ``draws`` as fit into memory.
+def run_on_blocks(problem: Problem, blocks: Blocks, draws: range = range(TRIALS)) -> WholeRun:
+    """Run both plans from their inputs, in as many of the ``draws`` as fit into memory.
 
-    Raises StepError, PlanError, UnsupportedError (the reference does more along the batch than add
-    up), BudgetError.
+    Only the outputs are kept.
+
+    Raises:
+        StepError, PlanError: an operator or a cut cannot be evaluated.
+        UnsupportedError: the reference does more along the batch than add up.
+        BudgetError: one draw does not fit into memory.
     """
-    initial = {value: blocks.of(cut) for value, cut in specification.initial.items()}
-    targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
-    return _run(
-        first,
-        second,
-        initial.get,
-        targets,
-        blocks,
-        seed,
-        templates,
-        max_memory,
-        draws,
-        targets_only=True,
-    )
+    initial = {value: blocks.of(cut) for value, cut in problem.specification.initial.items()}
+    return _run(problem, initial.get, problem.targets(), blocks, draws, targets_only=True)
 
 
 def run_stage_on_blocks(
-    first: Graph,
-    second: Graph,
-    cut_of: CutOf,
-    target: Target,
-    blocks: Blocks,
-    seed: int,
-    templates: Templates,
-    max_memory: int,
+    problem: Problem, cut_of: CutOf, target: Target, blocks: Blocks
 ) -> WholeRun:
-    """One stage, of which all values are kept. ``blocks`` has the dimensions of all reference
-    values; raises what ``run_on_blocks`` raises.
+    """Run one stage and keep all of its values.
+
+    ``blocks`` has the dimensions of all reference values. Raises what ``run_on_blocks`` raises.
     """
 
     def moved(value: int) -> Cut | None:
         cut = cut_of(value)
         return None if cut is None else blocks.of(cut)
 
-    return _run(
-        first,
-        second,
-        moved,
-        [target],
-        blocks,
-        seed,
-        templates,
-        max_memory,
-        range(STAGE_TRIALS),
-        targets_only=False,
-    )
+    return _run(problem, moved, [target], blocks, range(STAGE_TRIALS), targets_only=False)
 
 
 def _run(
-    first: Graph,
-    second: Graph,
+    problem: Problem,
     cut_of: CutOf,
     targets: Sequence[Target],
     blocks: Blocks,
-    seed: int,
-    templates: Templates,
-    max_memory: int,
     draws: range,
     *,
     targets_only: bool,
 ) -> WholeRun:
-    shaped, symbolic, blocks = shape_on_blocks(
-        first,
-        second,
-        cut_of,
-        targets,
-        blocks,
-        templates,
-        max_memory // SHARE if targets_only else None,
-    )
+    """Run a stage on blocks, in as many of the ``draws`` as fit into memory."""
+    max_memory = problem.options.max_memory
+    memory = max_memory // SHARE if targets_only else None
+    shaped, symbolic, blocks = shape_on_blocks(problem, cut_of, targets, blocks, memory)
     fitting = max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))
     draws = draws[:fitting]
     check_memory(shaped, len(draws), max_memory)
@@ -208,32 +165,32 @@ def _run(
             f"--max-memory allows ({max_memory >> 20} MiB)"
         )
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, draws), targets_only=targets_only)
-        comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
-    run = WholeRun(
-        shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons)
-    )
+        evaluated = evaluate_stage(
+            shaped, RealAlgebra(np, problem.seed, draws), targets_only=targets_only
+        )
+    run = compared_run(shaped, symbolic, evaluated)
     return replace(run, blocks=blocks, targets_only=targets_only)
 
 
 def shape_on_blocks(
-    first: Graph,
-    second: Graph,
+    problem: Problem,
     cut_of: CutOf,
     targets: Iterable[Target],
     blocks: Blocks,
-    templates: Templates,
     memory: int | None = None,
 ) -> tuple[ShapedStage, SymbolicPair, Blocks]:
-    """The stage at reduced sizes with the different blocks alone; and the blocks with the
-    dimensions of all its reference values.
+    """Return a stage at reduced sizes with the different blocks alone.
 
-    With ``memory`` the largest of some small sizes are taken at which one draw fits.
+    With ``memory`` (in bytes) the largest of some small sizes are taken at which one draw fits.
+
+    Returns:
+        The stage, its dimensions, and the blocks with the dimensions of all its reference values.
     """
-    stage = build_stage(first, second, cut_of, list(targets))
+    first, templates = problem.reference, problem.templates
+    stage = build_stage(first, problem.parallel, cut_of, list(targets))
     if memory is not None:
-        # Members of a group that hold equal blocks give equal parts; only where parts are rows of
-        # their own these are computed once.
+        # Members of a group that hold equal blocks give equal parts. These are computed once only
+        # if parts are rows.
         stage = taken_apart(stage, templates)
     batched = blocks.batched
     known = {value: dim for value, dim in batched.dims.items() if value < len(first.values)}
@@ -265,6 +222,7 @@ def shape_on_blocks(
 
 
 def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes | None:
+    """Return the largest of the sizes in ``LEAST`` at which one draw fits into ``memory`` bytes."""
     sizes = None
     for least in LEAST:
         sizes = block_sizes(symbolic, blocks, least)
@@ -274,9 +232,7 @@ def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes 
 
 
 def _bytes(symbolic: SymbolicPair, sizes: Sizes) -> int:
-    """The memory of one draw, of all values of the reference; the parallel plan's are about as
-    many.
-    """
+    """Return the bytes of one draw of all values of the reference; the plan's are about as many."""
     return (
         8 * sum(prod(symbolic.reference.shape(value, sizes)) for value in symbolic.reference.values)
         + 1

@@ -1,22 +1,20 @@
-"""Whether a difference that float64 shows is one: the same run of the same numbers, to as many
-digits as no rounding survives.
+"""Confirmation of differences that float64 shows, with so many digits that no rounding survives.
 
 float64 loses what cancels, overflows and saturates, so that two right plans may differ in it by
 anything. Exit code 1 needs the difference to stay when the output is computed again from the same
-inputs with ``DIGITS``, with which every sum and difference of float64 numbers is exact. A run with
-fewer digits before it would tell nothing more: what differs only because digits are few differs
-less with more.
+inputs with ``DIGITS``. With these every sum and difference of float64 numbers is exact. A run with
+fewer digits before it would add nothing: a difference due to few digits shrinks with more.
 
 A tensor that is 0 for every input (the gradient of a key bias, which softmax does not see) is
 rounding alone with any number of digits. So a difference counts by the terms that it is left of,
-not by the result: one that may be rounding has to stay the same with still more digits, and where
-both plans were given the numbers in which they agree, with these a little other, too.
+not by the result. One that may be rounding has to stay the same with still more digits. If both
+plans were given the numbers in which they agree, it has to stay with slightly different ones, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
@@ -36,61 +34,61 @@ from pitcheck.refute.rounding_noise import disturbed_reference, largest_input
 from pitcheck.refute.shown import shown_by_digits
 from pitcheck.refute.whole_run import WholeRun
 from pitcheck.report.report import Shown
-from pitcheck.stage.batch import Batch, Step
+from pitcheck.stage.batch import Batch, Step, needed_steps
 from pitcheck.stage.drawn_inputs import derive, take_box
 from pitcheck.stage.evaluate import Comparison, Evaluated, compare_target, constant_value
 from pitcheck.stage.run_batch import run_batch
 
 DIGITS = 680
-"""float64 numbers reach from 2^-1074 to 2^1024: 633 decimal digits hold the sum of any two."""
+"""The decimal digits of a confirmation. float64 numbers reach from 2^-1074 to 2^1024: 633 digits
+hold the sum of any two.
+"""
 REAL = 1e-30
-"""Relative difference from which on two results differ; far above what is rounded off even where
-600 digits cancel.
+"""The relative difference from which on two results differ. It is far above rounding even if 600
+digits cancel.
 """
 TOLD = 1e-300
-"""Relative difference from which on still more digits are asked."""
+"""The relative difference from which on still more digits are asked."""
 MORE_DIGITS = 760
-"""Digits with which a difference is the same that is none of rounding: what rounding leaves is
-10^-80 of it then.
+"""The digits with which a true difference stays the same. What rounding leaves is then 10^-80 of
+it.
 """
 SURE = 1e-100
-"""From this size on a difference is no rounding of ``DIGITS`` digits, whatever finite float64
+"""The size from which on a difference is no rounding of ``DIGITS`` digits, whatever finite float64
 numbers it was computed from.
 """
 SURE_OF_GIVEN = 1e-9
-"""Where numbers were given in which both plans agree to float64's digits: from this share of the
-largest of them, and of the inputs, on.
+"""The same size if numbers were given in which both plans agree to float64's digits, as a share of
+the largest of them and of the inputs.
 """
 STAYS = 0.01
 """The share of itself by which a difference may change at most."""
 MOST_WORK = 1_000_000
-"""Multiplications of many digits, about a microsecond and a half each, that one confirmation may
-cost.
+"""The multiplications of many digits that one confirmation may cost, about 1.5 microseconds each.
 """
 
 
 class Told(Enum):
-    """Whether an output really differs on a run's inputs. UNKNOWN: where that costs too much, or
-    cannot be computed.
+    """The answer to whether an output really differs on a run's inputs.
+
+    UNKNOWN: that costs too much, or cannot be computed.
     """
 
     DIFFERS = "differs"
     EQUAL = "equal"
     ROUNDING = "rounding"
-    """No more differs than what rounding leaves of terms that cancel, or something hangs
-    on that.
-    """
+    """Only what rounding leaves of cancelling terms differs, or something depends on that."""
     UNKNOWN = "unknown"
 
 
 def confirmed(
     run: WholeRun, number: int, cuts: Mapping[int, Cut], times: int = 1
 ) -> tuple[Told, Shown | None]:
-    """Whether output ``number`` really differs on the run's inputs, and what shows it; unknown
-    where that costs more than ``times`` the usual limit.
+    """Return whether output ``number`` really differs on the run's inputs, and what shows it.
 
-    Computed from the plans' inputs, or if that is too much from the nearest tensors in which both
-    plans agree (``cuts``), filled with the reference's own values.
+    The output is computed from the plans' inputs. If that costs too much, it is computed from the
+    nearest tensors in which both plans agree (``cuts``), filled with the reference's values. The
+    answer is UNKNOWN if even that costs more than ``times`` the usual limit.
     """
     starts: tuple[Mapping[int, Cut], ...] = ({}, _agreeing(run, cuts))
     for given in starts:
@@ -101,23 +99,22 @@ def confirmed(
 
 
 def replicas_differ(run: WholeRun, number: int) -> bool:
-    """Whether ranks with the same part of output ``number`` really hold different numbers, from the
-    plans' inputs on; False where it costs too much.
+    """Return True if ranks with the same part of output ``number`` really hold different numbers.
+
+    Both plans run from their inputs. Return False if that costs too much.
     """
     cone = _cone(run, number, {})
     return cone.work <= MOST_WORK and _told(run, number, cone, _replicas)[0] is Told.DIFFERS
 
 
 def cost(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> float:
-    """About how many multiplications it is to confirm output ``number``."""
+    """Return about how many multiplications it takes to confirm output ``number``."""
     return min(_cone(run, number, {}).work, _cone(run, number, _agreeing(run, cuts)).work)
 
 
 @dataclass
 class _Cone:
-    """The numbers of the steps of both sides that an output needs, the cuts they begin at, and what
-    they cost.
-    """
+    """The steps of both sides that an output needs, the cuts they begin at, and their cost."""
 
     reference: list[int]
     parallel: list[int]
@@ -126,7 +123,7 @@ class _Cone:
 
 
 def _agreeing(run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
-    """Cuts that both plans may be given: whole parts of reference values that the run has."""
+    """Return the cuts that both plans may be given: whole parts of reference values of the run."""
     targets = {c.target.cut.value for c in run.comparisons}
     usable = {}
     for value, cut in cuts.items():
@@ -142,10 +139,11 @@ def _agreeing(run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
 
 
 def _cone(run: WholeRun, number: int, given: Mapping[int, Cut]) -> _Cone:
+    """Return the steps that output ``number`` needs from the cuts ``given`` on."""
     target = run.comparisons[number].target.cut
-    parallel, reached = _steps(run.stage.parallel, target.value, given)
+    parallel, reached = needed_steps(run.stage.parallel, target.value, given)
     begun = {value: given[value] for value in reached if value in given}
-    reference, _ = _steps(
+    reference, _ = needed_steps(
         run.stage.reference, target.reference, {cut.reference for cut in begun.values()}
     )
     work = sum(_work(run.stage.reference.steps[n], run.evaluated.reference) for n in reference)
@@ -153,26 +151,10 @@ def _cone(run: WholeRun, number: int, given: Mapping[int, Cut]) -> _Cone:
     return _Cone(reference, parallel, begun, work)
 
 
-def _steps(batch: Batch, target: int, given: Iterable[int]) -> tuple[list[int], set[int]]:
-    """(numbers of the steps that compute ``target`` from ``given`` and the inputs, all values
-    needed). What is given is not computed, be it the target.
-    """
-    stop = set(given)
-    needed = {target}
-    kept = []
-    for number in reversed(range(len(batch.steps))):
-        step = batch.steps[number]
-        if any(
-            output in needed and output not in stop for output in step.outputs if output is not None
-        ):
-            kept.append(number)
-            needed.update(a.value for a in step.arguments)
-    return kept[::-1], needed
-
-
 def _work(step: Step, values: Mapping[int, Any]) -> float:
-    """About how many multiplications a step is, per trial: of a product of matrices (m, k) and (k,
-    n), of sizes a, b and c, there are sqrt(a b c) = m k n.
+    """Return about how many multiplications a step takes per trial.
+
+    A product of matrices (m, k) and (k, n), of sizes a, b and c, takes sqrt(a b c) = m k n.
     """
     read = [len(a.rows.reshape(-1)) * prod(values[a.value].data.shape[3:]) for a in step.arguments]
     written = [step.count * prod(values[o].data.shape[3:]) for o in step.outputs if o is not None]
@@ -187,7 +169,7 @@ def _work(step: Step, values: Mapping[int, Any]) -> float:
 def _told(
     run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison]
 ) -> tuple[Told, Shown | None]:
-    """Whether the two sides of ``pair`` differ with many digits."""
+    """Return whether the two sides of ``pair`` differ with many digits, and what shows it."""
     try:
         first, algebra = _compared_to(DIGITS, run, number, cone)
         found = _apart(pair(first))
@@ -208,7 +190,7 @@ def _told(
             max(kept, key=lambda p: _size(found.places[p])),
             f"{DIGITS} digits{start}",
         )
-    # mpmath has its own errors where numbers leave its range
+    # mpmath has other errors for numbers that leave its range
     except (PitcheckError, ArithmeticError, ValueError):
         return Told.UNKNOWN, None
 
@@ -216,11 +198,11 @@ def _told(
 def _kept(
     run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison], found: _Apart
 ) -> list[int]:
-    """Places of those differences that are none of rounding."""
+    """Return the flat places of those differences that rounding does not explain."""
     limit = max(SURE, REAL * found.largest)
     if cone.given:
-        # What agrees to float64's digits need not be equal: a difference that is one is seen, as
-        # large, in the run itself.
+        # Tensors that agree to float64's digits need not be equal. A true difference is as large
+        # in the run itself.
         seen = _in_run(run, number, pair)
         places = {
             place: d
@@ -245,9 +227,7 @@ def _kept(
 
 
 def _same(found: Any, wanted: Any, share: float) -> bool:
-    """Whether two differences are the same but for a share of them; those that are not finite are
-    all the same.
-    """
+    """Return True if two differences agree but for a share of them; all infinite ones agree."""
     if found is None:
         return False
     if math.isinf(_size(wanted)):
@@ -256,11 +236,12 @@ def _same(found: Any, wanted: Any, share: float) -> bool:
 
 
 def _size(difference: Any) -> Any:
-    """How large a difference is; infinite where one side alone is not finite."""
+    """Return the magnitude of a difference; infinity if one side alone is finite."""
     return abs(difference) if difference - difference == 0 else math.inf
 
 
 def _largest_given(run: WholeRun, cone: _Cone) -> float:
+    """Return the largest finite magnitude of the values given at the cuts of a cone."""
     given = (
         np.asarray(run.evaluated.reference[cut.reference].data, dtype=np.float64)
         for cut in cone.given.values()
@@ -272,7 +253,7 @@ def _largest_given(run: WholeRun, cone: _Cone) -> float:
 
 
 def _in_run(run: WholeRun, number: int, pair: Callable[[Comparison], Comparison]) -> Floats:
-    """The differences that the run itself has, in its worst trial, one per place."""
+    """Return the differences in the worst trial of the run itself, one per flat place."""
     comparison = pair(run.comparisons[number])
     actual, expected = np.broadcast_arrays(
         *(np.asarray(v.data, dtype=np.float64)[0] for v in (comparison.actual, comparison.expected))
@@ -286,8 +267,12 @@ def _in_run(run: WholeRun, number: int, pair: Callable[[Comparison], Comparison]
 def _compared_to(
     digits: int, run: WholeRun, number: int, cone: _Cone, values: Mapping[int, Value] | None = None
 ) -> tuple[Comparison, WatchedAlgebra]:
-    """An output of both sides, to so many digits. ``values``: the reference's, of which some are
-    given; by default the run's own.
+    """Compare an output of both sides to so many digits.
+
+    ``values`` are those of the reference of which some are given; the run's own by default.
+
+    Returns:
+        The comparison in the worst trial, and the algebra that computed it.
     """
     trial = _worst_trial(run.comparisons[number])
     algebra = WatchedAlgebra(
@@ -324,11 +309,12 @@ def _compared_to(
 
 
 def _both_sides(found: Comparison) -> Comparison:
+    """Return the comparison of the parallel plan with the reference."""
     return found
 
 
 def _replicas(found: Comparison) -> Comparison:
-    """Every row beside the first one of the same part, in place of the reference's."""
+    """Return the comparison of every row with the first row of the same part."""
     _, first, which = np.unique(found.parts, return_index=True, return_inverse=True)
     return replace(
         found,
@@ -337,7 +323,7 @@ def _replicas(found: Comparison) -> Comparison:
 
 
 def _worst_trial(comparison: Comparison) -> int:
-    """The trial that shows the largest difference."""
+    """Return the number of the trial with the largest difference."""
     found = np.where(
         comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1.0
     )
@@ -345,7 +331,7 @@ def _worst_trial(comparison: Comparison) -> int:
 
 
 def _exact(algebra: PreciseAlgebra, value: Value, trial: int) -> Value:
-    """A value of the run, in one of its trials, with the digits it has."""
+    """Return a value of the run, in one of its trials, with the digits it has."""
     data = value.data[:, trial : trial + 1] if value.data.shape[1] > 1 else value.data
     return algebra.number(data[0]) if value.kind == "field" else Value(value.kind, data)
 
@@ -353,12 +339,15 @@ def _exact(algebra: PreciseAlgebra, value: Value, trial: int) -> Value:
 def _constants(
     algebra: PreciseAlgebra, known: Mapping[int, tuple[Any, tuple[int, ...], str]]
 ) -> dict[int, Value]:
+    """Return the constants of one side, by value."""
     return {v: constant_value(algebra, *constant) for v, constant in known.items()}
 
 
 def _held(run: WholeRun, algebra: PreciseAlgebra, cut: Cut, whole: Value) -> Value:
-    """All rows of a parallel value at a cut. A row that no coordinate has (of a step that reads
-    more than it runs at) is read by none: any part does.
+    """Return all rows of a parallel value at a cut.
+
+    A row that no coordinate has (of a step that reads more than it runs at) may have any part:
+    nobody reads it.
     """
     rows = run.stage.parallel.rows[cut.value]
     boxes = [run.symbolic.box(cut, part.box, run.shaped.sizes) for part in cut.parts]
@@ -380,9 +369,7 @@ def _run(
     attributes: Sequence[Mapping[str, Any]],
     steps: list[int],
 ) -> dict[int, Value]:
-    """Run some of a batch's steps; what is given stands first among a value's rows, and holds all
-    of them.
-    """
+    """Run some of a batch's steps on values that are given with all their rows."""
     inputs = {
         value: np.arange(batch.count(value), dtype=np.int64)
         for value in given
@@ -394,20 +381,17 @@ def _run(
 
 @dataclass
 class _Apart:
-    """The differences of elements, by their places, and the largest finite element of
-    either side.
-    """
+    """The differences of elements by flat place, and the largest finite element of either side."""
 
     places: dict[int, Any]
     largest: Any
 
 
 def _apart(comparison: Comparison) -> _Apart:
-    """The elements that differ by more than ``TOLD`` of the largest element, or that are NaN on one
-    side alone.
+    """Return the elements that differ by more than ``TOLD`` of the largest, or are NaN on one side.
 
-    No number of so many digits overflows: a NaN on one side alone is a root of a negative number or
-    0/0, and not what float64 makes of a large one.
+    No number of so many digits overflows. A NaN on one side alone is a root of a negative number or
+    0/0, and not an overflow of float64.
     """
     a, b, mask = (
         each.reshape(-1)
@@ -425,6 +409,7 @@ def _apart(comparison: Comparison) -> _Apart:
 
 
 def _element_apart(x: Any, y: Any, limit: Any) -> bool:
+    """Return True if two numbers differ by more than ``limit``, or only one is finite."""
     if x == y or (_is_nan(x) and _is_nan(y)):
         return False
     finite = x - x == 0 and y - y == 0
@@ -432,4 +417,5 @@ def _element_apart(x: Any, y: Any, limit: Any) -> bool:
 
 
 def _is_nan(x: Any) -> bool:
+    """Return True if a number is NaN."""
     return bool(x != x)  # noqa: PLR0124  a NaN is not equal to itself

@@ -1,5 +1,6 @@
-"""Which differences of a run count: those that more digits confirm, or that are far from anything
-rounding does, between outputs that draw alike.
+"""The judge of differences: those count that more digits confirm, or that rounding cannot explain.
+
+Outputs that draw other random numbers than the reference are not compared.
 """
 
 from __future__ import annotations
@@ -8,12 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pitcheck.algebra.keyed import key_of
-from pitcheck.base.options import GIB
-from pitcheck.claims.specification import Expected, Specification
+from pitcheck.claims.problem import Problem
+from pitcheck.claims.specification import Expected
 from pitcheck.errors import PitcheckError
 from pitcheck.graph.cuts import Cut
-from pitcheck.graph.graph import Graph
-from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import operator_kind
 from pitcheck.refute.block_run import TRIALS, run_on_blocks
 from pitcheck.refute.confirm import Told, confirmed, cost, replicas_differ
@@ -31,42 +30,44 @@ from pitcheck.report.report import Shown
 from pitcheck.stage.equal_blocks import Blocks
 
 PLAIN = 1e-6
-"""Relative difference from which on float64 may tell by itself, where more digits cost too much."""
+"""The relative difference from which on float64 decides by itself if more digits cost too much."""
 SMALL = 1e-9
-"""An output whose largest element is below this share of the largest input may be what rounding
-leaves of 0.
-"""
+"""The share of the largest input below which an output may be what rounding leaves of 0."""
 MOST_CONFIRMATIONS = 6
+"""The number of outputs that are confirmed with more digits."""
 PATIENCE = 8
-"""So many times as much as otherwise may be spent on one output that is finite on one
-side alone.
-"""
+"""The factor by which an output that is finite on one side alone may cost more."""
 MAGNITUDES = (8.0, 1 / 64)
-"""Standard deviations of inputs tried where a stage fails although ordinary inputs show no
-difference: saturated functions, and nearly linear ones.
+"""The standard deviations of inputs that are tried if a stage fails although ordinary inputs show
+no difference: functions saturate, or are nearly linear.
 """
 NEAR_DRAWS = (3, 4, 8, 5, 6, 12)
-"""One draw of each look at the nearest outputs. The first has evenly drawn integers and booleans
-that are all true, which most differences show in; three have marked integers, because the one at
-the end of a shard must be in the right block; and one of every other kind."""
+"""The draws of the looks at the nearest outputs, one each.
+
+The first has evenly drawn integers and booleans that are all true, in which most differences show.
+Three have marked integers, because the one at the end of a shard must be in the right block. The
+others are one of every other kind.
+"""
 FIRST_DRAW = 16
 """The first draw of a look at all outputs."""
 MORE_DRAWS = 8
-"""Further runs on ordinary inputs there: an element that only counts where it is the largest is
-seen in few draws.
+"""The number of further runs there on ordinary inputs. An element that only counts if it is the
+largest is seen in few draws.
 """
 EARLY_DRAWS = 2
-"""So many of them are looked at before conjectures are proven, where a stage over hints fails."""
+"""The number of these runs that come before conjectures are proven, if a stage over hints fails."""
 FULL_MEMORY = 1 << 26
-"""Bytes that both plans may take at full shapes for a further run there: a small size may be by
-accident the number that a wrong count is.
+"""The bytes that both plans may take in a further run at full shapes. A small size may happen to be
+the number that a wrong count is.
 """
 
 
 @dataclass
 class Judged:
-    """``real``: numbers of the outputs that differ, and what shows it of one of them. ``draws``: of
-    outputs that cannot be compared, how their draws differ.
+    """The outputs that differ, and the evidence.
+
+    ``real``: their numbers. ``shown``: one element of one of them. ``draws``: for outputs that
+    cannot be compared, by number, how their draws differ.
     """
 
     real: list[int] = field(default_factory=list)
@@ -75,10 +76,10 @@ class Judged:
 
 
 def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
-    """Which of the outputs ``numbers`` differ on the run's inputs.
+    """Return which of the outputs ``numbers`` differ on the run's inputs.
 
-    One difference has to be confirmed with more digits, or to stand out far from rounding where
-    that costs too much; beside it all outputs that differ more than ``PLAIN`` count.
+    One difference has to be confirmed with more digits, or to stand out from rounding if that costs
+    too much. Beside it all outputs count that differ by more than ``PLAIN``.
     """
     result = Judged(draws={n: why for n in numbers if (why := _incomparable(run, n))})
     left = sorted(
@@ -104,8 +105,9 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
 
 
 def _beside(run: WholeRun, plain: Sequence[int]) -> list[int]:
-    """Outputs that differ plainly beside one that really does. Those that are next to nothing
-    beside the inputs have to stand out from rounding.
+    """Return the outputs that differ plainly beside one that really does.
+
+    Those much smaller than the inputs have to stand out from rounding.
     """
     small = [n for n in plain if magnitude(run.comparisons[n]) < SMALL * largest_input(run)]
     kept = {*plain} - {*small} | {*standing_out(run, small)}
@@ -115,8 +117,9 @@ def _beside(run: WholeRun, plain: Sequence[int]) -> list[int]:
 def _not_finite(
     run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]
 ) -> tuple[list[int], Shown | None]:
-    """Outputs that are finite on one side alone, where more digits confirm it of the cheapest.
-    Nothing less tells what overflows from what is infinite.
+    """Return the outputs that are finite on one side alone, if more digits confirm the cheapest.
+
+    Nothing less distinguishes overflow from infinity.
     """
     found = [n for n in numbers if finite_on_one_side(run.comparisons[n])]
     told, shown = confirmed(run, found[0], cuts, PATIENCE) if found else (Told.UNKNOWN, None)
@@ -124,9 +127,9 @@ def _not_finite(
 
 
 def _incomparable(run: WholeRun, number: int) -> str:
-    """Why an output cannot be compared because of its random draws, or "".
+    """Return why an output cannot be compared because of its random draws, or "".
 
-    Other draws are no mistake of their own; but ranks that hold the same part of an output must
+    Other draws are no mistake by themselves. But ranks that hold the same part of an output must
     have drawn the same, whatever that is.
     """
     unlike = unlike_draws(run, run.comparisons[number].target)
@@ -138,32 +141,17 @@ def _incomparable(run: WholeRun, number: int) -> str:
 
 
 def look_on_blocks(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    all_blocks: Iterable[Blocks],
-    near: Sequence[Expected],
-    seed: int,
-    templates: Templates,
-    max_memory: int,
+    problem: Problem, all_blocks: Iterable[Blocks], near: Sequence[Expected]
 ) -> SecondLook | None:
-    """A run of both plans on few different blocks of data in which outputs differ; None where none
-    of those tried shows that.
+    """Return a run of both plans on few different blocks of data in which outputs differ, or None.
 
-    ``all_blocks``: which blocks are equal, in each run; ``near``: the outputs to look at before all
-    of them are. Raises what ``run_on_blocks`` raises.
+    ``all_blocks``: the equal blocks of each run. ``near``: the outputs to look at before all of
+    them are. Raises what ``run_on_blocks`` raises.
     """
+    specification = problem.specification
     for blocks, outputs, draws in _looks(all_blocks, near, specification.expected):
-        run = run_on_blocks(
-            first,
-            second,
-            replace(specification, expected=list(outputs)),
-            blocks,
-            seed,
-            templates,
-            max_memory,
-            draws,
-        )
+        some = problem.specified(replace(specification, expected=list(outputs)))
+        run = run_on_blocks(some, blocks, draws)
         real = _judge_on_blocks(run)
         if real:
             return SecondLook(run, {}, real, shown_by_noise(run, real[0]))
@@ -174,12 +162,12 @@ def look_on_blocks(
 def _looks(
     all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Sequence[Expected]
 ) -> Iterator[tuple[Blocks, Sequence[Expected], range]]:
-    """(blocks, outputs, draws) of every run: one draw up to the nearest outputs shows most
-    differences, and costs least.
+    """Yield (blocks, outputs, draws) of every run, cheap ones first.
 
-    No two runs draw the same: whether an expert that computes something else has a token at all is
-    up to the draw. Each begins with another kind of discrete draws, because memory may allow one
-    draw only: where all tokens count nobody sees that the mask is another one.
+    One draw up to the nearest outputs shows most differences. No two runs draw the same: whether a
+    wrong expert has a token at all is up to the draw. Each run begins with another kind of discrete
+    draws, because memory may allow one draw only. If all tokens count, for example, a wrong mask
+    does not show.
     """
     for number, blocks in enumerate(all_blocks):
         for draw in NEAR_DRAWS if near and number == 0 else ():
@@ -189,8 +177,9 @@ def _looks(
 
 
 def _judge_on_blocks(run: WholeRun) -> list[int]:
-    """Numbers of the outputs that differ on a run of which only they were kept: by far more than
-    rounding, and drawing alike.
+    """Return the numbers of the outputs that differ in a run that kept only outputs.
+
+    They differ by far more than rounding and draw the same numbers.
     """
     random = [
         side
@@ -205,8 +194,9 @@ def _judge_on_blocks(run: WholeRun) -> list[int]:
 
 @dataclass
 class SecondLook:
-    """A run in which outputs differ after all: which, and what shows it of one of them. Made where
-    that was looked at by another arithmetic, and only there.
+    """A run in which the outputs ``real`` differ, with one element as evidence.
+
+    It is only made after another arithmetic than float64 has shown the difference.
     """
 
     run: WholeRun
@@ -217,31 +207,29 @@ class SecondLook:
 
 @dataclass(frozen=True)
 class Inputs:
-    """How the inputs of a further run are drawn."""
+    """A way to draw the inputs of a further run."""
 
     seed: int
     scale: float | None = None
     alike: bool = False
     full_shapes: bool = False
 
+    def of(self, problem: Problem) -> Problem:
+        """Return the problem with this seed, and at full shapes if these ask for it."""
+        options = problem.options
+        if self.full_shapes:
+            memory = min(options.max_memory, FULL_MEMORY)
+            options = replace(options, shapes="full", max_memory=memory)
+        return replace(problem, seed=self.seed, options=options)
+
 
 def second_look(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    run: WholeRun,
-    cuts: dict[int, Cut],
-    names: Sequence[str],
-    seed: int,
-    templates: Templates,
-    *,
-    full_shapes: bool = False,
-    max_memory: int = GIB,
+    problem: Problem, run: WholeRun, cuts: dict[int, Cut], names: Sequence[str]
 ) -> SecondLook | None:
-    """Look again at outputs that could not be proven: with more digits, on inputs of other
-    magnitudes, on more draws, on tokens that are alike, at full shapes.
+    """Look again at outputs that could not be proven, named in ``names``.
 
-    None where nothing differs.
+    Use more digits, inputs of other magnitudes, more draws, nearly equal tokens, and full shapes.
+    Return None if nothing differs.
     """
     open_ones = [
         n for n, comparison in enumerate(run.comparisons) if comparison.target.name in names
@@ -249,80 +237,32 @@ def second_look(
     found = _looked(run, cuts, open_ones)
     if found is not None:
         return found
+    seed = problem.seed
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
     drawn = [Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)]
     inputs = (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True))
-    return _look_at(
-        inputs,
-        first,
-        second,
-        specification,
-        open_ones,
-        templates,
-        full_shapes=full_shapes,
-        max_memory=max_memory,
-    )
+    return _look_at(problem, inputs, open_ones)
 
 
-def early_look(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    seed: int,
-    templates: Templates,
-    *,
-    full_shapes: bool = False,
-    max_memory: int = GIB,
-) -> SecondLook | None:
-    """Look at all outputs on the first of the further draws: a wrong mask, place or route may be
-    right in one draw, and is no more in most others.
+def early_look(problem: Problem) -> SecondLook | None:
+    """Look at all outputs on the first of the further draws.
 
-    It costs much less than proving the stages of a plan that is wrong. None where nothing differs.
+    A wrong mask, place or route may be right in one draw and is wrong in most others. This costs
+    much less than proving the stages of a wrong plan. Return None if nothing differs.
     """
-    drawn = [Inputs(key_of(seed, number)) for number in range(1, EARLY_DRAWS + 1)]
-    numbers = range(len(specification.expected))
-    return _look_at(
-        drawn,
-        first,
-        second,
-        specification,
-        numbers,
-        templates,
-        full_shapes=full_shapes,
-        max_memory=max_memory,
-    )
+    drawn = [Inputs(key_of(problem.seed, number)) for number in range(1, EARLY_DRAWS + 1)]
+    return _look_at(problem, drawn, range(len(problem.specification.expected)))
 
 
 def _look_at(
-    tried: Sequence[Inputs],
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    numbers: Sequence[int],
-    templates: Templates,
-    *,
-    full_shapes: bool,
-    max_memory: int,
+    problem: Problem, tried: Sequence[Inputs], numbers: Sequence[int]
 ) -> SecondLook | None:
+    """Return the first run on inputs ``tried`` in which an output of ``numbers`` differs."""
     for inputs in tried:
-        full, memory = (
-            full_shapes or inputs.full_shapes,
-            min(max_memory, FULL_MEMORY) if inputs.full_shapes else max_memory,
-        )
         try:
-            other = run_whole(
-                first,
-                second,
-                specification,
-                inputs.seed,
-                full,
-                templates,
-                scale=inputs.scale,
-                alike=inputs.alike,
-                max_memory=memory,
-            )
+            other = run_whole(inputs.of(problem), scale=inputs.scale, alike=inputs.alike)
             suspects = [n for n in other.suspects() if n in numbers]
-            other_cuts = conjecture(other, second, specification) if suspects else {}
+            other_cuts = conjecture(problem, other) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs
             continue
         found = _looked(other, other_cuts, suspects)
@@ -332,5 +272,6 @@ def _look_at(
 
 
 def _looked(run: WholeRun, cuts: dict[int, Cut], numbers: Sequence[int]) -> SecondLook | None:
+    """Return the run with its evidence if one of the outputs ``numbers`` differs, else None."""
     judged = judge(run, cuts, numbers)
     return None if judged.shown is None else SecondLook(run, cuts, judged.real, judged.shown)

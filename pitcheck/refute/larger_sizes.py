@@ -1,51 +1,50 @@
 """Outputs that reduced shapes left open, tried at larger sizes and then at full ones.
 
-That costs what nobody asked for, and so it is limited by the elements of a draw, not by a clock:
-the same seed gives the same report on any machine.
+Nobody asked for this work. It is limited by the elements of a draw, not by a clock: the same seed
+gives the same report on any machine.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pitcheck.prove.prover import Ledger, Obligation, Prover
-from pitcheck.prove.stage_proof import Allowance
+from pitcheck.prove.proof import Allowance
+from pitcheck.prove.prover import Ledger, Prover
 
 LARGER = 8
-"""Elements of a unit that are tried before full shapes."""
+"""The elements of a unit that are tried before full shapes."""
 MOST_ELEMENTS = 1 << 23
-"""Elements that are evaluated at each set of larger sizes, those of one draw of every stage
-counted: about ten seconds.
+"""The elements that are evaluated at each set of larger sizes, counting one draw of every stage.
+They take about ten seconds.
 """
 MOST_TRIALS = 96
+"""The most draws of a stage at larger sizes."""
 MOST_NODES = 20_000
-"""Nodes of both plans together up to which stages are cut out once more."""
+"""The nodes of both plans together up to which stages are cut out once more."""
 RETRIED = frozenset({"PIT003", "PIT200", "PIT202", "PIT203"})
-"""What sizes may be the cause of: shapes or boundaries that reduced sizes do not have, a difference
-modulo a prime, a bound or budget.
+"""The findings that sizes may cause: shapes or boundaries that reduced sizes lack, a difference
+modulo a prime, a bound or a budget.
 """
 
 
 @dataclass(frozen=True)
 class Retried:
-    """What became of a ledger, and what was tried in vain, in words, or ""."""
+    """A ledger after the retries, and the sizes that were tried in vain, in words or ""."""
 
     ledger: Ledger
     tried: str = ""
 
 
 def retried(prover: Prover, ledger: Ledger) -> Retried:
-    """The ledger of the attempt that left fewest outputs open: of the sizes before, of larger ones,
-    or of full shapes.
+    """Return the ledger of the attempt that left fewest outputs open.
+
+    The attempts are those of the sizes before, of larger ones, and of full shapes.
     """
-    if (
-        prover.settings.full_shapes
-        or len(prover.first.nodes) + len(prover.second.nodes) > MOST_NODES
-    ):
+    if prover.settings.full_shapes or prover.problem.nodes > MOST_NODES:
         return Retried(ledger)
     base, tried = prover.settings, ""
     for number, (least, what) in enumerate(((LARGER, "larger sizes"), (0, "full shapes")), start=1):
-        left = _open(ledger)
+        left = ledger.open_outputs
         if not any((o.proof.code or "PIT202") in RETRIED for o in left):
             break
         sizes = (
@@ -61,15 +60,12 @@ def retried(prover: Prover, ledger: Ledger) -> Retried:
         if found is None:
             break
         ledger.budget = found.budget
-        if len(_open(found)) < len(left):
+        if len(found.open_outputs) < len(left):
             ledger = found
         elif all(
-            o.proof.code != "PIT203" or "--shapes full" not in o.proof.reason for o in _open(found)
+            o.proof.code != "PIT203" or "--shapes full" not in o.proof.reason
+            for o in found.open_outputs
         ):
             tried = f"{tried} and {what}" if tried else what
     prover.settings = replace(base, target_log2=prover.settings.target_log2)
     return Retried(ledger, tried)
-
-
-def _open(ledger: Ledger) -> list[Obligation]:
-    return [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]

@@ -1,6 +1,4 @@
-"""Which outputs show that a value is wrong, and cost least to run: both plans need be run no
-further than to these.
-"""
+"""The outputs that show a wrong value at least cost: both plans run no further than to these."""
 
 from __future__ import annotations
 
@@ -11,20 +9,20 @@ from pitcheck.claims.specification import Expected
 from pitcheck.graph.graph import Graph, sources_of
 
 KINDS: tuple[tuple[Kind, ...], ...] = ("field",), ("field", "int", "bool")
+"""The kinds of values on the way to an output, the first choice first."""
 CANDIDATES = 8
-"""Outputs of which the cheapest is found: so many of those that come first in the program after a
-value, and all that are single numbers.
+"""The number of outputs of which the cheapest is found: those that come first in the program after
+a value. All outputs that are single numbers count besides.
 """
 
 
 def nearest_outputs(
     graph: Graph, expected: Sequence[Expected], values: Iterable[int]
 ) -> list[Expected]:
-    """For every one of some values an output that is computed from it, by as few operators as can
-    be told; one may serve several values.
+    """Return for every one of some values an output that few operators compute from it.
 
-    What reaches an output through integers alone, such as a choice of experts, shows there in few
-    draws: other outputs come first.
+    One output may serve several values. A value that reaches an output through integers alone, such
+    as a choice of experts, shows there in few draws: other outputs come first.
     """
     readers = _readers(graph)
     chosen: list[Expected] = []
@@ -43,7 +41,7 @@ def nearest_outputs(
 
 
 def _readers(graph: Graph) -> Mapping[int, list[int]]:
-    """By value the nodes that read it."""
+    """Return the nodes that read each value."""
     result: dict[int, list[int]] = {}
     for number, node in enumerate(graph.nodes):
         for source in (s for operand in node.inputs for s in sources_of(operand)):
@@ -54,7 +52,7 @@ def _readers(graph: Graph) -> Mapping[int, list[int]]:
 def _reached(
     graph: Graph, readers: Mapping[int, list[int]], value: int, kinds: Collection[Kind]
 ) -> set[int]:
-    """The value and all that is computed from it through values of some kinds."""
+    """Return the value and all that is computed from it through values of some kinds."""
     reached, left = {value}, [value]
     while left:
         for number in readers.get(left.pop(), ()):
@@ -69,7 +67,7 @@ def _reached(
 
 
 def _cost(graph: Graph, value: int) -> int:
-    """The number of nodes from which a value is computed."""
+    """Return the number of nodes from which a value is computed."""
     needed: set[int] = set()
     left = list(graph.values[value].writers)
     while left:

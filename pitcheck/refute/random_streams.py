@@ -1,5 +1,6 @@
-"""Which random draws an output depends on. Two plans can be compared where the parallel one takes
-no others than the reference.
+"""The random draws that an output depends on.
+
+Two plans can be compared if the parallel one takes no other draws than the reference.
 """
 
 from __future__ import annotations
@@ -16,31 +17,33 @@ from pitcheck.errors import ShapeError
 from pitcheck.graph.graph import Graph
 from pitcheck.ops.registry import evaluate, operator_kind
 from pitcheck.refute.whole_run import WholeRun
-from pitcheck.stage.batch import Argument, Batch, Step
+from pitcheck.stage.batch import Argument, Batch, Step, needed_steps
 from pitcheck.stage.stage import Target
 
 Numbers = NDArray[np.int64]
 
 
 class _Recorder(RealAlgebra):
-    """float64 that notes the numbers of the draws taken from every stream."""
+    """A float64 algebra that notes the numbers of the draws taken from every stream."""
 
     def __init__(self) -> None:
         super().__init__(np, 0, [0])
         self.taken: dict[str, list[Numbers]] = {}
 
     def draw(self, stream: str, index: Value) -> Value:
+        """Note the numbers of some draws, and return 0.5 for each."""
         if index.kind != "int":
             raise ShapeError(f"the index of a draw is an int value, not a {index.kind} value")
         self.taken.setdefault(stream, []).append(np.unique(index.data))
         return Value("field", np.broadcast_to(0.5, index.data.shape))
 
 
-def draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
-    """Per stream the numbers of the draws that enter a value, ascending, at full shapes."""
+def _draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
+    """Return the numbers of the draws that enter a value, by stream, ascending, at full shapes."""
     recorder = _Recorder()
     seen: set[tuple[object, ...]] = set()
-    for step in needed_steps(batch, target):
+    numbers, _ = needed_steps(batch, target)
+    for step in (batch.steps[number] for number in numbers):
         if not operator_kind(step.kind).random:
             continue
         shape = _shape(batch.graph, step)
@@ -57,30 +60,16 @@ def draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
 
 
 def _shape(graph: Graph, step: Step) -> tuple[int, ...]:
+    """Return the full shape of a step's first operand."""
     operand = step.inputs[0]
     return graph.values[operand.value].shape if isinstance(operand, Argument) else ()
 
 
-def needed_steps(batch: Batch, target: int) -> list[Step]:
-    """The steps that a value depends on, last first."""
-    needed = {target}
-    kept = []
-    for step in reversed(batch.steps):
-        if any(output in needed for output in step.outputs if output is not None):
-            kept.append(step)
-            needed.update(
-                a.value
-                for o in step.inputs
-                for a in (o if isinstance(o, tuple) else (o,))
-                if isinstance(a, Argument)
-            )
-    return kept
-
-
 @dataclass(frozen=True)
 class Unlike:
-    """How draws differ. ``same_streams``: in numbers alone, so that it is known which draws are the
-    same and which are not.
+    """A difference between draws.
+
+    ``same_streams``: only numbers differ, so that it is known which draws are the same.
     """
 
     why: str
@@ -88,13 +77,13 @@ class Unlike:
 
 
 def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
-    """What the parallel plan draws for an output that the reference does not draw, if anything.
+    """Return what the parallel plan draws for an output that the reference does not draw, or None.
 
-    Where all its numbers are among the reference's, a difference is real: the output is another
+    If all its numbers are among the reference's, a difference is real: the output is another
     function of the same numbers.
     """
-    reference = draws_of(run.stage.reference, target.cut.reference)
-    parallel = draws_of(run.stage.parallel, target.cut.value)
+    reference = _draws_of(run.stage.reference, target.cut.reference)
+    parallel = _draws_of(run.stage.parallel, target.cut.value)
     if parallel.keys() - reference.keys():
         why = (
             f"the reference draws from {_named(reference)}, the parallel plan from "
@@ -113,6 +102,7 @@ def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
 
 
 def _named(streams: dict[str, Any]) -> str:
+    """Return streams as text."""
     return (
         f"stream{'s' if len(streams) > 1 else ''} {', '.join(map(repr, sorted(streams)))}"
         if streams
@@ -121,7 +111,7 @@ def _named(streams: dict[str, Any]) -> str:
 
 
 def _ranges(numbers: Numbers) -> str:
-    """Numbers as text: their runs, the first three of them."""
+    """Return numbers as text: the first three of their runs."""
     breaks = np.flatnonzero(np.diff(numbers) != 1)
     firsts, lasts = numbers[np.r_[0, breaks + 1]], numbers[np.r_[breaks, len(numbers) - 1]]
     spelled = [

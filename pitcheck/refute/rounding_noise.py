@@ -1,8 +1,7 @@
-"""How far rounding moves the outputs of a run: the same run with every result of an operation
-disturbed in its last digits.
+"""The rounding noise of a run: the same run with every result disturbed in its last digits.
 
-Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what cancels or
-overflows in float64 shows as a large change of the result.
+This is Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what cancels
+or overflows in float64 shows as a large change of the result.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from pitcheck.refute.whole_run import WholeRun
 from pitcheck.stage.evaluate import Comparison, compare_target, evaluate_stage
 
 CLEAR = 1e4
-"""How many times larger than the change by rounding a difference must be."""
+"""The factor by which a difference must exceed the change by rounding."""
 
 
 class NoisyAlgebra(Noise):
-    """The disturbed algebra of the same fresh values as ``plain``."""
+    """The disturbed algebra with the fresh values of ``plain``."""
 
     def __init__(self, plain: RealAlgebra) -> None:
         super().__init__(np, plain.seed, plain.trials, plain.tolerance, plain.scale)
@@ -33,8 +32,9 @@ class NoisyAlgebra(Noise):
 
 
 def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
-    """Those of the outputs ``numbers`` in which finite elements differ by far more than what
-    rounding does to either side.
+    """Return those of the outputs ``numbers`` that differ by far more than rounding.
+
+    Only elements that are finite on both sides count.
     """
     if not numbers:
         return []
@@ -56,10 +56,12 @@ def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
 
 
 def disturbed_reference(run: WholeRun) -> dict[int, Value]:
-    """The values of the reference on the run's inputs, with every result disturbed: as far as
-    rounding may move them, however small they are.
+    """Return the reference's values on the run's inputs with every result disturbed.
 
-    Raises PitcheckError where an operator cannot be run.
+    They move as far as rounding may move them, however small they are.
+
+    Raises:
+        PitcheckError: an operator cannot be run.
     """
     with np.errstate(all="ignore"):
         return evaluate_stage(
@@ -68,20 +70,21 @@ def disturbed_reference(run: WholeRun) -> dict[int, Value]:
 
 
 def finite_difference(comparison: Comparison) -> float:
-    """The largest relative difference of elements that are finite on both sides: that others are
-    NaN does not make it less of one.
+    """Return the largest relative difference of elements that are finite on both sides.
+
+    That other elements are NaN does not make it smaller.
     """
     differences = real_differences(comparison.actual, comparison.expected)
     return _largest(differences, comparison.judged[:1] & np.isfinite(differences))
 
 
 def magnitude(comparison: Comparison) -> float:
-    """The largest finite element of either side."""
+    """Return the largest finite magnitude of either side."""
     return max(_largest_finite(comparison.actual.data), _largest_finite(comparison.expected.data))
 
 
 def largest_input(run: WholeRun) -> float:
-    """The largest finite number that both plans were given."""
+    """Return the largest finite magnitude that both plans were given."""
     return max(
         (
             _largest_finite(value.data)
@@ -93,13 +96,15 @@ def largest_input(run: WholeRun) -> float:
 
 
 def _largest_finite(data: Any) -> float:
+    """Return the largest finite magnitude in an array."""
     array = np.asarray(data, dtype=np.float64)
     return float(np.max(np.abs(array), where=np.isfinite(array), initial=0.0))
 
 
 def finite_on_one_side(comparison: Comparison) -> bool:
-    """Whether an element is finite on one side alone: what overflows may be so, and what is
-    infinite or undefined in truth.
+    """Return True if an element is finite on one side alone.
+
+    Overflow may be the reason, or a result that is truly infinite or undefined.
     """
     actual, expected, judged = np.broadcast_arrays(
         comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1]
@@ -110,6 +115,7 @@ def finite_on_one_side(comparison: Comparison) -> bool:
 
 
 def _stands_out(before: Comparison, after: Comparison) -> bool:
+    """Return True if finite elements differ by far more than disturbing moves either side."""
     differences = real_differences(before.actual, before.expected)
     looked_at = before.judged[:1] & np.isfinite(differences)
     moved = max(
@@ -120,4 +126,5 @@ def _stands_out(before: Comparison, after: Comparison) -> bool:
 
 
 def _largest(differences: Any, looked_at: Any) -> float:
+    """Return the largest of the differences that are looked at."""
     return float(np.max(differences, where=looked_at, initial=0.0))

@@ -1,5 +1,6 @@
-"""What shows that an output differs: one element of it, by another arithmetic than float64's. Exit
-code 1 needs one.
+"""The evidence that an output differs: one element of it, in another arithmetic than float64.
+
+Exit code 1 needs such evidence.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ DISTURBED = (
     "float64 with other last digits of every result, which change less than a "
     "ten-thousandth of the difference"
 )
+"""The words for the arithmetic of float64 with disturbed digits."""
 ENOUGH = (9, 17, 40, 80, 160, 320, 640)
-"""Digits with which two values may be told apart."""
+"""The numbers of digits that may distinguish two values, ascending."""
 
 
 def shown_by_digits(
     run: WholeRun, comparison: Comparison, number: int, place: int, arithmetic: str
 ) -> Shown:
-    """The element at flat ``place`` of one trial of a comparison whose values have many digits."""
+    """Return the element at flat ``place`` of one trial of a comparison with many digits."""
     actual, expected = np.broadcast_arrays(
         comparison.actual.data[0, :1], comparison.expected.data[0, :1]
     )
@@ -41,8 +43,9 @@ def shown_by_digits(
 
 
 def shown_by_noise(run: WholeRun, number: int) -> Shown:
-    """The finite element that differs most in an output of which disturbing float64's last digits
-    moves no element as far.
+    """Return the finite element that differs most in an output.
+
+    Disturbing float64's last digits moves no element of that output as far.
     """
     comparison = run.comparisons[number]
     differences = real_differences(comparison.actual, comparison.expected)
@@ -70,15 +73,13 @@ def shown_by_noise(run: WholeRun, number: int) -> Shown:
 def element_of(
     run: WholeRun, number: int, comparison: Comparison, index: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The place in the reference's tensor of (trial, compared row, *place in the part)."""
+    """Return the place in the reference's tensor of (trial, compared row, *place in the part)."""
     box = run.shaped.boxes[number][int(comparison.parts[index[1]])]
     return tuple(global_place(i, intervals) for i, intervals in zip(index[2:], box, strict=True))
 
 
 def global_place(local: int, intervals: tuple[Interval, ...]) -> int:
-    """Where along a dimension of the reference's tensor the ``local``-th element of these intervals
-    lies.
-    """
+    """Return the place along a reference dimension of the ``local``-th element of intervals."""
     for start, stop in intervals:
         size = stop - start if start >= 0 else stop
         if local < size:
@@ -88,6 +89,7 @@ def global_place(local: int, intervals: tuple[Interval, ...]) -> int:
 
 
 def _apart(reference: Any, parallel: Any, kind: str) -> tuple[str, str]:
+    """Return two numbers with as many digits as distinguish them."""
     if kind != "field":
         return str(int(reference)), str(int(parallel))
     for digits in ENOUGH:

@@ -1,9 +1,8 @@
-"""Memory that nobody has written to: which outputs may depend on it, and plans in which something
-definite lies there.
+"""Memory that nobody has written to: the outputs that depend on it, and plans with known contents.
 
-What ``uninitialised`` gives is any value, on every coordinate and side. An output that no label of
-such memory reaches is the same whatever lies there; so the plans are compared with zeros there, for
-all other contents at once. An output that a label reaches is never called equivalent.
+``uninitialised`` gives any value, on every coordinate and side. An output that no label of such
+memory reaches is the same whatever lies there, so plans are compared with zeros there, for all
+other contents at once. An output that a label reaches is never called equivalent.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 from pitcheck.algebra.dependence.taint import TaintAlgebra, Tainted
 from pitcheck.algebra.dependence.taint_mask import Labels, joined
 from pitcheck.algebra.interface import Kind
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import FREE, Box, length
 from pitcheck.graph.graph import Graph, Node, kind_of
@@ -33,22 +32,25 @@ from pitcheck.stage.run_batch import run_batch, step_at
 
 PLUS, MINUS, ZERO, NAN = "plus", "minus", "zero", "nan"
 CONTENTS = ((PLUS, MINUS), (MINUS, PLUS), (PLUS, ZERO), (ZERO, PLUS), (PLUS, NAN), (NAN, PLUS))
-"""What lies in the memory of the reference and of the parallel plan while a difference is looked
-for; numbers first, which a witness can have.
+"""The contents of that memory in the reference and in the parallel plan while a difference is
+looked for. Numbers come first: a witness can have them.
 """
 REPAIR = "write to all of it before it is read, or use only the part that is written"
+"""The advice for such memory."""
 REPAIR_OF_COLLECTIVE = (
     "use the result on the root alone (let what reads it, and an 'identity' "
     "for an output, run there: 'where'), or give it to all ranks"
 )
+"""The advice for what a reduce or gather leaves on ranks other than its root."""
 MOST_NAMED = 8
-"""So many outputs that depend on such memory are named."""
+"""The number of outputs that are named because they depend on such memory."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Memory that ``node`` made and nobody has written to, and what depends on it: an output of
-    ``side``, or (``used``) what is done with it there.
+    """Memory that ``node`` made and nobody has written to, and what depends on it.
+
+    That is an output of ``side``, or a use there (``used``).
     """
 
     side: str
@@ -58,11 +60,11 @@ class Reached:
     ranks: tuple[int, ...] = ()
     microbatches: tuple[int, ...] = ()
     of_collective: bool = False
-    """Whether it is what a reduce or gather leaves on ranks that are not its root."""
+    """True for what a reduce or gather leaves on ranks that are not its root."""
 
     @property
     def title(self) -> str:
-        """What depends on what, in a sentence."""
+        """Return the dependence as a sentence."""
         made = f"memory that {self.node.operator!r} made and nobody has written to"
         if self.of_collective:
             made = (
@@ -74,7 +76,7 @@ class Reached:
         return f"{self.side} plan: {self.output!r} depends on {made}: any value may lie there"
 
     def finding(self) -> Finding:
-        """What is reported where no run shows a difference."""
+        """Return the finding to report if no run shows a difference."""
         return Finding(
             code="PIT207",
             verdict="inconclusive",
@@ -89,33 +91,36 @@ class Reached:
 
     @property
     def repair(self) -> str:
-        """What to do."""
+        """Return the advice."""
         return REPAIR_OF_COLLECTIVE if self.of_collective else REPAIR
 
 
-def reached(first: Graph, second: Graph, specification: Specification) -> list[Reached]:
-    """The outputs to prove that may depend on memory that nobody has written to, and integers from
-    there that are indices or divisors.
+def reached(problem: Problem) -> list[Reached]:
+    """Return the outputs that may depend on memory that nobody has written to, and its misuses.
 
-    Raises StepError for an operator that cannot be followed.
+    A misuse is an integer from there that is an index or a divisor.
+
+    Raises:
+        StepError: an operator cannot be followed.
     """
+    first, second, expected = problem.reference, problem.parallel, problem.specification.expected
     theirs: dict[int, Mask] = {
-        e.cut.reference: np.ones(first.anywhere, dtype=np.bool_) for e in specification.expected
+        e.cut.reference: np.ones(first.anywhere, dtype=np.bool_) for e in expected
     }
     ours: dict[int, Mask] = {}
-    for e in specification.expected:
+    for e in expected:
         ours[e.cut.value] = either(
             ours.get(e.cut.value), near(e.where, second.values[e.cut.value].home)
         )
     found: list[Reached] = []
     if _has_any(first):
         run = _Run("reference", first, theirs)
-        for e in specification.expected:
+        for e in expected:
             found += run.reaching(e.name, e.cut.reference, {})
         found += run.misused()
     if _has_any(second):
         run = _Run("parallel", second, ours)
-        for e in specification.expected:
+        for e in expected:
             codes = e.cut.lattice.codes(e.where)
             found += run.reaching(
                 e.name,
@@ -127,12 +132,14 @@ def reached(first: Graph, second: Graph, specification: Specification) -> list[R
 
 
 def _has_any(graph: Graph) -> bool:
+    """Return True if a graph has such memory."""
     return any(node.kind == UNINITIALISED for node in graph.nodes)
 
 
 class _Run:
-    """What computes some values of a graph, run on labels at full sizes. All that is given from
-    outside is one value without any.
+    """A graph's computation of some values, run on labels at full sizes.
+
+    All that is given from outside is one value without a label.
     """
 
     def __init__(self, side: str, graph: Graph, targets: Mapping[int, Mask]) -> None:
@@ -169,6 +176,7 @@ class _Run:
         attributes: Mapping[str, Any],
         wanted: Sequence[bool] | None,
     ) -> list[Any]:
+        """Evaluate a step; memory that nobody has written to gets the label of its node."""
         if kind != UNINITIALISED:
             return evaluate(algebra, kind, inputs, attributes, wanted)
         step = step_at(self.algebra.site, "")
@@ -177,8 +185,10 @@ class _Run:
         return [self.algebra.labelled(label, made, attributes["sizes"])]
 
     def reaching(self, output: str, value: int, boxes: Mapping[int, Box]) -> Iterator[Reached]:
-        """An output of which some element has a label, at the coordinates of ``boxes`` (none: at
-        all); padding on which nothing may depend is left out.
+        """Yield the memory of every label that some element of an output has.
+
+        ``boxes``: the parts at the coordinates of the output; none for all coordinates. Padding on
+        which nothing may depend is left out.
         """
         held = self.values.get(value)
         if held is None or held.labels is None:
@@ -200,14 +210,14 @@ class _Run:
             )
 
     def misused(self) -> Iterator[Reached]:
-        """Indices and divisors that have a label."""
+        """Yield the memory of every index and divisor that has a label."""
         for label, what in dict.fromkeys(
             (misuse.label, misuse.what) for misuse in self.algebra.misused
         ):
             yield replaced(self._reached(label), used=what)
 
     def _reached(self, label: int) -> Reached:
-        """The memory of a label."""
+        """Return the memory of a label."""
         made = self.graph.nodes[label - 1]
         of_collective = any(
             node.position == made.position and node.kind != UNINITIALISED
@@ -217,7 +227,7 @@ class _Run:
 
 
 def _label(labels: Labels, row: int, box: Box | None) -> int:
-    """The largest label of a row, but for the free padding of a box."""
+    """Return the largest label of a row outside the free padding of a box."""
     left = Labels(labels.cuts, labels.cells[row : row + 1])
     for dim, intervals in enumerate(box or ()):
         if any(start == FREE for start, _ in intervals):
@@ -236,8 +246,9 @@ def _label(labels: Labels, row: int, box: Box | None) -> int:
 
 
 def filled(plan: Plan, content: str, side: str) -> Plan:
-    """The plan with numbers of a sign, of every operator and side another, with zeros or with NaN
-    in the memory that nobody has written to.
+    """Return the plan with definite contents in the memory that nobody has written to.
+
+    ``content``: numbers of one sign, different for every operator and side, or zeros, or NaN.
     """
     dtypes = {tensor.name: tensor.dtype for tensor in plan.tensors}
     operators = tuple(
@@ -255,6 +266,7 @@ def filled(plan: Plan, content: str, side: str) -> Plan:
 
 
 def _filled(operator: Operator, content: str, number: int, kind: Kind) -> Operator:
+    """Return an operator that gives a definite number in place of unwritten memory."""
     sign = {MINUS: -1, ZERO: 0}.get(content, 1)
     field = "nan" if content == NAN else f"{sign * (8 * (number % 7) + 5)}/8"
     value = {"field": field, "int": sign * (1009 + number), "bool": int(content in (PLUS, NAN))}[
@@ -264,8 +276,9 @@ def _filled(operator: Operator, content: str, number: int, kind: Kind) -> Operat
 
 
 def blamed(findings: Sequence[Finding], found: Sequence[Reached]) -> list[Finding]:
-    """The findings of a mismatch in plans that are :func:`filled`: for what such memory reaches, it
-    is the cause, whatever looks like one.
+    """Return the findings of a mismatch in plans that are :func:`filled`, with the true cause.
+
+    Such memory is the cause for every output that it reaches, whatever else looks like one.
     """
     causes = {each.output: each for each in reversed(found)}
     result: list[Finding] = []
@@ -279,6 +292,7 @@ def blamed(findings: Sequence[Finding], found: Sequence[Reached]) -> list[Findin
 
 
 def _caused(finding: Finding, cause: Reached) -> Finding:
+    """Return a finding that names unwritten memory as its cause."""
     said = "the values shown are those with something definite there; other contents give others"
     return replace(
         finding,

@@ -10,14 +10,12 @@ import numpy as np
 
 from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes
 from pitcheck.algebra.reals.real import RealAlgebra
-from pitcheck.base.options import GIB
 from pitcheck.claims.conjecture import find_cuts, real_differences, telling_trials
-from pitcheck.claims.specification import Specification
+from pitcheck.claims.problem import Problem
 from pitcheck.errors import BudgetError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Source
-from pitcheck.ops.axis_templates import Templates
-from pitcheck.prove.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
+from pitcheck.prove.reals.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.equal_blocks import Blocks
@@ -29,24 +27,27 @@ from pitcheck.stage.evaluate import (
     evaluate_stage,
     untested,
 )
+from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stage.stage import CutOf, ShapedStage, Stage, Target, shape_stage
+from pitcheck.stage.stage import CutOf, Stage, Target
 
 MOST_TRIALS = 24
+"""The most trials of one run."""
 ALIKE_TRIALS = 4
-"""Draws of tokens that are alike."""
+"""The number of draws in which all tokens are nearly equal."""
 ROOMY = 1 << 23
-"""The number of elements of all values up to which every dimension has a size of its own; more of
-them are run at the smallest sizes that there are.
+"""The number of elements of all values up to which every dimension gets a different size. With more
+elements, the smallest sizes are used.
 """
 SAME = 1e-9
-"""Relative difference below which two float64 results of a whole step count as rounding."""
+"""The relative difference below which two float64 results of a whole step count as rounding."""
 
 
 @dataclass
 class WholeRun:
-    """The pair run once on float64. ``largest`` is the largest relative difference of every output;
-    ``comparisons`` stand beside it.
+    """One run of the pair on float64, with the comparison of every output.
+
+    ``largest`` has the largest relative difference of each of the ``comparisons``.
     """
 
     stage: Stage
@@ -56,89 +57,69 @@ class WholeRun:
     comparisons: list[Comparison]
     largest: list[float]
     blocks: Blocks | None = None
-    """Where blocks of the batch hold equal data: which."""
+    """The blocks of the batch that hold equal data, if any do."""
     targets_only: bool = False
-    """Whether other values than those compared were given up."""
+    """True if values other than those compared were given up."""
 
     def suspects(self) -> list[int]:
-        """Numbers of the outputs that differ by more than float64 usually rounds. Whether they
-        really do, more digits must tell.
+        """Return the numbers of the outputs that differ by more than float64 usually rounds.
+
+        Only more digits can tell if they really differ.
         """
         return [number for number, difference in enumerate(self.largest) if difference > SAME]
 
 
-def run_whole(
-    first: Graph,
-    second: Graph,
-    specification: Specification,
-    seed: int,
-    full_shapes: bool,
-    templates: Templates,
-    *,
-    scale: float | None = None,
-    alike: bool = False,
-    max_memory: int = GIB,
-) -> WholeRun:
-    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their
-    shapes), or on tokens that are ``alike``.
+def run_whole(problem: Problem, *, scale: float | None = None, alike: bool = False) -> WholeRun:
+    """Run both plans from their inputs.
 
-    Raises StepError, PlanError, UnsupportedError, and BudgetError where the values of one draw, or
-    the inputs of all, need more than ``max_memory`` bytes.
+    ``scale``: the standard deviation of the inputs, None for one that suits their shapes.
+    ``alike``: draw tokens that are nearly equal.
+
+    Raises:
+        StepError, PlanError, UnsupportedError: an operator or a cut cannot be evaluated.
+        BudgetError: one draw, or the inputs of all draws, need more than the options' memory.
     """
-    targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
-    stage = build_stage(first, second, specification.initial.get, targets)
-    shaped, symbolic = _shaped(first, stage, templates, max_memory, full_shapes=full_shapes)
-    return _compared(
-        shaped,
-        symbolic,
-        _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory),
-    )
+    stage = problem.whole_stage()
+    shaped, symbolic = _shaped(problem, stage, full_shapes=problem.full_shapes)
+    evaluated = _alike(problem, shaped) if alike else _evaluated(problem, shaped, scale)
+    return compared_run(shaped, symbolic, evaluated)
 
 
-def run_stage(
-    first: Graph,
-    second: Graph,
-    cut_of: CutOf,
-    target: Target,
-    seed: int,
-    templates: Templates,
-    *,
-    max_memory: int,
-) -> WholeRun:
-    """One stage as if it were the whole pair, from what it reads (``cut_of``, as of
-    ``build_stage``) to its target. Raises what ``run_whole`` raises.
+def run_stage(problem: Problem, cut_of: CutOf, target: Target) -> WholeRun:
+    """Run one stage as if it were the whole pair, from the cuts that it reads to its target.
+
+    ``cut_of`` maps a parallel value to the cut at which it is given, or None. Raises what
+    ``run_whole`` raises.
     """
-    shaped, symbolic = _shaped(
-        first,
-        build_stage(first, second, cut_of, [target]),
-        templates,
-        max_memory,
-        full_shapes=False,
-    )
-    return _compared(shaped, symbolic, _evaluated(shaped, seed, None, max_memory))
+    stage = build_stage(problem.reference, problem.parallel, cut_of, [target])
+    shaped, symbolic = _shaped(problem, stage, full_shapes=False)
+    return compared_run(shaped, symbolic, _evaluated(problem, shaped, None))
 
 
 def _shaped(
-    first: Graph, stage: Stage, templates: Templates, max_memory: int, *, full_shapes: bool
+    problem: Problem, stage: Stage, *, full_shapes: bool
 ) -> tuple[ShapedStage, SymbolicPair]:
-    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
+    """Return a stage at the sizes of a run, and its dimensions."""
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), problem.templates)
     sizes = symbolic.system.full() if full_shapes else _small_sizes(symbolic)
-    _check_values(symbolic, sizes, max_memory)
-    keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
+    _check_values(symbolic, sizes, problem.options.max_memory)
+    keys = {value: f"whole/{info.name}" for value, info in enumerate(problem.reference.values)}
     return shape_stage(stage, symbolic, sizes, keys), symbolic
 
 
-def _compared(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
+def compared_run(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
+    """Return the run of a stage that was evaluated."""
     with np.errstate(all="ignore"):
         comparisons = [
             compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))
         ]
     return WholeRun(
-        shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons)
+        shaped.stage, symbolic, shaped, evaluated, comparisons, _largest_differences(comparisons)
     )
 
 
 def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
+    """Check that the values of one draw need at most ``most`` bytes. Raises BudgetError."""
     needed = 8 * (symbolic.reference.held(sizes) + symbolic.parallel.held(sizes))
     if needed > most:
         whole = sizes.largest_whole()
@@ -150,8 +131,9 @@ def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
 
 
 def _small_sizes(symbolic: SymbolicPair) -> Sizes:
-    """Sizes at which a run fits: where it shows no difference, proofs have dimensions of different
-    sizes all the same.
+    """Return reduced sizes at which a run fits into memory.
+
+    Dimensions may share a size here: if the run shows no difference, the proofs distinguish them.
     """
     sizes = symbolic.system.solve(0)
     return (
@@ -161,37 +143,37 @@ def _small_sizes(symbolic: SymbolicPair) -> Sizes:
     )
 
 
-def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
-    """The largest relative difference of every comparison on the reals."""
+def _largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
+    """Return the largest relative difference of every comparison on the reals."""
     return [
         float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0))
         for c in comparisons
     ]
 
 
-def _evaluated(shaped: ShapedStage, seed: int, scale: float | None, max_memory: int) -> Evaluated:
-    """Both sides in as many trials as are enough; more where fewer than two are finite (a draw in
-    which no token counts is NaN from the loss on).
+def _evaluated(problem: Problem, shaped: ShapedStage, scale: float | None) -> Evaluated:
+    """Evaluate both sides in as many trials as are enough.
+
+    There are more if fewer than two are finite: a draw in which no token counts is NaN from the
+    loss on.
     """
-    trials = _enough_trials(shaped, seed)
+    trials = _enough_trials(shaped, problem.seed)
     while True:
-        check_memory(shaped, trials, max_memory)
+        check_memory(shaped, trials, problem.options.max_memory)
         with np.errstate(all="ignore"):
-            evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials), scale=scale))
+            algebra = RealAlgebra(np, problem.seed, range(trials), scale=scale)
+            evaluated = evaluate_stage(shaped, algebra)
         if trials >= MOST_TRIALS or telling_trials(shaped.stage.reference, evaluated) >= 2:
             return evaluated
         trials += 2
 
 
-def _alike(shaped: ShapedStage, seed: int, max_memory: int) -> Evaluated:
-    """Both sides where tokens hardly differ, so that what chooses chooses the same for
-    nearly all.
-    """
-    check_memory(shaped, ALIKE_TRIALS, max_memory)
-    inputs, algebra = (
-        TrialInputs(seed, range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS), points_of(())),
-        RealAlgebra(np, seed, range(ALIKE_TRIALS)),
-    )
+def _alike(problem: Problem, shaped: ShapedStage) -> Evaluated:
+    """Evaluate both sides on nearly equal tokens, so that nearly all of them choose the same."""
+    check_memory(shaped, ALIKE_TRIALS, problem.options.max_memory)
+    draws = range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS)
+    inputs = TrialInputs(problem.seed, draws, points_of(()))
+    algebra = RealAlgebra(np, problem.seed, range(ALIKE_TRIALS))
     with np.errstate(all="ignore"):
         return evaluate_stage(
             shaped, algebra, {value: draw(inputs, fresh) for value, fresh in shaped.fresh.items()}
@@ -199,31 +181,26 @@ def _alike(shaped: ShapedStage, seed: int, max_memory: int) -> Evaluated:
 
 
 def _enough_trials(shaped: ShapedStage, seed: int) -> int:
-    """Two draws, and as many more as bring every discrete case to every shard."""
+    """Return two, or as many draws as bring every discrete case to every shard."""
     return next(
         (n for n in range(2, MOST_TRIALS) if not untested(shaped, seed, range(n))), MOST_TRIALS
     )
 
 
-def conjecture(run: WholeRun, second: Graph, specification: Specification) -> dict[int, Cut]:
-    """Cuts of everything in between."""
-    return find_cuts(
-        run.shaped, run.symbolic, run.evaluated, plausible_scales(second), specification.initial
-    )
+def conjecture(problem: Problem, run: WholeRun) -> dict[int, Cut]:
+    """Return a cut for every computed value that holds parts of a reference value in a run."""
+    scales, known = plausible_scales(problem.parallel), problem.specification.initial
+    return find_cuts(run.shaped, run.symbolic, run.evaluated, scales, known)
 
 
-def further_conjecture(
-    run: WholeRun, second: Graph, specification: Specification, cuts: Mapping[int, Cut]
-) -> dict[int, Cut]:
-    """Cuts that hold with the size of a mesh axis as a factor, although no group of the plan has
-    it: a wrong plan may have forgotten the group.
+def further_conjecture(problem: Problem, run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
+    """Return cuts that also may hold with the size of a mesh axis as a factor.
+
+    No group of the plan has such a size: a wrong plan may have forgotten the group.
     """
-    used = plausible_scales(second)
-    sizes = [
-        Fraction(size)
-        for size in sorted(set(second.coordinates.sizes.values()) - {1})
-        if size not in used
-    ]
+    used = plausible_scales(problem.parallel)
+    axes = set(problem.parallel.coordinates.sizes.values()) - {1}
+    sizes = [Fraction(size) for size in sorted(axes) if size not in used]
     if not sizes:
         return dict(cuts)
     return find_cuts(
@@ -231,13 +208,14 @@ def further_conjecture(
         run.symbolic,
         run.evaluated,
         [*used, *sizes, *(1 / size for size in sizes)],
-        {**cuts, **specification.initial},
+        {**cuts, **problem.specification.initial},
     )
 
 
 def plausible_scales(graph: Graph) -> Sequence[Fraction]:
-    """Factors by which a right plan may scale what it holds for a while: sizes of its groups and
-    numbers of its micro-batches, and their inverses.
+    """Return the factors by which a right plan may scale what it holds for a while.
+
+    They are the sizes of its groups, its number of micro-batches, and their inverses.
     """
     sizes = {graph.coordinates.microbatches}
     for node in graph.nodes:

@@ -1,1 +1,1 @@
-"""Reports: text, JSON."""
+"""Reports: findings and verdicts as data, text, JSON, SARIF and workflow commands."""

@@ -1,10 +1,10 @@
-"""The codes of findings: what each is called, which verdict it leads to, and its page
-(``docs/causes``).
-"""
+"""The codes of findings: their titles, the verdicts they lead to, their pages (``docs/causes``)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal as OneOf
 
 from pitcheck.errors import UsageError
 from pitcheck.report.report import FindingVerdict
@@ -24,7 +24,10 @@ class Code:
     """
 
     def page(self) -> str:
-        """The page, in Markdown. Raises UsageError where the installation lacks it."""
+        """Return the page, in Markdown.
+
+        Raises UsageError if the installation lacks it.
+        """
         path = shipped("causes", "docs/causes") / f"{self.code}.md"
         try:
             return path.read_text(encoding="utf-8")
@@ -33,6 +36,16 @@ class Code:
                 f"cannot read the page {path}: {error.strerror or error}; install pitcheck anew"
             ) from None
 
+
+SEVERITIES: Mapping[FindingVerdict, OneOf["error", "warning"]] = {
+    "mismatch": "error",
+    "invalid": "error",
+    "inconclusive": "warning",
+    "nothing-checked": "error",
+    "warning": "warning",
+    "imprecise": "error",
+}
+"""Verdict of a finding -> its severity for code scanners and CI."""
 
 CODES: tuple[Code, ...] = (
     Code("PIT001", "a plan cannot be read", "invalid"),
@@ -155,7 +168,10 @@ CODES: tuple[Code, ...] = (
 
 
 def find(code: str) -> Code:
-    """The code of that name, in any case. Raises UsageError that lists all codes."""
+    """Return the code of that name, in upper or lower case.
+
+    Raises UsageError, which lists all codes, for an unknown one.
+    """
     wanted = code.strip().upper()
     for each in CODES:
         if each.code == wanted:
@@ -164,5 +180,5 @@ def find(code: str) -> Code:
 
 
 def listing() -> str:
-    """All codes with their titles, one per line."""
+    """Return all codes with their titles, one per line."""
     return "\n".join(f"  {each.code}  {each.title}" for each in CODES)

@@ -1,4 +1,4 @@
-"""Coordinates as people write them: ``tp=0..1 of every dp, pp`` instead of sixteen rank numbers."""
+"""Coordinates as people write them: ``tp=0..1 of every dp, pp`` instead of sixteen ranks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ _MOST_RUNS = 8
 
 
 def describe_ranks(ranks: Sequence[int], mesh: Mapping[str, int]) -> str:
-    """The ranks as a product of mesh coordinates where they are one, else as runs of numbers; ""
-    for no ranks.
+    """Return the ranks as a product of mesh coordinates, or as runs of numbers; "" for no ranks.
 
     ``mesh`` maps axes to sizes, and ranks are numbered row-major over it. ``tp=0 of every dp, pp``
     names all ranks whose tp is 0.
@@ -30,7 +29,7 @@ def describe_ranks(ranks: Sequence[int], mesh: Mapping[str, int]) -> str:
 
 
 def describe_microbatches(microbatches: Sequence[int], total: int) -> str:
-    """The micro-batches as runs of numbers; "" where they are all there are, or none."""
+    """Return the micro-batches as runs of numbers; "" for none, and for all ``total`` of them."""
     wanted = sorted(set(microbatches))
     if not wanted or len(wanted) >= total:
         return ""
@@ -38,9 +37,7 @@ def describe_microbatches(microbatches: Sequence[int], total: int) -> str:
 
 
 def _as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int]] | None:
-    """The values per axis whose product is exactly ``ranks`` (ascending, distinct), or None where
-    it is no product.
-    """
+    """Return the values per axis whose product is ``ranks`` (ascending, distinct), or None."""
     if not mesh or not 0 <= ranks[0] <= ranks[-1] < prod(mesh.values()):
         return None
     box: dict[str, list[int]] = {}
@@ -52,7 +49,7 @@ def _as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """Ascending distinct numbers as ``0..3, 7``, at most eight runs of them."""
+    """Return ascending distinct numbers as ``0..3, 7``, at most eight runs of them."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

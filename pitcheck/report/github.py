@@ -1,5 +1,6 @@
-"""The report as workflow commands of GitHub Actions: printed by a step, they become annotations at
-the source lines (``docs/ci.md``).
+"""The report as workflow commands of GitHub Actions (``docs/ci.md``).
+
+A step prints them, and they become annotations at the source lines.
 """
 
 from __future__ import annotations
@@ -7,25 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal as OneOf
 
-from pitcheck.report.report import Finding, FindingVerdict, Report
+from pitcheck.report.codes import SEVERITIES
+from pitcheck.report.report import Finding, Report
 from pitcheck.report.sources import place_of
 from pitcheck.report.text import bound, coordinates, details, endings, printable, sentence
 
 Command = OneOf["error", "warning", "notice"]
 
-COMMANDS: Mapping[FindingVerdict, Command] = {
-    "mismatch": "error",
-    "invalid": "error",
-    "inconclusive": "warning",
-    "nothing-checked": "error",
-    "warning": "warning",
-    "imprecise": "error",
-}
-
 
 def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
-    """A command per finding, and one for the verdict where no finding says it. ``plans``: the files
-    that were checked, for findings without a source line.
+    """Return a command per finding, and one for the verdict if no finding says it.
+
+    ``plans``: the checked files, for findings without a source line.
     """
     lines = [_finding(finding, report, plans) for finding in report.findings]
     if report.verdict == "equivalent":
@@ -37,7 +31,7 @@ def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
             )
         )
     elif all(finding.verdict != report.verdict for finding in report.findings):
-        lines.append(command(COMMANDS[report.verdict], {"title": "pitcheck"}, [sentence(report)]))
+        lines.append(command(SEVERITIES[report.verdict], {"title": "pitcheck"}, [sentence(report)]))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
@@ -47,7 +41,7 @@ def _finding(finding: Finding, report: Report, plans: Sequence[str]) -> str:
     if place is not None and place.line is not None:
         properties["line"] = str(place.line)
     properties["title"] = f"{finding.code}: {finding.title}"
-    return command(COMMANDS[finding.verdict], properties, _message(finding, report))
+    return command(SEVERITIES[finding.verdict], properties, _message(finding, report))
 
 
 def _message(finding: Finding, report: Report) -> Iterable[str]:
@@ -60,8 +54,9 @@ def _message(finding: Finding, report: Report) -> Iterable[str]:
 
 
 def command(name: Command, properties: Mapping[str, str], message: Iterable[str]) -> str:
-    """One workflow command: a single line, whatever the texts hold. Control characters and lone
-    surrogates are shown escaped, as in the text report.
+    """Return one workflow command: a single line, whatever the texts hold.
+
+    Control characters and lone surrogates are shown escaped, as in the text report.
     """
     said = ",".join(f"{key}={_property(printable(value))}" for key, value in properties.items())
     text = _data("\n".join(printable(line) for line in message))

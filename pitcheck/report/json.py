@@ -1,6 +1,4 @@
-"""The report as JSON (``docs/report-format.md``): one object, indented, UTF-8, ended by a
-newline.
-"""
+"""The report as JSON (``docs/report-format.md``): one object, indented, UTF-8, with a newline."""
 
 from __future__ import annotations
 
@@ -13,15 +11,14 @@ from pitcheck.report.report import SCHEMA, Report
 
 
 def encode(report: Report) -> bytes:
-    """The report's bytes: equal reports give equal bytes."""
+    """Return the report's bytes: equal reports give equal bytes."""
     return indented(report)
 
 
 def indented(content: Any) -> bytes:
-    """JSON of structs or plain data, indented and ended by a newline.
+    """Return structs or plain data as JSON, indented and with a final newline.
 
-    Lone surrogates (names of undecodable files) cannot stand in UTF-8 and are written as backslash
-    escapes.
+    UTF-8 cannot hold lone surrogates (names of undecodable files); they become backslash escapes.
     """
     try:
         raw = msgspec.json.encode(content)
@@ -31,7 +28,10 @@ def indented(content: Any) -> bytes:
 
 
 def decode(data: bytes) -> Report:
-    """The report back from its bytes. Raises msgspec.DecodeError for anything else."""
+    """Return the report from its bytes.
+
+    Raises msgspec.DecodeError for anything else.
+    """
     return msgspec.json.decode(data, type=Report)
 
 

@@ -1,7 +1,7 @@
-"""The report: everything a check found, as immutable data. Its JSON form
-(``docs/report-format.md``) is these structs, field by field.
+"""The report: everything that a check found, as immutable data.
 
-A report knows only the verdict and what led to it; it knows nothing of fields, stages or plans.
+Its JSON form (``docs/report-format.md``) is these structs, field by field. A report knows the
+verdict and what led to it, and nothing of fields, stages or plans.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ NOTHING_CLAIMED = 0.0
 """``error_bound_log2`` of a report that claims no equivalence: a probability of at most 1."""
 
 VOLATILE = ("backend", "peak_memory_mb", "seconds")
-"""The fields that may differ between two runs with the same plans, options and seed. All others are
-equal byte for byte.
+"""The fields that may differ between two runs with the same plans, options and seed.
+
+All others are equal byte for byte.
 """
 
 
 class TriedRepair(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair that was tried makes right, seen in a run of both plans with the repair made;
-    ``together``: with those of all findings that have one.
+    """The effect of a repair that was tried, seen in a run of both plans with the repair made.
 
     ``right`` are the outputs that differ and are right then, ``wrong`` those that are wrong then,
-    of ``compared`` outputs in all. Of a repair that was tried in a stage alone these are its one
-    tensor.
+    of ``compared`` outputs in all. If a repair was tried in one stage only, they are the tensor of
+    that stage. ``together``: the repairs of all findings that have one were made.
     """
 
     right: tuple[str, ...]
@@ -60,11 +60,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong, or that could not be decided.
 
     ``code`` has a page (``pitcheck explain CODE``). ``ranks`` and ``microbatches`` are the numbers
-    of the coordinates concerned (ranks are numbered row-major over the mesh; empty: not tied to
-    any). ``element`` is the index in the reference tensor ``output`` at which ``reference_value``
-    and ``parallel_value`` stand, both as exact or decimal text. What is not known is ``None``. A
-    finding of verdict ``warning`` does not change the verdict; one of verdict ``imprecise``, which
-    precision rules lead to where the user wants it, only the exit code of an equivalent report.
+    of the coordinates concerned (ranks are numbered row-major over the mesh); they are empty if it
+    concerns none in particular. ``element`` is the index in the reference tensor ``output`` at
+    which ``reference_value`` and ``parallel_value`` stand, both as exact or decimal text. What is
+    not known is ``None``. A finding of verdict ``warning`` does not change the verdict. One of
+    verdict ``imprecise`` is a broken precision rule under ``--precision error``; it changes only
+    the exit code of an equivalent report.
     """
 
     code: str
@@ -83,13 +84,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     repair: str | None = None
     witness: str | None = None
     unsaved: str | None = None
-    """Why a witness that was found is not saved."""
+    """The reason why a witness that was found is not saved."""
     tried: TriedRepair | None = None
 
 
 class OperatorCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Operators: ``reference`` and ``parallel`` count instances (over ranks and micro-batches),
-    ``records`` the records of both plans.
+    """Numbers of operators.
+
+    ``reference`` and ``parallel`` count instances (over ranks and micro-batches), ``records`` the
+    records of both plans.
     """
 
     reference: int = 0
@@ -105,8 +108,10 @@ class OutputCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Stages: ``distinct`` ones are those left when equal ones are proven once; ``widened`` ones
-    were merged with their predecessors.
+    """Numbers of stages.
+
+    ``distinct``: those left when equal stages are proven once. ``widened``: those that were merged
+    with their predecessors.
     """
 
     total: int = 0
@@ -118,14 +123,14 @@ class StageCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoutedTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """Where tokens went while a stage in which they choose experts was proven, in all ``draws``
-    together.
+    """The ways of tokens through a stage in which they choose experts, over all draws of its proof.
 
-    ``tensor`` is the one proven, ``tokens`` the least number of tokens that a rank routed;
-    ``sender_receiver_pairs`` (0 where no rank sends tokens to others) each carried at least
-    ``tokens_per_pair``, and of ``source_expert_pairs`` each at least ``tokens_per_expert``. In one
-    draw ``empty_experts`` received nothing and another one ``largest_share`` times its even share
-    (both 0 where no draw can do that). Ranks are those that are kept.
+    ``tensor`` is the one proven, ``tokens`` the least number of tokens that a rank routed. Each of
+    ``sender_receiver_pairs`` (0 if no rank sends tokens to others) carried at least
+    ``tokens_per_pair``, and each of ``source_expert_pairs`` at least ``tokens_per_expert``. In one
+    of the ``draws`` ``empty_experts`` received nothing, and in another one an expert received
+    ``largest_share`` times its even share (both 0 if no draw can do that). Ranks are those that are
+    kept.
     """
 
     stage: str
@@ -153,11 +158,10 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What shows a mismatch: an element of ``output`` on one input of both plans, evaluated from it
-    again by another arithmetic than float64.
+    """The element of ``output`` that shows a mismatch on one input of both plans.
 
-    ``arithmetic`` says which one, and from where on. Both values are decimal text, with as many
-    digits as tell them apart.
+    It was evaluated again by another arithmetic than float64. ``arithmetic`` says which one, and
+    from where on. Both values are decimal text, with as many digits as tell them apart.
     """
 
     output: str
@@ -171,15 +175,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one check.
 
     ``error_bound_log2`` is the base-2 logarithm of the bound on the probability that unequal plans
-    were called equivalent; 0 where nothing is claimed, and finite always. ``exit_code`` follows
+    were called equivalent: finite, at most 0, and 0 if nothing is claimed. ``exit_code`` follows
     from the verdict and the findings, and is set here. ``trials`` is the largest number of complete
     redraws that any stage needed. ``routing`` has every proof of a stage in which tokens choose
     experts. The sentences: ``exceptions`` are what the user's specification excepts from full
     equality; ``reductions`` say which shapes and coordinates were made smaller and by which rule;
     ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the
-    bound does not cover.
-
-    ``shown`` is what shows a mismatch, and ``None`` for every other verdict.
+    bound does not cover. ``shown`` is what shows a mismatch, and ``None`` for every other verdict.
 
     Raises PitcheckError for an error bound that is not finite or above probability 1, and for a
     mismatch that nothing shows.

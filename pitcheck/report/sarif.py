@@ -1,5 +1,6 @@
-"""The report as SARIF 2.1.0, the OASIS format in which code scanners and editors take findings: one
-run, one result per finding (``docs/ci.md``).
+"""The report as SARIF 2.1.0, the OASIS format of code scanners and editors (``docs/ci.md``).
+
+It is one run with one result per finding.
 """
 
 from __future__ import annotations
@@ -7,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pitcheck import __version__
-from pitcheck.report.codes import CODES, Code
+from pitcheck.report.codes import CODES, SEVERITIES, Code
 from pitcheck.report.json import indented
-from pitcheck.report.report import Finding, FindingVerdict, Report
+from pitcheck.report.report import Finding, Report
 from pitcheck.report.sources import Source, place_of, side_of, source_line
 from pitcheck.report.text import coordinates, details
 
@@ -22,23 +23,14 @@ SCHEMA = (
 )
 FINGERPRINT = "pitcheckFault/v1"
 
-LEVELS: Mapping[FindingVerdict, str] = {
-    "mismatch": "error",
-    "invalid": "error",
-    "inconclusive": "warning",
-    "nothing-checked": "error",
-    "warning": "warning",
-    "imprecise": "error",
-}
-
 _MEANING = re.compile(r"^## What it means\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 
 
 def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
-    """The report's SARIF log: equal reports give equal bytes. ``plans``: the files that were
-    checked, for findings without a source line.
+    """Return the report's SARIF log: equal reports give equal bytes.
 
-    Raises UsageError where the installation lacks the pages of the codes.
+    ``plans``: the checked files, for findings without a source line. Raises UsageError if the
+    installation lacks the pages of the codes.
     """
     return indented({"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, plans)]})
 
@@ -67,7 +59,7 @@ def _run(report: Report, plans: Sequence[str]) -> dict[str, Any]:
 
 
 def _properties(report: Report) -> dict[str, Any]:
-    """What a reader of the results must know; nothing that differs between runs of one seed."""
+    """Return what a reader of the results must know, the same for all runs of one seed."""
     return {
         "verdict": report.verdict,
         "seed": report.seed,
@@ -90,7 +82,7 @@ def _rule(code: Code) -> dict[str, Any]:
         "shortDescription": {"text": code.title},
         "fullDescription": {"text": " ".join(meaning.group(1).split()) if meaning else code.title},
         "help": {"text": page, "markdown": page},
-        "defaultConfiguration": {"level": LEVELS[code.verdict]},
+        "defaultConfiguration": {"level": SEVERITIES[code.verdict]},
     }
 
 
@@ -106,7 +98,7 @@ def _results(report: Report, plans: Sequence[str]) -> list[dict[str, Any]]:
             {
                 "ruleId": finding.code,
                 "ruleIndex": numbers[finding.code],
-                "level": LEVELS[finding.verdict],
+                "level": SEVERITIES[finding.verdict],
                 "message": {"text": "\n".join(_message(finding, report))},
                 "locations": [_location(finding, place_of(finding, plans))],
                 **({"relatedLocations": related} if related else {}),
@@ -122,7 +114,7 @@ def _results(report: Report, plans: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _message(finding: Finding, report: Report) -> Iterable[str]:
-    # Where room is short only the first sentence is shown.
+    # Viewers that are short of room show only the first sentence.
     yield finding.title if finding.title.endswith((".", "!", "?")) else f"{finding.title}."
     at = ", ".join(part for part in coordinates(finding, report) if part)
     if at:
@@ -134,9 +126,7 @@ def _message(finding: Finding, report: Report) -> Iterable[str]:
 
 
 def _location(finding: Finding, place: Source | None) -> dict[str, Any]:
-    """The source line; without one the plan's file. The operator stands beside it, and the plan
-    that has it.
-    """
+    """Return the source line, or the plan's file, and beside it the operator and its plan."""
     plan = f"{side_of(finding)} plan"
     logical = [{"name": plan, "kind": "plan"}]
     if finding.operator:
@@ -160,7 +150,7 @@ def _physical(place: Source) -> dict[str, Any]:
 
 
 def _related(finding: Finding) -> list[dict[str, Any]]:
-    """The output that differs, and the witness that shows it."""
+    """Return the output that differs, and the witness that shows it."""
     related: list[dict[str, Any]] = []
     if finding.output:
         related.append(
@@ -181,10 +171,10 @@ def _related(finding: Finding) -> list[dict[str, Any]]:
 
 
 def _fault(finding: Finding) -> str:
-    """A fault's identity: what is wrong, and at which operator of which file.
+    """Return a fault's identity: what is wrong, and at which operator of which file.
 
-    Neither the line, which edits elsewhere in the file move, nor what the seed or the number of
-    ranks changes.
+    It does not depend on the line, which edits elsewhere in the file move, nor on what the seed or
+    the number of ranks changes.
     """
     place = source_line(finding.source)
     known = [finding.operator or "", place.file if place is not None else finding.source or ""]

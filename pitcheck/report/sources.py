@@ -14,8 +14,9 @@ _NUMBER = re.compile("[1-9][0-9]{0,8}")
 
 
 class Source(NamedTuple):
-    """A file, as seen from the working directory where it lies below it, and a line of it (from 1);
-    None for the whole file.
+    """A file and a line of it, from 1; None for the whole file.
+
+    A file below the working directory is named relative to it.
     """
 
     file: str
@@ -23,15 +24,16 @@ class Source(NamedTuple):
 
     @property
     def uri(self) -> str:
-        """The file as a URI, relative where the path is. What UTF-8 cannot hold is written as a
-        backslash escape.
+        """The file as a URI, relative if the path is.
+
+        What UTF-8 cannot hold is written as a backslash escape.
         """
         path = quote(self.file, safe="/", errors="backslashreplace")
         return f"file://{path}" if path.startswith("/") else path
 
 
 def source_line(text: str | None) -> Source | None:
-    """What ``file:line`` says; None for anything else, such as a module's path."""
+    """Return the place that ``file:line`` names, or None for a module's path and the like."""
     file, colon, line = (text or "").rpartition(":")
     if not colon or not file or _NUMBER.fullmatch(line) is None:
         return None
@@ -39,7 +41,8 @@ def source_line(text: str | None) -> Source | None:
 
 
 def place_of(finding: Finding, plans: Sequence[str]) -> Source | None:
-    """The line to blame; where the plan names none, the file of the plan that the finding is about.
+    """Return the line to blame, or without one the file of the plan that the finding is about.
+
     ``plans``: the files, the reference first, if any.
     """
     found = source_line(finding.source)
@@ -50,8 +53,9 @@ def place_of(finding: Finding, plans: Sequence[str]) -> Source | None:
 
 
 def side_of(finding: Finding) -> str:
-    """Which plan a finding is about: what validation says of the reference plan, and of nothing
-    else, begins with its name.
+    """Return the plan that a finding is about, ``reference`` or ``parallel``.
+
+    Titles begin with "reference plan:" exactly for what validation says of the reference plan.
     """
     return "reference" if finding.title.startswith("reference plan:") else "parallel"
 

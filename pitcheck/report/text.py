@@ -1,5 +1,6 @@
-"""The report as console text: findings first, the verdict last. Plain text, 100 columns; colour is
-laid over it on a terminal only.
+"""The report as console text: findings first, the verdict last.
+
+It is plain text of 100 columns; a terminal lays colour over it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pitcheck.report.report import IMPRECISE, Finding, Report, RoutedTokens
 
 WIDTH = 100
 FINDING_LINES = 24
-"""A finding takes at most this many lines; what does not fit is in the JSON report."""
+"""The most lines of a finding; the JSON report has what does not fit."""
 
 _MOST_FINDINGS = 20
 _LIST_LINES = 4
@@ -53,7 +54,7 @@ class Line(NamedTuple):
 
 
 def render(report: Report, *, quiet: bool = False, verbose: bool = False) -> list[Line]:
-    """The report's lines.
+    """Return the report's lines.
 
     ``quiet`` leaves the headline of every finding and the verdict; ``verbose`` shows every list
     whole and adds the times. Control characters and lone surrogates (a plan may hold any text) are
@@ -84,9 +85,7 @@ def render(report: Report, *, quiet: bool = False, verbose: bool = False) -> lis
 
 
 def printable(text: str) -> str:
-    """``text`` with everything that a terminal would obey, and what UTF-8 cannot hold, as
-    escapes.
-    """
+    """Return ``text`` with escapes for what a terminal would obey or UTF-8 cannot hold."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -102,8 +101,9 @@ def _headline(finding: Finding) -> Line:
 
 
 def _finding(finding: Finding, report: Report) -> list[Line]:
-    """The finding in at most FINDING_LINES lines: cut short in the middle, so that help and witness
-    stay.
+    """Return the finding in at most FINDING_LINES lines.
+
+    It is cut short in the middle, so that help and witness stay.
     """
     head = _headline(finding)
     first = [
@@ -135,14 +135,14 @@ def _place(finding: Finding, report: Report) -> str:
 
 
 def coordinates(finding: Finding, report: Report) -> tuple[str, str]:
-    """The ranks and the micro-batches of a finding, "" for none in particular."""
+    """Return the ranks and the micro-batches of a finding, "" for none in particular."""
     return describe_ranks(finding.ranks, report.mesh), describe_microbatches(
         finding.microbatches, report.microbatches
     )
 
 
 def details(finding: Finding) -> Iterable[tuple[str, str]]:
-    """What is known of a finding, each with its label."""
+    """Yield (label, text) for what is known of a finding."""
     if finding.stage:
         yield "stage", finding.stage
     if finding.output:
@@ -161,8 +161,9 @@ def details(finding: Finding) -> Iterable[tuple[str, str]]:
 
 
 def _told_apart(reference: str, parallel: str) -> tuple[str, str]:
-    """Two values with as many digits as it takes to tell them apart; as they are where they are no
-    plain decimals or differ beyond the 17th digit.
+    """Return two values with as many digits as tell them apart.
+
+    They stay as they are if they are not plain decimals, or differ beyond the 17th digit only.
     """
     values = reference, parallel
     if max(map(len, values)) <= _SHORT or not all(map(_DECIMAL.fullmatch, values)):
@@ -175,7 +176,7 @@ def _told_apart(reference: str, parallel: str) -> tuple[str, str]:
 
 
 def endings(finding: Finding) -> Iterable[tuple[str, str]]:
-    """What to do about a finding, each with its label."""
+    """Yield (label, text) for what to do about a finding."""
     if finding.repair:
         yield "help", finding.repair
     if finding.witness:
@@ -189,7 +190,7 @@ def endings(finding: Finding) -> Iterable[tuple[str, str]]:
 
 
 def _summary(report: Report, verbose: bool) -> list[Line]:
-    """What was checked and how; nothing where no plan came as far as that."""
+    """Return what was checked and how; nothing if no plan came as far as that."""
     if not report.operators.records:
         return []
     counts, stages = report.operators, report.stages
@@ -229,7 +230,7 @@ def _summary(report: Report, verbose: bool) -> list[Line]:
 
 
 def _routed(routed: RoutedTokens) -> str:
-    """Where tokens went, in one sentence."""
+    """Return the ways of tokens in one sentence."""
     said = [f"{_count(routed.draws, 'draw')}, at least {_count(routed.tokens, 'token')} a rank"]
     if routed.sender_receiver_pairs:
         said.append(
@@ -263,7 +264,7 @@ def _verdict(report: Report) -> list[Line]:
 
 
 def sentence(report: Report) -> str:
-    """The verdict and what it means."""
+    """Return the verdict and what it means."""
     internal = any(finding.code == "PIT900" for finding in report.findings)
     proven = f"{report.outputs.proven} of {_count(report.outputs.total, 'output')} proven"
     meaning = {
@@ -288,13 +289,13 @@ def _bound(report: Report) -> list[Line]:
 
 
 def bound(report: Report) -> str:
-    """The bound on the probability of error, in words."""
+    """Return the bound on the probability of error, in words."""
     claim = (
         "this verdict is wrong"
         if report.verdict == "equivalent"
         else "what is called proven here is not"
     )
-    # up: what is printed must not claim more than was computed
+    # Rounded up: the printed bound must not claim more than was computed.
     rounded = math.ceil(report.error_bound_log2 * 10) / 10
     return f"error bound: {claim} with probability at most 2^{rounded:.1f}"
 
@@ -304,9 +305,7 @@ def _labelled(label: str, text: str) -> list[Line]:
 
 
 def _bulleted(label: str, sentences: Sequence[str], whole: bool) -> list[Line]:
-    """The sentences beside one label; unless ``whole``, only the first of them and the number of
-    the others.
-    """
+    """Return the sentences beside one label; unless ``whole``, the first ones and a count."""
     shown = sentences if whole or len(sentences) <= _LIST_LINES else sentences[: _LIST_LINES - 1]
     lines = [
         line
@@ -319,8 +318,9 @@ def _bulleted(label: str, sentences: Sequence[str], whole: bool) -> list[Line]:
 
 
 def _wrapped(prefix: str, text: str, style: Style = "plain") -> list[Line]:
-    """``text`` at WIDTH columns behind ``prefix``, its later lines indented as far. Runs of spaces
-    inside a line are kept.
+    """Return ``text`` at WIDTH columns behind ``prefix``, later lines indented as far.
+
+    Runs of spaces inside a line are kept.
     """
     rows = textwrap.wrap(printable(text), WIDTH - len(prefix), break_on_hyphens=False) or [""]
     return [

@@ -1,5 +1,6 @@
-"""Where reports go: ``FORMAT`` and ``FORMAT:FILE`` options, files that are written whole or not at
-all, and the console.
+"""The destinations of reports: ``FORMAT[:FILE]`` options, files, and the console.
+
+Files are written whole or not at all.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ STDOUT = "-"
 
 @dataclass(frozen=True)
 class Form:
-    """How a report is written. ``plans`` are the files that were checked, the reference first;
-    ``quiet`` and ``verbose`` are about text alone.
+    """The form in which a report is written.
+
+    ``plans`` are the checked files, the reference first; ``quiet`` and ``verbose`` apply to text
+    alone.
     """
 
     quiet: bool = False
@@ -53,8 +56,9 @@ class Destination:
 
 
 def parse_destination(text: str) -> Destination:
-    """``FORMAT:FILE``, or ``FORMAT`` for standard output, as a destination. Raises UsageError for
-    an unknown format or a missing file.
+    """Return the destination of ``FORMAT:FILE``, or of ``FORMAT`` for standard output.
+
+    Raises UsageError for an unknown format or a missing file.
     """
     format_, colon, file = text.partition(":")
     if format_ not in FORMATS:
@@ -70,9 +74,7 @@ def parse_destination(text: str) -> Destination:
 
 
 def check_destinations(destinations: Sequence[Destination]) -> None:
-    """Raise UsageError, before any work is done, for destinations that collide or cannot be
-    written.
-    """
+    """Raise UsageError, before any work, for destinations that collide or cannot be written."""
     files = [
         STDOUT if each.file == STDOUT else os.path.realpath(each.file) for each in destinations
     ]
@@ -96,36 +98,48 @@ def check_destinations(destinations: Sequence[Destination]) -> None:
 
 
 def write_report(report: Report, destinations: Sequence[Destination], form: Form = Form()) -> None:
-    """Write the report to every destination, and as text to standard output unless a destination
-    takes that.
+    """Write the report to every destination, by default as text to standard output.
 
     Every destination is tried; then UsageError is raised for those that failed. A standard output
-    that nobody reads any more is no failure.
+    that nobody reads any more is not a failure.
+    """
+
+    def encode(each: Destination) -> bytes:
+        if each == Destination("text", STDOUT) and sys.stdout.isatty():
+            return _coloured(render(report, quiet=form.quiet, verbose=form.verbose), sys.stdout)
+        return FORMATS[each.format](report, form)
+
+    write_everywhere(destinations, encode)
+
+
+def write_everywhere(
+    destinations: Sequence[Destination], encode: Callable[[Destination], bytes]
+) -> None:
+    """Write what ``encode`` gives to every destination, by default as text to standard output.
+
+    Every destination is tried; then UsageError is raised for those that failed.
     """
     failures = []
     for each in destinations:
         if each.file == STDOUT:
             continue
         try:
-            write_whole(Path(each.file), FORMATS[each.format](report, form))
+            write_whole(Path(each.file), encode(each))
         except UsageError as error:
             failures.append(f"cannot write {each.file}: {error}")
         except OSError as error:
             failures.append(f"cannot write {each.file}: {error.strerror or error}")
-    on_stdout = [each.format for each in destinations if each.file == STDOUT] or ["text"]
-    if on_stdout[0] == "text" and sys.stdout.isatty():
-        print_bytes(_coloured(render(report, quiet=form.quiet, verbose=form.verbose), sys.stdout))
-    else:
-        print_bytes(FORMATS[on_stdout[0]](report, form))
+    on_stdout = next((each for each in destinations if each.file == STDOUT), None)
+    print_bytes(encode(on_stdout or Destination("text", STDOUT)))
     if failures:
         raise UsageError("; ".join(failures))
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` so that the file is at no moment half-written: beside it first, then moved
-    into its place.
+    """Write ``data`` so that the file is never half-written.
 
-    Devices and pipes, which cannot be replaced, are written to. Raises OSError.
+    It is written beside the file first, then moved into its place. Devices and pipes, which cannot
+    be replaced, are written to. Raises OSError.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -141,8 +155,9 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def print_bytes(data: bytes) -> None:
-    """Print UTF-8 bytes whatever the locale's encoding. A reader that has gone is no failure;
-    raises UsageError for any other.
+    """Print UTF-8 bytes whatever the locale's encoding.
+
+    A reader that has gone is not a failure; raises UsageError for any other.
     """
     buffer = getattr(sys.stdout, "buffer", None)
     try:
@@ -153,8 +168,8 @@ def print_bytes(data: bytes) -> None:
             buffer.write(data)
         sys.stdout.flush()
     except OSError as error:
-        # What is left in the buffer has no way out either: without this the interpreter complains
-        # when it flushes at its end.
+        # The rest of the buffer has no reader either: without this the interpreter complains when
+        # it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise UsageError(
@@ -163,8 +178,9 @@ def print_bytes(data: bytes) -> None:
 
 
 def _coloured(lines: Sequence[Line], stream: TextIO) -> bytes:
-    """The lines with the escapes of the terminal behind ``stream``. Captured rather than printed:
-    rich ends the process itself on a broken pipe.
+    """Return the lines with the escapes of the terminal behind ``stream``.
+
+    They are captured and not printed: rich ends the process itself on a broken pipe.
     """
     from rich.console import Console  # noqa: PLC0415  only a terminal pays for rich
     from rich.text import Text  # noqa: PLC0415

@@ -1,15 +1,18 @@
-"""A part of a graph, cut out between a boundary and its targets, as a straight list of batched
-steps.
+"""A part of a graph between a boundary and its targets, as a straight list of batched steps.
 
 Coordinates at which an operator would compute the same thing from the same inputs are computed
 once: every value has *rows*, and coordinates point to rows. That is exact for any pattern of
 replication, because an operator is a function of its inputs.
+
+>>> first, which = distinct_columns([np.array([7, 8, 7])], 3)
+>>> first.tolist(), which.tolist()
+([0, 1], [0, 1, 0])
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -23,12 +26,13 @@ from pitcheck.graph.graph import Graph, Node, Source, Stacked, sources_of
 from pitcheck.graph.grids import Codes, Grid, Home, Mask, either, far, focus, near
 
 MANY_COLUMNS = 8
-"""From more columns than this on, rows are told apart by a word of each."""
+"""The number of columns from which on rows are compared by a word of each."""
 ODD = np.uint64(0x9E3779B97F4A7C15)
+"""The odd word from which the weights of these columns are made."""
 
 Boundary = Callable[[int], Grid | None]
-"""For a value, the number of the part it holds at every coordinate (-1: computed there), or None
-where it is not on the boundary at all.
+"""A function of a value: the number of the part it holds at every coordinate (-1: computed there),
+or None if it is not on the boundary at all.
 """
 
 
@@ -45,9 +49,7 @@ StepOperand = Argument | tuple[Argument, ...] | Literal
 
 @dataclass(frozen=True)
 class Step:
-    """One operator at ``count`` distinct rows; its results are appended to the rows of its output
-    values.
-    """
+    """One operator at ``count`` distinct rows; its results extend the rows of its output values."""
 
     node: int
     kind: str
@@ -56,23 +58,23 @@ class Step:
     outputs: tuple[int | None, ...]
     count: int
     unread: frozenset[int] = frozenset()
-    """Places of operands whose shape alone matters: they are read at row 0."""
+    """The places of operands whose shape alone matters: they are read at row 0."""
 
     @property
     def arguments(self) -> list[Argument]:
-        """The operands that are values, those of a stack one by one."""
+        """Return the operands that are values, those of a stack one by one."""
         return values_of(self.inputs)
 
     @property
     def looked_into(self) -> list[Argument]:
-        """Those of which more than the shape matters."""
+        """Return those of which more than the shape matters."""
         return values_of(
             operand for place, operand in enumerate(self.inputs) if place not in self.unread
         )
 
 
 def values_of(operands: Iterable[StepOperand]) -> list[Argument]:
-    """Those of some operands that are values, the members of a stack one by one."""
+    """Return those of some operands that are values, the members of a stack one by one."""
     return [
         a
         for operand in operands
@@ -83,10 +85,11 @@ def values_of(operands: Iterable[StepOperand]) -> list[Argument]:
 
 @dataclass
 class Batch:
-    """Steps in order. ``inputs`` maps a boundary value to the parts its rows hold; ``grids`` maps a
-    value to its row at every coordinate of ``held``.
+    """Steps in order, with the rows of all values.
 
-    Both are kept near the value's home. Where a value is not held a grid may have any row, or -1.
+    ``inputs`` maps a boundary value to the parts its rows hold; ``grids`` maps a value to its row
+    at every coordinate of ``held``. Both are kept near the value's home. Where a value is not held
+    a grid may have any row, or -1.
     """
 
     graph: Graph
@@ -96,21 +99,21 @@ class Batch:
     held: dict[int, Mask] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     missing: dict[int, Mask] = field(default_factory=dict)
-    """Values that are needed at coordinates where nothing writes them."""
+    """The values that are needed at coordinates where nothing writes them."""
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Of values that hold less here than in the plan, their shape."""
+    """The shapes of values that hold less here than in the plan."""
 
     def shape(self, value: int) -> tuple[int, ...]:
-        """The full shape of a value."""
+        """Return the full shape of a value."""
         return self.shapes.get(value) or self.graph.values[value].shape
 
     def count(self, value: int) -> int:
-        """Number of rows of a value."""
+        """Return the number of rows of a value."""
         return self.counts[value]
 
     @cached_property
     def rows(self) -> Rows:
-        """By value the row at every coordinate code (-1: absent), shape (codes,)."""
+        """Return by value the row at every coordinate code (-1: absent), shape (codes,)."""
         return Rows(self)
 
     def add_input(self, value: int, grid: Grid, parts: Codes, held: Mask) -> None:
@@ -168,9 +171,7 @@ def extract(graph: Graph, targets: Mapping[int, Mask], boundary: Boundary) -> Ba
 
 
 def _add_input(batch: Batch, value: int, mask: Mask, parts: Grid) -> None:
-    """Rows of the parts that are needed. Where some coordinates hold no part, the grid
-    says which.
-    """
+    """Enter rows for the parts that are needed, where the grid has one."""
     places = focus(mask)
     present, held = np.broadcast_arrays(near(parts, places), near(mask, places))
     given = held & (present >= 0)
@@ -186,8 +187,9 @@ def _add_input(batch: Batch, value: int, mask: Mask, parts: Grid) -> None:
 
 
 class _Cone:
-    """What lies between a boundary and some targets. All masks are near the homes of what they
-    belong to.
+    """All that lies between a boundary and some targets.
+
+    All masks are near the homes of what they belong to.
     """
 
     def __init__(self, graph: Graph, boundary: Boundary) -> None:
@@ -200,7 +202,7 @@ class _Cone:
         self._queued: set[int] = set()
 
     def parts(self, value: int) -> Grid | None:
-        """The parts of a boundary value, near its home."""
+        """Return the parts of a boundary value, near its home, or None."""
         found = self.boundary(value)
         return None if found is None else near(found, self.graph.values[value].home)
 
@@ -223,7 +225,7 @@ class _Cone:
                         self._read(node, source, run)
 
     def missing(self) -> dict[int, Mask]:
-        """Where a value is needed but nothing writes it."""
+        """Return where a value is needed but nothing writes it."""
         result: dict[int, Mask] = {}
         for value, mask in self.needed.items():
             left = self._computed(value, mask)
@@ -237,6 +239,7 @@ class _Cone:
         return result
 
     def _need(self, value: int, mask: Mask) -> None:
+        """Note where a value is needed, and visit the nodes that write it."""
         if not self.graph.values[value].lattice.microbatched:
             mask = mask[..., :1]
         self.needed[value] = either(self.needed.get(value), mask)
@@ -246,6 +249,7 @@ class _Cone:
                 heapq.heappush(self._queue, -self.graph.rank[writer])
 
     def _wanted(self, node: Node) -> Mask | None:
+        """Return the coordinates at which a node computes something that is needed, or None."""
         run: Mask | None = None
         for output in node.outputs:
             if output in self.needed:
@@ -256,11 +260,12 @@ class _Cone:
         return run
 
     def _computed(self, value: int, mask: Mask) -> Mask:
+        """Return those coordinates of a mask at which a value is not given by the boundary."""
         parts = self.parts(value)
         return mask if parts is None else mask & (parts < 0)
 
     def _read(self, node: Node, source: Source, run: Mask) -> None:
-        """What a node reads, near the home of the value; what lies elsewhere nobody writes."""
+        """Note what a node reads, near the home of the value; nobody writes what lies elsewhere."""
         home = self.graph.values[source.value].home
         if home == node.home and not crosses(source, home):
             self._need(source.value, source.reach(run))
@@ -275,20 +280,23 @@ class _Cone:
 
 
 def _full(mask: Mask, home: Home, shape: tuple[int, ...]) -> list[int]:
+    """Return the shape of a mask over all coordinates of a home."""
     axes = {axis for axis, _ in home}
     return [shape[d] if d in axes else size for d, size in enumerate(mask.shape)]
 
 
 def crosses(source: Source, home: Home) -> bool:
-    """Whether a source may lie elsewhere along a dimension of a home."""
+    """Return True if a source may lie elsewhere along a dimension of a home."""
     return source.read is not None and any(axis in source.read.axes for axis, _ in home)
 
 
 def _add_step(
     batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[int | None, ...]
 ) -> None:
-    """Append a node as a step. What nothing reads is left out of its outputs: it need not be
-    computed, and what computing it would mix is not mixed.
+    """Append a node as a step.
+
+    Outputs that nothing reads are left out: they need not be computed, and computing them could mix
+    dimensions.
     """
     anywhere = np.zeros(batch.graph.anywhere, dtype=np.int64)
     grids = [
@@ -334,8 +342,10 @@ def _add_step(
 
 
 def _seen(source: Source, grid: Grid, node: Node) -> Grid:
-    """What a node reads of a grid. A node that runs once has one entry along micro-batches: the
-    others of a read by code stand for no coordinate.
+    """Return what a node reads of a grid.
+
+    A node that runs once has one entry along micro-batches: the others of a read by code stand for
+    no coordinate.
     """
     found = source.gather(grid)
     if node.lattice.microbatched:
@@ -344,6 +354,7 @@ def _seen(source: Source, grid: Grid, node: Node) -> Grid:
 
 
 def _column(grid: Grid, members: int, shape: tuple[int, ...], chosen: Codes | None) -> Codes:
+    """Return an operand's rows where chosen, shape (count,) or (count, members)."""
     dense = np.broadcast_to(grid, (*shape, members) if members else shape).reshape(
         (-1, members) if members else (-1,)
     )
@@ -353,6 +364,7 @@ def _column(grid: Grid, members: int, shape: tuple[int, ...], chosen: Codes | No
 def _operands(
     node: Node, grids: Sequence[Sequence[object]], columns: Sequence[Codes]
 ) -> tuple[StepOperand, ...]:
+    """Return the operands of a step, with rows for those that are values."""
     left = iter(columns)
     result: list[StepOperand] = []
     for operand, several in zip(node.inputs, grids, strict=True):
@@ -370,9 +382,7 @@ def _operands(
 
 
 def _write(batch: Batch, output: int, rows: Grid, more: int, node: Node) -> None:
-    """Append rows to a value. Several writers, or a boundary that holds a part of it, have written
-    elsewhere.
-    """
+    """Append rows to a value; other writers, or a boundary, have written elsewhere."""
     info = batch.graph.values[output]
     grid = rows if info.home else far(rows, node.home, info.lattice.shape, -1)
     before = batch.grids.get(output)
@@ -380,8 +390,31 @@ def _write(batch: Batch, output: int, rows: Grid, more: int, node: Node) -> None
     batch.counts[output] = batch.counts.get(output, 0) + more
 
 
+def needed_steps(
+    batch: Batch, target: int, given: Collection[int] = ()
+) -> tuple[list[int], set[int]]:
+    """Return what computes ``target`` from the values ``given`` and the inputs.
+
+    A value that is given is not computed, even if it is the target.
+
+    Returns:
+        The numbers of the steps, ascending, and all values that they need.
+    """
+    needed, kept = {target}, []
+    for number in reversed(range(len(batch.steps))):
+        step = batch.steps[number]
+        if any(output in needed and output not in given for output in step.outputs):
+            kept.append(number)
+            needed.update(argument.value for argument in step.arguments)
+    return kept[::-1], needed
+
+
 def distinct_columns(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
-    """(position of the first of every distinct row, which distinct row each one is)."""
+    """Return the distinct rows of some columns, in the order in which they first occur.
+
+    Returns:
+        The position of the first of every distinct row; which distinct row each one is.
+    """
     if count == 1 or not columns:
         return np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     if sum(1 if column.ndim == 1 else column.shape[1] for column in columns) > MANY_COLUMNS:
@@ -407,9 +440,7 @@ def distinct_columns(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
 
 
 def _distinct_words(columns: list[Codes]) -> tuple[Codes, Codes] | None:
-    """The same by a word of every row, of which it is checked that equal ones belong to equal rows;
-    None where they do not.
-    """
+    """Return the same by a word of every row; None if two different rows have one word."""
     table = np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
     weights = np.arange(1, table.shape[1] + 1, dtype=np.uint64) * ODD | np.uint64(1)
     with np.errstate(over="ignore"):

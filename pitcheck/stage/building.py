@@ -1,5 +1,13 @@
-"""Cutting a stage out of both plans: the parallel side back to cut tensors, the reference side back
-to the same tensors.
+"""Cutting a stage out of both plans, each side back to the same cut tensors.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> problem = Problem.of(plan, plan)
+>>> given = problem.specification.initial.get
+>>> stage = build_stage(problem.reference, problem.parallel, given, problem.targets())
+>>> [step.kind for step in stage.parallel.steps]
+['exp']
 """
 
 from __future__ import annotations
@@ -25,12 +33,13 @@ def build_stage(
     targets: Sequence[Target],
     reductions: Reductions = STAGE_REDUCTIONS,
 ) -> Stage:
-    """Cut out the cone of ``targets``, without what the reductions that act on a new stage leave
-    out.
+    """Cut out the cone of ``targets``, and apply the reductions that act on a new stage.
 
-    ``cut_of`` gives the cut at which a parallel value may be taken as given (it must be proven
-    elsewhere, or be initial). A target itself is never taken as given. Raises UnsupportedError
-    where something is needed that nothing computes.
+    ``cut_of`` gives the cut at which a parallel value may be taken as given: it must be proven
+    elsewhere, or be initial. A target itself is never taken as given.
+
+    Raises:
+        UnsupportedError: something is needed that nothing computes.
     """
     parallel = _parallel(second, cut_of, targets)
     met = {
@@ -50,7 +59,7 @@ def build_stage(
 
 
 def _parallel(graph: Graph, cut_of: CutOf, targets: Sequence[Target]) -> Batch:
-    """The parallel side, from the cuts on."""
+    """Return the parallel side, from the cuts on."""
     own = {target.cut.value for target in targets}
 
     def boundary(value: int) -> Grid | None:
@@ -71,7 +80,7 @@ def _parallel(graph: Graph, cut_of: CutOf, targets: Sequence[Target]) -> Batch:
 
 
 def _reference(graph: Graph, cuts: Iterable[Cut], targets: Sequence[Target]) -> Batch:
-    """The reference side, from the tensors on that the cuts are of."""
+    """Return the reference side, from the tensors on that the cuts are of."""
     given, everywhere = {cut.reference for cut in cuts}, _everywhere(graph)
 
     def boundary(value: int) -> Grid | None:
@@ -83,8 +92,9 @@ def _reference(graph: Graph, cuts: Iterable[Cut], targets: Sequence[Target]) -> 
 
 
 def _give_what_is_read(stage: Stage) -> None:
-    """Enter as inputs of the reference the tensors that the parallel side alone reads: it is from
-    these that its inputs are derived.
+    """Enter the tensors that the parallel side alone reads as inputs of the reference.
+
+    The inputs of the parallel side are derived from these.
     """
     batch = stage.reference
     for value in {cut.reference for cut in stage.cuts.values()} - batch.inputs.keys():
@@ -94,10 +104,12 @@ def _give_what_is_read(stage: Stage) -> None:
 
 
 def _everywhere(graph: Graph) -> Grid:
+    """Return a grid of zeros."""
     return np.zeros(graph.anywhere, dtype=np.int64)
 
 
 def _no_missing(batch: Batch, side: str) -> None:
+    """Check that all that is needed is computed. Raises UnsupportedError."""
     for value, mask in batch.missing.items():
         rank, microbatch = batch.graph.place(batch.graph.values[value].lattice.first(mask))
         raise UnsupportedError(

@@ -1,13 +1,23 @@
-"""A plan seen at a few coordinates of the axes along which all its ranks, or all its micro-batches,
-do the same with different rows.
+"""Samples of coordinates: a plan seen at a few coordinates of its uniform axes.
 
-An axis is *uniform* where no operator is left out or has other attributes at some of its
-coordinates, every collective has all of them in a group or each in one of its own, nothing is
-exchanged along it otherwise, and no parameter depends on it. Cutting out a stage for a few of its
-coordinates takes as long whether there are 16 or 16,384. What is proven so holds for all only where
-the stage itself shows it: its coordinates are renamings of each other along a pure batch dimension,
-or the terms of one sum, or do not differ at all. That is checked on the stage; without it, it is
-cut out at all coordinates.
+Along a *uniform* axis all ranks, or all micro-batches, do the same with different rows. It has
+these properties:
+
+- No operator is left out, or has other attributes, at some of its coordinates.
+- Every collective has all of its coordinates in a group, or each in a separate group.
+- Nothing else is exchanged along it, and no parameter depends on it.
+
+Cutting out a stage for a few of its coordinates takes as long for 16 as for 16,384. What is proven
+of them holds for all only if the stage itself shows it. Its coordinates must be renamings of each
+other along a pure batch dimension, or the terms of one sum, or not differ at all. That is checked
+on the stage; without it, the stage is cut out at all coordinates.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> problem = Problem.of(plan, plan)
+>>> sample_of(problem.parallel, problem.specification.initial.values()) is None  # one device
+True
 """
 
 from __future__ import annotations
@@ -19,40 +29,35 @@ import numpy as np
 
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Node, Operand, Source, Stacked, sources_of
-from pitcheck.graph.grids import (
+from pitcheck.graph.grids import Grid, Lattice, Mask, Shape
+from pitcheck.graph.parts import Parts
+from pitcheck.graph.reads import (
     FromPlaces,
-    Grid,
-    Lattice,
-    Mask,
     OfMicrobatch,
     Once,
     OverGroup,
     OverListed,
     OverMicrobatches,
     Read,
-    Shape,
     Through,
 )
-from pitcheck.graph.parts import Parts
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis
 from pitcheck.stage.sample_conditions import Sampling, extended
 from pitcheck.stage.stage import Target
 
 MOST = 8
-"""Axes up to this size are seen whole."""
+"""The size of axes up to which they are seen whole."""
 KEPT = 3
+"""The coordinates of an axis that are seen, if there are several uniform axes."""
 KEPT_ALONE = 6
-"""Coordinates of an axis that are seen, where there are several uniform ones or one alone: enough
-of them together to show how they differ.
-"""
+"""The coordinates of the only uniform axis that are seen: enough to show how they differ."""
 HELD = frozenset({"parameter", "optimizer_state"})
+"""The roles of tensors that no uniform axis may divide."""
 
 
 class Sample:
-    """The graph of a plan at a few coordinates of its uniform axes, and what cuts, targets and
-    masks are there.
-    """
+    """The graph of a plan at a few coordinates of its uniform axes, with cuts and masks."""
 
     def __init__(self, graph: Graph, kept: Mapping[int, tuple[int, ...]]) -> None:
         self._full = graph
@@ -71,7 +76,7 @@ class Sample:
 
     @property
     def sampling(self) -> Sampling:
-        """How many coordinates are seen of how many, by axis."""
+        """Return how many coordinates are seen of how many, by axis."""
         return Sampling(
             {
                 axis: (len(places), self._full.coordinates.shape[axis])
@@ -80,6 +85,7 @@ class Sample:
         )
 
     def _small_graph(self) -> Graph:
+        """Return the graph at the coordinates that are seen."""
         full = self._full
         mesh = tuple(
             Axis(axis.name, size)
@@ -95,6 +101,7 @@ class Sample:
         )
 
     def _node(self, node: Node) -> Node:
+        """Return a node at the coordinates that are seen."""
         return replace(
             node,
             inputs=tuple(self._operand(operand) for operand in node.inputs),
@@ -102,33 +109,34 @@ class Sample:
         )
 
     def _operand(self, operand: Operand) -> Operand:
+        """Return an operand as it is read there."""
         if isinstance(operand, Source):
-            return (
-                operand if operand.read is None else Source(operand.value, self._read(operand.read))
-            )
+            return self._source(operand)
         if isinstance(operand, Stacked):
-            return Stacked(
-                tuple(
-                    Source(m.value, None if m.read is None else self._read(m.read))
-                    for m in operand.members
-                )
-            )
+            return Stacked(tuple(self._source(member) for member in operand.members))
         return operand
 
+    def _source(self, source: Source) -> Source:
+        """Return a source as it is read there."""
+        return source if source.read is None else Source(source.value, self._read(source.read))
+
     def _read(self, read: Read) -> Read:
+        """Return a read among the coordinates that are seen."""
         if id(read) not in self._reads:
             self._reads[id(read)] = read, _reshaped(read, self._shape)
         return self._reads[id(read)][1]
 
     def cut(self, cut: Cut) -> Cut | None:
-        """The cut at the coordinates that are seen; None where it does not move along one dimension
-        as they do.
+        """Return the cut at the coordinates that are seen.
+
+        Return None if it does not move along one dimension as they do.
         """
         if id(cut) not in self._cuts:
             self._cuts[id(cut)] = cut, self._small_cut(cut)
         return self._cuts[id(cut)][1]
 
     def _small_cut(self, cut: Cut) -> Cut | None:
+        """Compute what ``cut`` returns."""
         lattice = self._lattices[cut.lattice.microbatched]
         if cut.groups is not None:
             return (
@@ -145,16 +153,14 @@ class Sample:
         )
 
     def target(self, target: Target) -> Target | None:
-        """The target at the coordinates that are seen; None where it is not the same at all of
-        them.
-        """
+        """Return the target at the coordinates that are seen; None if it is not the same at all."""
         cut, where = self.cut(target.cut), self.mask(target.where)
         return (
             None if cut is None or where is None else Target(cut, where, target.home, target.name)
         )
 
     def mask(self, mask: Mask) -> Mask | None:
-        """A mask without extent along the uniform axes; None where it differs along one."""
+        """Return a mask without extent along the uniform axes; None if it differs along one."""
         for axis in self.kept:
             if mask.shape[axis] > 1:
                 first = np.take(mask, [0], axis=axis)
@@ -165,8 +171,9 @@ class Sample:
 
 
 def sample_of(graph: Graph, cuts: Iterable[Cut]) -> Sample | None:
-    """A few coordinates of the uniform axes of a graph whose tensors are given by ``cuts``; None
-    where it has none that is long enough.
+    """Return a few coordinates of the uniform axes of a graph whose tensors are given by ``cuts``.
+
+    Return None if it has no uniform axis that is long enough.
     """
     shape = graph.coordinates.shape
     axes = {axis for axis, size in enumerate(shape) if size > MOST}
@@ -190,8 +197,9 @@ def sample_of(graph: Graph, cuts: Iterable[Cut]) -> Sample | None:
 
 
 def _is_uniform(read: Read, axis: int) -> bool:
-    """Whether a read is the same at all coordinates of an axis, and takes all of it or nothing
-    beside its own place.
+    """Return True if a read is the same at all coordinates of an axis.
+
+    It takes all of the axis, or only the reader's place.
     """
     if isinstance(read, Through):
         return _is_uniform(read.outer, axis) and _is_uniform(read.inner, axis)
@@ -203,7 +211,7 @@ def _is_uniform(read: Read, axis: int) -> bool:
 
 
 def _reshaped(read: Read, shape: Shape) -> Read:
-    """A uniform read among fewer coordinates."""
+    """Return a uniform read among fewer coordinates."""
     if isinstance(read, Through):
         return Through(shape, _reshaped(read.outer, shape), _reshaped(read.inner, shape))
     if isinstance(read, OverMicrobatches) and read.shape[-1] != shape[-1]:
@@ -212,8 +220,9 @@ def _reshaped(read: Read, shape: Shape) -> Read:
 
 
 def _seen(cut: Cut, kept: Mapping[int, tuple[int, ...]]) -> tuple[Parts, Grid] | None:
-    """(the parts that are seen, which one every coordinate has); None where the parts do not divide
-    one dimension among the coordinates in equal steps.
+    """Return (the parts that are seen, which one every coordinate has).
+
+    Return None if the parts do not divide one dimension among the coordinates in equal steps.
     """
     axes = extended(cut.grid, kept)
     if not axes:
@@ -228,11 +237,10 @@ def _seen(cut: Cut, kept: Mapping[int, tuple[int, ...]]) -> tuple[Parts, Grid] |
 
 
 def _moves(cut: Cut, axes: list[int]) -> bool:
-    """Whether the parts along ``axes`` are, but for equal steps along one dimension, the same, and
-    all together divide that dimension from its beginning.
+    """Return True if the parts along ``axes`` differ by equal steps along one dimension alone.
 
-    Along other dimensions they may have any intervals, such as an early and a late part of a
-    sequence.
+    All together they divide that dimension from its beginning. Along other dimensions they may have
+    any intervals, such as an early and a late part of a sequence.
     """
     held = cut.parts.which
     pairs = {

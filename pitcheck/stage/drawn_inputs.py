@@ -1,5 +1,11 @@
-"""Drawing the inputs of a pair of batches: fresh values for the reference, and from them, by
-lineage, the rows of the parallel values.
+"""Draws of the inputs of a stage: fresh values for the reference, and rows derived from them.
+
+By lineage, the rows of the parallel values are parts of the reference values.
+
+>>> labels = Fresh("labels", (4,), "int", bounds=(0, 3), marks=(0, 2))
+>>> drawn = discrete(labels, seed=1, trials=[0, 1])
+>>> drawn.shape, bool((drawn < 3).all())
+((2, 1, 4), True)
 """
 
 from __future__ import annotations
@@ -17,19 +23,19 @@ from pitcheck.graph.cuts import FREE, ZERO, Box
 from pitcheck.stage.inputs import Derived, Fresh, Padding
 
 FEW = 8
-"""Up to so many rows are taken one by one."""
+"""The number of rows up to which they are taken one by one."""
 MARKED = 0.75
-"""Share of marked values in a trial of them."""
+"""The share of marked values in a trial of them."""
 
 CASES = 4
-"""Kinds of discrete draws, one after the other."""
+"""The number of kinds of discrete draws, which follow each other."""
 
 LAYOUTS = 3
-"""Ways in which the elements that hold one integer are spread."""
+"""The number of ways in which the elements that hold one integer are spread."""
 
 
 def draw(algebra: Any, fresh: Fresh) -> Any:
-    """One instance of a reference tensor."""
+    """Return one instance of a reference tensor in an algebra."""
     if fresh.numbers:
         over, under = (
             _filled(algebra, fresh, [getattr(n, part) for n in fresh.numbers])
@@ -49,6 +55,7 @@ def draw(algebra: Any, fresh: Fresh) -> Any:
 
 
 def _filled(algebra: Any, fresh: Fresh, numbers: Sequence[int]) -> Any:
+    """Return a tensor filled with definite integers, in every trial."""
     filled = np.array(numbers, dtype=np.int64).reshape(1, 1, *fresh.shape)
     return algebra.cast(
         algebra.integers(np.repeat(filled, len(algebra.trials), axis=0)), fresh.kind
@@ -56,18 +63,21 @@ def _filled(algebra: Any, fresh: Fresh, numbers: Sequence[int]) -> Any:
 
 
 def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
-    """Integers or booleans of shape (trials, 1, *shape). Raises UnsupportedError for integers
-    without bounds.
+    """Return integers or booleans of shape (trials, 1, *shape).
 
-    Of four trials of integers one holds marked values in an order of its own, with uniform ones
-    between them, one has half of its rows filled with one marked value, the others are uniform. Of
-    four trials of booleans one has rows that are all alike, one lacks half of its rows altogether,
-    one is all true, one is uniform.
+    Of four trials of integers one holds marked values in a random order, with uniform ones between
+    them. One has half of its rows filled with one marked value; the others are uniform. Of four
+    trials of booleans one has rows of equal elements, one lacks half of its rows altogether, one is
+    all true, one is uniform.
+
+    Raises:
+        UnsupportedError: integers have no bounds.
     """
     return np.stack([_discrete_trial(fresh, seed, trial) for trial in trials])[:, None]
 
 
 def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return the numbers of one trial, of the tensor's shape."""
     generator = np.random.Generator(
         np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial])
     )
@@ -103,10 +113,10 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
 def _loaded(
     fresh: Fresh, generator: np.random.Generator, number: int
 ) -> np.ndarray[Any, np.dtype[Any]]:
-    """Exactly so many elements that hold one integer: the first ones, the last ones, evenly spread
-    ones, in turn; the others hold others.
+    """Return a trial in which exactly so many elements hold one integer, and the others do not.
 
-    Where there are rows, and one has room for so many, they are in each row.
+    They are the first ones, the last ones, and evenly spread ones, in turn. If one row has room for
+    so many, they are in each row.
     """
     held, count = fresh.loads[number // LAYOUTS % len(fresh.loads)]
     low, high = fresh.bounds if fresh.kind == "int" and fresh.bounds is not None else (0, 2)
@@ -130,6 +140,7 @@ def _loaded(
 def _booleans(
     shape: tuple[int, ...], generator: np.random.Generator, trial: int
 ) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return the booleans of one trial."""
     uniform = generator.integers(0, 2, size=shape).astype(np.bool_)
     if not shape or trial % CASES == 0:
         return uniform
@@ -143,8 +154,10 @@ def _booleans(
 def _half(
     values: np.ndarray[Any, np.dtype[Any]], fill: int, other: int, trial: int
 ) -> np.ndarray[Any, np.dtype[Any]]:
-    """The first or the last half of the rows filled, and nowhere else that value: of several ranks
-    that share the rows, one is filled wholly, but not all.
+    """Return values of which half of the rows, and nothing else, hold one number.
+
+    It is the first or the last half. Of several ranks that share the rows, one is then filled
+    wholly, but not all are.
     """
     result = np.where(values == fill, np.array(other, dtype=values.dtype), values)
     if result.ndim:
@@ -156,8 +169,9 @@ def _half(
 
 
 def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]) -> int | None:
-    """A marked value that some box of an integer tensor has not held in any of the trials (-1: too
-    few trials for all kinds of draws), or None.
+    """Return a marked value that some box of an integer tensor has not held in any trial, or None.
+
+    Return -1 if there are too few trials for all kinds of draws.
     """
     if fresh.unread:
         return None
@@ -187,11 +201,12 @@ def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]
 
 
 def _key(text: str, seed: int) -> int:
+    """Return a 128-bit key from a text and a seed."""
     return int.from_bytes(sha256(f"{seed}:{text}".encode()).digest()[:16], "little")
 
 
 def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
-    """All rows of a parallel value, from the one instance ``whole`` of its reference tensor."""
+    """Return all rows of a parallel value, from the instance ``whole`` of its reference."""
     places = derived.places if len(derived.terms) > FEW else None
     if places is not None:
         return scaled(algebra, algebra.boxes(whole, places, len(derived.terms)), derived.scale)
@@ -225,7 +240,7 @@ def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
 
 
 def _shares(algebra: Any, total: Any, terms: int, key: str) -> Any:
-    """Rows of random terms that add up to ``total``."""
+    """Return rows of random terms that add up to ``total``."""
     drawn = algebra.fresh(f"{key}/terms", algebra.shape(total), terms - 1, "any")
     last = algebra.subtract(
         total,
@@ -235,7 +250,11 @@ def _shares(algebra: Any, total: Any, terms: int, key: str) -> Any:
 
 
 def scaled(algebra: Any, value: Any, scale: Fraction) -> Any:
-    """``scale`` times a value; a value that is not a number cannot be scaled."""
+    """Return ``scale`` times a value.
+
+    Raises:
+        UnsupportedError: the value is not of floating-point numbers.
+    """
     if scale == 1:
         return value
     if algebra.kind(value) != "field":
@@ -244,8 +263,10 @@ def scaled(algebra: Any, value: Any, scale: Fraction) -> Any:
 
 
 def take_box(algebra: Any, whole: Any, box: Box, key: str, padding: Padding | None = None) -> Any:
-    """The box of a value; free intervals are drawn afresh under ``key``, integers as ``padding``
-    says, other padding is zero.
+    """Return the box of a value.
+
+    Free intervals are drawn afresh under ``key``, integers as ``padding`` says. Other padding is
+    zero.
     """
     value = whole
     for dim, intervals in enumerate(box):
@@ -271,6 +292,7 @@ def take_box(algebra: Any, whole: Any, box: Box, key: str, padding: Padding | No
 def _free(
     algebra: Any, like: Any, key: str, shape: tuple[int, ...], padding: Padding | None
 ) -> Any:
+    """Return numbers for the free elements of a box."""
     kind = algebra.kind(like)
     if kind == "field":
         return algebra.fresh(key, shape, 1, "any")
@@ -295,5 +317,5 @@ def _free(
 def derive_all(
     algebra: Any, drawn: Mapping[int, Any], derived: Mapping[int, Derived]
 ) -> dict[int, Any]:
-    """All parallel inputs."""
+    """Return all parallel inputs."""
     return {value: derive(algebra, rows, drawn[rows.source]) for value, rows in derived.items()}

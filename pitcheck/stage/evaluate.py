@@ -1,4 +1,14 @@
-"""Evaluating a stage at definite sizes in one algebra, and comparing its targets."""
+"""Evaluation of a stage at definite sizes in one algebra, and comparison of its targets.
+
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> shaped = shape_reduced(Problem.of(plan, plan).whole_stage())
+>>> bool(compare_target(shaped, evaluate_stage(shaped, RealAlgebra(np, 1, [0])), 0).differs.any())
+False
+"""
 
 from __future__ import annotations
 
@@ -15,7 +25,8 @@ from pitcheck.graph.cuts import FREE, Box, Cut, length
 from pitcheck.stage.drawn_inputs import FEW, derive, derive_all, draw, scaled, take_box, untried
 from pitcheck.stage.inputs import Derived
 from pitcheck.stage.run_batch import Observer, literal, run_batch
-from pitcheck.stage.stage import ShapedStage, Target, compared_rows
+from pitcheck.stage.shaped_stage import ShapedStage
+from pitcheck.stage.stage import Target, compared_rows
 
 
 @dataclass
@@ -36,8 +47,13 @@ def evaluate_stage(
     *,
     targets_only: bool = False,
 ) -> Evaluated:
-    """Draw the inputs (or take those given, by reference value) and run both sides; with
-    ``targets_only`` no other values are kept. Raises StepError.
+    """Draw the inputs and run both sides.
+
+    ``drawn``: inputs to use instead, by reference value. With ``targets_only`` no other values are
+    kept.
+
+    Raises:
+        StepError: an operator raised an error.
     """
     stage = shaped.stage
     kept: tuple[frozenset[int] | None, ...] = (None, None)
@@ -84,7 +100,7 @@ def evaluate_stage(
 
 
 def constant_value(algebra: Any, number: Any, shape: tuple[int, ...], kind: str) -> Any:
-    """The constant ``number`` of a kind, in every element of a tensor."""
+    """Return the constant ``number`` of a kind, in every element of a tensor."""
     value = literal(algebra, number)
     if kind != "field":
         value = algebra.cast(value, kind)
@@ -93,8 +109,10 @@ def constant_value(algebra: Any, number: Any, shape: tuple[int, ...], kind: str)
 
 @dataclass
 class Comparison:
-    """One target compared: ``differs`` has shape (trials, compared rows, *local shape); ``codes``
-    names a code for every compared row.
+    """One target compared.
+
+    ``differs`` has shape (trials, compared rows, *local shape). ``codes`` has a coordinate code for
+    every compared row, ``parts`` the part that it must hold.
     """
 
     target: Target
@@ -104,10 +122,10 @@ class Comparison:
     parts: NDArray[np.int64]
     codes: NDArray[np.int64]
     judged: NDArray[np.bool_]
-    """Like ``differs``: False for free elements, on which nothing may depend."""
+    """False for free elements, on which nothing may depend; the shape of ``differs``."""
 
     def differing(self) -> NDArray[np.int64]:
-        """The codes of the rows that differ, of all rows where none is seen to."""
+        """Return the codes of the rows that differ, or of all rows if none is seen to."""
         wrong = np.asarray(self.differs).any(
             axis=tuple(d for d in range(self.differs.ndim) if d != 1)
         )
@@ -116,8 +134,10 @@ class Comparison:
 
 
 def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Comparison:
-    """Compare target ``number``: every distinct row against the part it must hold. Raises
-    BudgetError where there is no common level.
+    """Compare every distinct row of target ``number`` with the part it must hold.
+
+    Raises:
+        BudgetError: both sides have no common level.
     """
     algebra = evaluated.algebra
     target = shaped.stage.targets[number]
@@ -142,7 +162,10 @@ def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Co
 def judged_elements(
     boxes: Mapping[int, Box], parts: NDArray[np.int64], shape: tuple[int, ...]
 ) -> NDArray[np.bool_]:
-    """Which elements of every row are judged: all but the free ones. Shape (1, rows, *shape)."""
+    """Return which elements of every row are judged: all but the free ones.
+
+    The shape is (1, rows, *shape), or all ones.
+    """
     if not any(
         interval[0] == FREE for box in boxes.values() for intervals in box for interval in intervals
     ):
@@ -161,7 +184,7 @@ def judged_elements(
 def expected_parts(
     algebra: Any, shaped: ShapedStage, number: int, whole: Any, parts: NDArray[np.int64]
 ) -> Any:
-    """The reference's value for every compared row."""
+    """Return the reference's value for every compared row."""
     cut: Cut = shaped.stage.targets[number].cut
     distinct, which = np.unique(parts, return_inverse=True)
     boxes = Derived(
@@ -182,7 +205,7 @@ def expected_parts(
 
 
 def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
-    """An integer case that some shard has not met, or ""."""
+    """Return an integer case that some shard has not met in some trials, or ""."""
     for value, fresh in shaped.fresh.items():
         if fresh.kind == "field":
             continue
@@ -211,8 +234,9 @@ def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
 
 
 def check_memory(shaped: ShapedStage, copies: int, most: int) -> None:
-    """Raise BudgetError where ``copies`` (levels times draws at once) of a stage's inputs alone
-    need more than ``most`` bytes.
+    """Check that a stage's inputs alone need at most ``most`` bytes.
+
+    ``copies``: levels times draws at once. Raises BudgetError.
     """
     cells = sum(prod(f.shape) for f in shaped.fresh.values())
     rows = sum(d.cells for d in shaped.derived.values())

@@ -1,10 +1,19 @@
-"""Recognising a stage without cutting it out: two targets with one fingerprint have the same stage
-but for the numbers of nodes and values.
+"""Fingerprints of stages: targets with one fingerprint have the same stage but for names.
 
-A fingerprint says everything that cutting out and canonical form look at, before any coordinate is
-followed: the nodes around the target with their attributes, masks and tables, the cuts at which
-they end with their parts, and what is known of every value. It is finer than the canonical form (it
-knows ranks), so it only saves work where a plan repeats itself, as layers do.
+A stage is so recognised without cutting it out. A fingerprint says everything that cutting out and
+canonical form look at, before any coordinate is followed: the nodes around the target with their
+attributes, masks and tables, the cuts at which they end with their parts, and what is known of
+every value. It is finer than the canonical form (it knows ranks), so it only saves work where a
+plan repeats itself, as layers do.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> problem, (target,) = (found := Problem.of(plan, plan)), found.targets()
+>>> given = problem.specification.initial
+>>> key, walk = Fingerprints(problem.reference, problem.parallel, given).of(target, given.get)
+>>> len(walk.values), len(walk.nodes), len(walk.cuts)
+(2, 1, 1)
 """
 
 from __future__ import annotations
@@ -17,7 +26,8 @@ from numpy.typing import NDArray
 
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Node, Source, Stacked
-from pitcheck.graph.grids import FromPlaces, Home, Mask
+from pitcheck.graph.grids import Home, Mask
+from pitcheck.graph.reads import FromPlaces
 from pitcheck.stage.batch import crosses
 from pitcheck.stage.stage import Stage, Target
 
@@ -27,22 +37,24 @@ CutOf = Callable[[int], Cut | None]
 
 @dataclass
 class Walk:
-    """Values and nodes in the order in which a walk from the target meets them, and what it said of
-    them.
-    """
+    """The values and nodes that a walk from the target meets, in order, and what is said."""
 
     said: list[Hashable] = field(default_factory=list)
     values: dict[int, int] = field(default_factory=dict)
     nodes: dict[int, int] = field(default_factory=dict)
     cuts: list[int] = field(default_factory=list)
     homes: dict[Home, int] = field(default_factory=dict)
-    """Homes are told apart, and what they are does not matter: what lies near them is the same."""
+    """The homes met, by number. Only which homes are equal matters: what lies near them is the
+    same.
+    """
 
 
 @dataclass(frozen=True)
 class Known:
-    """What became of a stage: its canonical form; by place in the walk, the cuts it takes as given
-    with the codes needed of them, and the nodes it covers.
+    """A stage that was seen before.
+
+    ``form``: its canonical form. By place in the walk, ``demands`` are the cuts it takes as given
+    with the codes needed of them, and ``nodes`` the nodes it covers.
     """
 
     form: str
@@ -51,8 +63,9 @@ class Known:
 
 
 class Fingerprints:
-    """Fingerprints over one pair of graphs. Masks, tables and parts are numbered once, so that a
-    fingerprint is a tuple of small numbers.
+    """The fingerprints over one pair of graphs.
+
+    Masks, tables and parts are numbered once, so that a fingerprint is a tuple of small numbers.
     """
 
     def __init__(self, first: Graph, second: Graph, initial: Mapping[int, Cut]) -> None:
@@ -66,7 +79,7 @@ class Fingerprints:
         self._cuts: dict[int, tuple[Cut, int]] = {}
 
     def of(self, target: Target, cut_of: CutOf) -> tuple[Key, Walk]:
-        """The fingerprint of a target's stage, and the walk over the parallel side behind it."""
+        """Return the fingerprint of a target's stage, and the walk over the parallel side."""
         own = target.cut.value
         parallel = Walk()
 
@@ -111,8 +124,10 @@ class Fingerprints:
     def remember(
         self, key: Key, walk: Walk, stage: Stage, form: str, demanded: Sequence[tuple[int, Mask]]
     ) -> None:
-        """Note what a stage is, unless cutting it out met fewer cuts than the walk: then the walk
-        does not tell where the reference's side ends.
+        """Note what a stage is.
+
+        Nothing is noted if cutting it out met fewer cuts than the walk: then the walk does not tell
+        where the reference's side ends.
         """
         if set(stage.met) != set(walk.cuts):
             return
@@ -123,6 +138,7 @@ class Fingerprints:
     def _walk(
         self, graph: Graph, side: int, start: int, walk: Walk, ends: Callable[[int], Hashable]
     ) -> None:
+        """Walk back over a graph from a value to all ends, and note what is met."""
         waiting = [start]
         walk.values[start] = 0
         while waiting:
@@ -154,9 +170,11 @@ class Fingerprints:
                     walk.said.append(walk.values[source.value])
 
     def _number(self, what: Hashable) -> int:
+        """Return the number of something hashable."""
         return self._numbers.setdefault(what, len(self._numbers))
 
     def _node(self, side: int, number: int, node: Node) -> int:
+        """Return the number of all that is known of a node."""
         found = self._of[side].get(number)
         if found is None:
             operands = tuple(self._operand(side, node, o) for o in node.inputs)
@@ -168,6 +186,7 @@ class Fingerprints:
         return found
 
     def _operand(self, side: int, node: Node, operand: object) -> Hashable:
+        """Return all that is known of how a node reads an operand."""
         if isinstance(operand, Source):
             return self._source(side, node, operand)
         if isinstance(operand, Stacked):
@@ -175,8 +194,10 @@ class Fingerprints:
         return repr(operand)
 
     def _source(self, side: int, node: Node, source: Source) -> Hashable:
-        """How a node reads: with where it is where that matters, because it reads across, or what
-        it reads is more than what is near its home.
+        """Return how a node reads a value.
+
+        Where the node is belongs to it if the node reads across homes, or if it reads more than
+        what is near its home.
         """
         info = (self.first, self.second)[side].values[source.value]
         if info.writers:
@@ -193,14 +214,13 @@ class Fingerprints:
         ) else ()
 
     def _is_across(self, read: FromPlaces, here: Home, there: Home) -> bool:
-        """Whether a read goes from one home to the other, so that where these are does
-        not matter.
-        """
+        """Return True if a read goes from one home to the other, wherever these are."""
         return there == tuple(
             (axis, read.places[place] if axis == read.axis else place) for axis, place in here
         ) and any(a == read.axis for a, _ in here)
 
     def _info(self, side: int, value: int) -> int:
+        """Return the number of all that is known of a value by itself."""
         found = self._infos[side].get(value)
         if found is None:
             info = (self.first, self.second)[side].values[value]
@@ -211,6 +231,7 @@ class Fingerprints:
         return found
 
     def _cut(self, cut: Cut) -> int:
+        """Return the number of what a cut says."""
         kept = self._cuts.get(id(cut))
         if kept is None:
             group = None if cut.groups is None else _said(cut.groups)
@@ -223,11 +244,12 @@ class Fingerprints:
 
 
 def _said(grid: NDArray[Any]) -> Hashable:
+    """Return the contents of an array as something hashable."""
     return grid.shape, grid.tobytes()
 
 
 def places(walk: Walk) -> tuple[Mapping[int, int], Mapping[int, int]]:
-    """(values by place, nodes by place)."""
+    """Return (values by place, nodes by place) of a walk."""
     return {place: value for value, place in walk.values.items()}, {
         place: node for node, place in walk.nodes.items()
     }

@@ -1,5 +1,10 @@
-"""The inputs of a stage at definite sizes, as data: what is drawn for the reference, and which
-parts of it the parallel plan holds.
+"""The inputs of a stage at definite sizes, as data.
+
+They say what is drawn for the reference, and which parts of it the parallel plan holds.
+
+>>> box = (((0, 2),),)
+>>> Derived("y", 0, (box,), ((0, 0, 1), (0, 0, 1)), Fraction(1)).cells
+4
 """
 
 from __future__ import annotations
@@ -16,28 +21,12 @@ import numpy as np
 from pitcheck.algebra.interface import Kind
 from pitcheck.graph.cuts import FREE, Box, length
 
-STRUCTURAL = frozenset(
-    {
-        "view",
-        "reshape",
-        "transpose",
-        "permute",
-        "slice",
-        "chunk",
-        "expand",
-        "squeeze",
-        "unsqueeze",
-        "identity",
-        "contiguous",
-        "split",
-    }
-)
-
 
 @dataclass(frozen=True)
 class Fresh:
-    """A reference tensor to draw: its key, reduced shape, kind, domain; integers between
-    ``bounds``, among them ``marks``.
+    """A reference tensor to draw: its key, reduced shape, kind and domain.
+
+    Integers lie between ``bounds`` (half-open), with ``marks`` among them.
     """
 
     key: str
@@ -47,34 +36,33 @@ class Fresh:
     bounds: tuple[int, int] | None = None
     marks: tuple[int, ...] = ()
     numbers: tuple[Fraction, ...] = ()
-    """What it is filled with in every trial, where it is not drawn."""
+    """The numbers that fill it in every trial, if it is not drawn."""
     loads: tuple[tuple[int, int], ...] = ()
-    """Pairs (integer, how many elements hold it) that must be tried, where what is counted decides
-    something; of booleans the integer is 1.
+    """The pairs (integer, number of elements that hold it) that must be tried, if counts decide
+    something. The integer is 1 for booleans.
     """
     unread: bool = False
-    """Whether its shape alone matters: integers and booleans are not drawn then."""
+    """True if its shape alone matters: integers and booleans are not drawn then."""
 
 
 @dataclass(frozen=True)
 class Padding:
-    """Between which ``bounds`` free integers lie (half-open), and which of them are filled in one
-    after the other: one in every second trial.
-    """
+    """The range of free integers (half-open), and those filled in, one every second trial."""
 
     bounds: tuple[int, int]
     marks: tuple[int, ...]
 
     @property
     def trials(self) -> int:
-        """How many trials in a row have each of the marks once."""
+        """Return how many trials in a row have each of the marks once."""
         return 2 * len(self.marks)
 
 
 @dataclass(frozen=True)
 class Derived:
-    """Rows of a parallel value: for every row the part of reference tensor ``source`` that it
-    holds, in boxes at reduced sizes.
+    """The rows of a parallel value: the part of reference tensor ``source`` that each row holds.
+
+    ``boxes`` are at reduced sizes.
     """
 
     key: str
@@ -84,25 +72,26 @@ class Derived:
     """(box number, term, number of terms) of every row."""
     scale: Fraction
     padding: Padding | None = None
-    """Of integers, what free elements may be; None for those that nothing is compared with."""
+    """The range of free integers; None for those that nothing is compared with."""
 
     @property
     def is_padded(self) -> bool:
-        """Whether some box has free elements."""
+        """Return True if some box has free elements."""
         return any(
             start == FREE for box in self.boxes for intervals in box for start, _ in intervals
         )
 
     @cached_property
     def cells(self) -> int:
-        """Number of elements over all rows."""
+        """Return the number of elements over all rows."""
         sizes = [prod(sum(length(i) for i in intervals) for intervals in box) for box in self.boxes]
         return sum(sizes[box] for box, _, _ in self.terms)
 
     @cached_property
     def places(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], ...] | None:
-        """Per dimension which places every row holds, (rows, size), if all rows are of one shape,
-        without padding, and none is a term; else None.
+        """Return the places that every row holds, per dimension, shape (rows, size).
+
+        Return None if rows differ in shape, have padding, or are terms.
         """
         if any(i[0] < 0 for box in self.boxes for intervals in box for i in intervals) or any(
             terms != 1 for _, _, terms in self.terms
@@ -122,4 +111,5 @@ class Derived:
 
 
 def _held(intervals: Sequence[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the places in some intervals."""
     return np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in intervals])

@@ -1,4 +1,11 @@
-"""The numbers that the steps of a batch name: where decisions change their outcome."""
+"""The numbers that the steps of a batch name, at which decisions change their outcome.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("clamp", [(2, 3)], (2, 3), min=0, max=6)
+>>> sorted(numbers(Problem.of(plan, plan).whole_stage().parallel))
+[0.0, 6.0]
+"""
 
 from __future__ import annotations
 
@@ -15,14 +22,15 @@ from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
 
 FEW = 4
+"""The count of integers up to which their sums and differences are at issue, too."""
 _LARGEST = 1 << 1000
-"""Above it numbers have no float64, or their products have none."""
+"""The size beyond which numbers have no float64, or their products have none."""
 MARKING = frozenset({"value", "ignore_index", "padding_idx", "min", "max"})
-"""Attributes whose number an integer may be compared with."""
+"""The attributes whose number an integer may be compared with."""
 
 
 def numbers(batch: Batch) -> set[float]:
-    """All finite numbers that a batch names: operands, attributes and constant tensors."""
+    """Return all finite numbers that a batch names: operands, attributes and constant tensors."""
     found: set[float] = set()
     for step in batch.steps:
         found.update(float(n) for _, n in _operands(step))
@@ -32,11 +40,11 @@ def numbers(batch: Batch) -> set[float]:
 
 
 def integers_at_issue(batch: Batch) -> set[int]:
-    """Integers at which a step may decide otherwise than at others: those it is compared with, and
-    their neighbours beyond the border.
+    """Return the integers at which a decision of a step may change.
 
-    Of up to ``FEW`` numbers also their sums and differences: an integer may be moved by one before
-    it is compared with another.
+    They are those it is compared with, and their neighbours beyond the border. Of up to ``FEW``
+    numbers these are also the sums and differences: an integer may be moved by one before it is
+    compared with another.
     """
     below, above = kinds_with(Trait.CHANGES_BELOW), kinds_with(Trait.CHANGES_ABOVE)
     found = {int(n) for n in _constants(batch) if n.denominator == 1}
@@ -57,12 +65,14 @@ def integers_at_issue(batch: Batch) -> set[int]:
 
 
 def _operands(step: Step) -> Iterator[tuple[int, Fraction]]:
+    """Yield (place, number) of a step's literal operands."""
     for place, operand in enumerate(step.inputs):
         if not isinstance(operand, (Argument, tuple)):
             yield from ((place, n) for n in _exact(operand))
 
 
 def _attributes(step: Step) -> Iterator[tuple[str, Fraction]]:
+    """Yield (name, number) of a step's literal attributes."""
     declared = operator_kind(step.kind).attributes
     for name, value in step.attributes.items():
         if declared.get(name) == "literal" and isinstance(value, (int, float, str, Fraction, Root)):
@@ -70,6 +80,7 @@ def _attributes(step: Step) -> Iterator[tuple[str, Fraction]]:
 
 
 def _constants(batch: Batch) -> Iterator[Fraction]:
+    """Yield the numbers of the constant tensors among a batch's inputs."""
     for value in batch.inputs:
         given = _constant(batch.graph, value)
         if given is not None:
@@ -77,13 +88,15 @@ def _constants(batch: Batch) -> Iterator[Fraction]:
 
 
 def _constant(graph: Graph, value: int) -> Any:
+    """Return the value of a constant tensor, or None."""
     info = graph.values[value]
     return None if info.writers else info.tensor.value
 
 
 def _exact(value: Any) -> list[Fraction]:
-    """The number as a rational (a root: the rational nearest to it); nothing for what is not finite
-    as a float64.
+    """Return a number as a rational; nothing if it is not finite as a float64.
+
+    A root becomes the rational nearest to it.
     """
     try:
         number = value if isinstance(value, (Fraction, Root)) else parse_number(value)

@@ -1,4 +1,12 @@
-"""A batch without the rows that its targets do not need."""
+"""Batches without the rows that their targets do not need.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> batch = Problem.of(plan, plan).whole_stage().parallel
+>>> begins(batch), len(pruned(batch, 1).steps), len(pruned(batch, 0).steps)
+([{1: 0}], 1, 0)
+"""
 
 from __future__ import annotations
 
@@ -15,12 +23,15 @@ Rows = NDArray[np.bool_]
 
 
 def pruned(batch: Batch, *targets: int) -> Batch:
-    """``batch`` with those rows alone that all rows of the values ``targets`` need."""
+    """Return ``batch`` with those rows alone that all rows of the values ``targets`` need."""
     return pruned_to(batch, {target: np.arange(batch.count(target)) for target in targets})
 
 
 def pruned_to(batch: Batch, targets: Mapping[int, Codes]) -> Batch:
-    """``batch`` with those rows alone that some rows of values need."""
+    """Return ``batch`` with those rows alone that some rows of values need.
+
+    ``targets`` maps a value to the numbers of these rows.
+    """
     first = begins(batch)
     needed: dict[int, Rows] = {
         target: np.zeros(batch.count(target), dtype=np.bool_) for target in targets
@@ -45,7 +56,7 @@ def pruned_to(batch: Batch, targets: Mapping[int, Codes]) -> Batch:
 
 
 def begins(batch: Batch) -> list[dict[int, int]]:
-    """For every step the first row that it writes of each of its outputs."""
+    """Return for every step the first row that it writes of each of its outputs."""
     filled = {value: len(parts) for value, parts in batch.inputs.items()}
     result = []
     for step in batch.steps:
@@ -58,6 +69,7 @@ def begins(batch: Batch) -> list[dict[int, int]]:
 def _rebuilt(
     batch: Batch, first: list[dict[int, int]], needed: dict[int, Rows], kept: dict[int, Codes]
 ) -> Batch:
+    """Return the batch with the kept rows of its steps."""
     places: dict[int, Codes] = {}
     counts: dict[int, int] = {}
     inputs: dict[int, Codes] = {}
@@ -92,6 +104,7 @@ def _rebuilt(
 
 
 def _moved(operand: StepOperand, chosen: Codes, places: dict[int, Codes]) -> StepOperand:
+    """Return an operand at the chosen rows of its step, at the places of what is kept."""
     if isinstance(operand, Argument):
         return Argument(operand.value, places[operand.value][operand.rows[chosen]])
     if isinstance(operand, tuple):

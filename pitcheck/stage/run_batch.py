@@ -1,4 +1,8 @@
-"""Running a batch in any algebra: the same loop for numbers, axes and degrees."""
+"""Runs of a batch in any algebra: the same loop for numbers, axes and degrees.
+
+>>> step_at("parallel 3 exp", "parallel "), step_at("parallel 3 exp", "reference ")
+(3, None)
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,10 @@ from pitcheck.stage.batch import Argument, Batch, Step
 
 
 class Batched(Algebra[Any], Protocol):
-    """What running a batch needs beside the algebra: choosing, stacking and joining rows."""
+    """An algebra with what a batch needs besides: choosing, stacking and joining rows."""
 
     site: str
-    """Where the algebra is: names what is recorded of decisions."""
+    """The place of the algebra, which names what is recorded of decisions."""
 
     def gather(self, a: Any, index: Codes) -> Any: ...
     def stack(self, a: Any, index: Codes) -> Any: ...
@@ -29,16 +33,18 @@ class Batched(Algebra[Any], Protocol):
 
 
 Evaluator = Callable[[Any, str, Sequence[Any], Mapping[str, Any], Sequence[bool] | None], list[Any]]
+"""A function (algebra, kind, inputs, attributes, wanted outputs) -> outputs."""
 
 Piece = tuple[Any, int]
 """A value for some rows, and how many rows."""
 
 Observer = Callable[[int, Step, Sequence[Any], Sequence[Any]], None]
-"""Called after every step with its number, itself, its inputs and its outputs."""
+"""A function that is called after every step with its number, itself, its inputs and its outputs.
+"""
 
 
 class StepError(PitcheckError):
-    """What an operator raised, with the operator that raised it."""
+    """An error that an operator raised, with that operator."""
 
     def __init__(self, step: Step, batch: Batch, cause: PitcheckError) -> None:
         self.step = step
@@ -58,12 +64,15 @@ def run_batch(
     keep: Collection[int] | None = None,
     free: Mapping[int, Any] | None = None,
 ) -> dict[int, Any]:
-    """Run all steps and return every value computed (and the inputs), by number; those of ``keep``
-    alone where it is given.
+    """Run all steps, and return every value by number, inputs included.
 
-    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by
-    step; ``side`` begins the sites' names; ``evaluator`` stands in for the registry's; ``free`` has
-    by number of a step what stands in for its only result. Raises StepError.
+    ``inputs``: the rows of ``batch.inputs``. ``attributes``: those to use in place of the steps',
+    one by one. ``observe``: a function that sees every step. ``side`` begins the sites' names.
+    ``evaluator``: a stand-in for the registry's. ``keep``: the values to return; None for all.
+    ``free``: values that stand in for the only result of a step, by its number.
+
+    Raises:
+        StepError: an operator raised an error.
     """
     pieces: dict[int, list[Piece]] = {
         value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()
@@ -93,17 +102,16 @@ def run_batch(
 
 
 def step_at(site: str, side: str) -> int | None:
-    """The number of the step of a side at which an algebra was when it recorded a decision; None
-    where that is no site of the side.
+    """Return the number of the step of a side that a site names, or None.
+
+    It is None for a site of the other side.
     """
     number = site.removeprefix(side).partition(" ")[0]
     return int(number) if site.startswith(side) and number.isdecimal() else None
 
 
 def _last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:
-    """By number of a step the values that nothing reads or writes after it, but for those
-    to keep.
-    """
+    """Return by step the values that nothing reads or writes after it, without those to keep."""
     last: dict[int, int] = {}
     for number, step in enumerate(batch.steps):
         read = (argument.value for argument in step.arguments)
@@ -116,18 +124,20 @@ def _last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:
 
 
 def wanted_of(step: Step) -> tuple[bool, ...]:
-    """Which outputs of a step anything reads."""
+    """Return which outputs of a step anything reads."""
     return tuple(output is not None for output in step.outputs)
 
 
 def literal(algebra: Algebra[Any], number: Literal) -> Any:
-    """A literal operand as a value."""
+    """Return a literal operand as a value."""
     return exact(algebra, number).value
 
 
 def _operands(algebra: Batched, pieces: dict[int, list[Piece]], step: Step) -> list[Any]:
-    """The operands of a step. Literals are integers where they are whole and no tensor beside them
-    is a floating-point one, as in PyTorch.
+    """Return the operands of a step.
+
+    Literals are integers if they are whole and no tensor beside them is floating-point, as in
+    PyTorch.
     """
     given = [
         None if not isinstance(o, (Argument, tuple)) else _operand(algebra, pieces, o)
@@ -144,6 +154,7 @@ def _operands(algebra: Batched, pieces: dict[int, list[Piece]], step: Step) -> l
 
 
 def literal_operand(algebra: Batched, number: Literal, discrete: bool) -> Any:
+    """Return a literal operand as a value, an integer if it is whole and ``discrete`` holds."""
     if discrete and isinstance(number, Fraction) and number.denominator == 1:
         return algebra.constant(number, "int")
     return literal(algebra, number)
@@ -152,6 +163,7 @@ def literal_operand(algebra: Batched, number: Literal, discrete: bool) -> Any:
 def _operand(
     algebra: Batched, pieces: dict[int, list[Piece]], operand: Argument | tuple[Argument, ...]
 ) -> Any:
+    """Return an operand, or the stack of several ones."""
     if isinstance(operand, Argument):
         return _pick(algebra, pieces, operand)
     members = []
@@ -162,6 +174,7 @@ def _operand(
 
 
 def _pick(algebra: Batched, pieces: dict[int, list[Piece]], argument: Argument) -> Any:
+    """Return the rows of a value that an argument reads."""
     value = pieces[argument.value]
     value[:] = [_whole(algebra, value)]
     whole, count = value[0]
@@ -173,8 +186,9 @@ def _pick(algebra: Batched, pieces: dict[int, list[Piece]], argument: Argument) 
 
 
 def _whole(algebra: Batched, parts: list[Piece]) -> Piece:
-    """A value with all its rows. A piece may store one row for all that it stands for; counts say
-    how many.
+    """Return a value with all its rows.
+
+    A piece may store one row for all that it stands for; counts say how many.
     """
     if len(parts) == 1:
         return parts[0]

@@ -1,5 +1,7 @@
-"""What a stage that was cut out at a few coordinates of some axes must show to stand for all of
-them.
+"""The conditions under which a stage seen at a few coordinates stands for all of them.
+
+>>> Sampling({0: (3, 64), 1: (3, 16)}).counts([0, 1])
+(9, 1024)
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from math import prod
 import numpy as np
 
 from pitcheck.graph.graph import sources_of
-from pitcheck.graph.grids import Codes, Grid, Lattice, Once, Read, Through
+from pitcheck.graph.grids import Codes, Grid, Lattice
+from pitcheck.graph.reads import Once, Read, Through
 from pitcheck.ops.registry import collective_kinds, kinds_with
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Batch
@@ -19,24 +22,26 @@ from pitcheck.stage.batch import Batch
 
 @dataclass(frozen=True)
 class Sampling:
-    """Axes of which a stage was cut out at some coordinates only: (how many, of how many), by
-    dimension of the coordinates.
+    """The axes of which a stage was cut out at some coordinates only.
+
+    ``axes`` has (how many, of how many), by dimension of the coordinates.
     """
 
     axes: Mapping[int, tuple[int, int]]
 
     def counts(self, axes: Iterable[int]) -> tuple[int, int]:
-        """(coordinates seen, all coordinates) along some of the axes."""
+        """Return (coordinates seen, all coordinates) along some of the axes."""
         pairs = [self.axes[axis] for axis in axes]
         return prod(seen for seen, _ in pairs), prod(full for _, full in pairs)
 
     def differing(self, grids: Iterable[Grid]) -> frozenset[int]:
-        """The axes along which some of the grids, of a stage's cuts, have an extent."""
+        """Return the axes along which some of the grids of a stage's cuts have an extent."""
         return frozenset(axis for grid in grids for axis in extended(grid, self.axes))
 
     def crossed(self, batch: Batch, but: Collection[int] = ()) -> bool:
-        """Whether a step, beside those numbered ``but``, reads along one of the axes: what it
-        computes may then depend on how many coordinates there are.
+        """Return True if a step reads along one of the axes; those numbered ``but`` do not count.
+
+        What it computes may then depend on how many coordinates there are.
         """
         nodes = (
             batch.graph.nodes[step.node]
@@ -54,8 +59,9 @@ class Sampling:
         )
 
     def resized(self, batch: Batch) -> bool:
-        """Whether the size of what a step gives says how many members it joins, or cuts for, along
-        one of the axes.
+        """Return True if the size of a result tells how many members a step joins along an axis.
+
+        The same holds for a step that cuts its operand for the members.
         """
         resizing = collective_kinds() - kinds_with(Trait.KEEPS_SIZES)
         nodes = [batch.graph.nodes[step.node] for step in batch.steps if step.kind in resizing]
@@ -70,8 +76,9 @@ class Sampling:
     def in_one_class(
         self, classes: Codes, codes: Codes, lattice: Lattice, axes: Collection[int]
     ) -> bool:
-        """Whether coordinates (by ``codes``) that differ along ``axes`` alone are all there, and of
-        one class.
+        """Return True if coordinates that differ along ``axes`` alone are there and of one class.
+
+        ``classes`` and ``codes`` have shape (coordinates,).
         """
         seen, _ = self.counts(axes)
         places = [np.zeros(len(codes), dtype=np.int64)]
@@ -90,13 +97,14 @@ class Sampling:
 
 
 def extended(grid: Grid, axes: Iterable[int]) -> list[int]:
-    """The axes along which a grid has an extent."""
+    """Return the axes along which a grid has an extent."""
     return [axis for axis in axes if grid.shape[axis] > 1]
 
 
 def _left(read: Read) -> tuple[int, ...]:
-    """The dimensions along which a read leaves its own coordinate; a tensor that exists once per
-    step is the same for every micro-batch.
+    """Return the dimensions along which a read leaves its own coordinate.
+
+    A tensor that exists once per step is the same for every micro-batch.
     """
     if isinstance(read, Through):
         return (*_left(read.outer), *_left(read.inner))

@@ -1,5 +1,13 @@
-"""Steps of whose results the shape alone matters, such as a loss of which nothing but the gradient
-is asked for: what they mix is not mixed in any result.
+"""Steps of whose results the shape alone matters.
+
+An example is a loss of which nothing but the gradient is asked for. What such steps mix is not
+mixed in any result.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> shape_only(Problem.of(plan, plan).whole_stage().parallel, kept={1})
+frozenset()
 """
 
 from __future__ import annotations
@@ -13,14 +21,15 @@ from pitcheck.stage.run_batch import Evaluator
 
 
 def shape_only(batch: Batch, kept: Collection[int]) -> frozenset[int]:
-    """The numbers of the steps of whose results, and of what is made of them, nobody reads an
-    element; ``kept`` are values that are read from outside.
+    """Return the numbers of the steps of whose results, directly or not, nobody reads an element.
+
+    ``kept`` are values that are read from outside.
     """
     looked, met = set(kept), set[int]()
     found = set()
     for number, step in reversed(list(enumerate(batch.steps))):
         outputs = {output for output in step.outputs if output is not None}
-        # What no step reads at all is what the batch is for.
+        # A value that no step reads at all is a result of the batch.
         if not outputs & looked and outputs <= met:
             found.add(number)
         else:
@@ -30,9 +39,7 @@ def shape_only(batch: Batch, kept: Collection[int]) -> frozenset[int]:
 
 
 def describing(templates: Templates, batch: Batch, kept: Collection[int]) -> Evaluator:
-    """An evaluator for one run of a batch on axes, in which steps of whose results the shape alone
-    matters mix nothing.
-    """
+    """Return an evaluator for one run on axes, in which such steps mix nothing."""
     numbers = iter(range(len(batch.steps)))
     described = shape_only(batch, kept)
 

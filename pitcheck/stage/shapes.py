@@ -1,5 +1,14 @@
-"""Reduced shapes of a pair of batches: dimensions are tied by running both batches on axes, and by
-the lineage between them.
+"""Reduced shapes of a pair of batches.
+
+Dimensions are tied by running both batches on axes, and by the lineage between them.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(64, 512)], (64, 512))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> pair = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+>>> pair.parallel.largest(pair.system.full()), pair.parallel.largest(pair.system.solve(0)) < 64
+(32768, True)
 """
 
 from __future__ import annotations
@@ -28,33 +37,31 @@ T = TypeVar("T")
 
 @dataclass
 class SymbolicBatch:
-    """A batch run on axes: the dimensions of every value, and of every step's operands
-    and results.
-    """
+    """A batch run on axes: the dimensions of all values, and of all operands and results."""
 
     batch: Batch
     values: dict[int, AxisValue]
     steps: list[tuple[Sequence[AxisValue], Sequence[AxisValue | None]]]
 
     def shape(self, value: int, sizes: Sizes) -> tuple[int, ...]:
-        """The reduced shape of a value."""
+        """Return the reduced shape of a value."""
         return tuple(sizes.size(d) for d in self.values[value].dims)
 
     def largest(self, sizes: Sizes) -> int:
-        """The number of elements of the largest value, over all its rows."""
+        """Return the number of elements of the largest value, over all its rows."""
         return max(
             (self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values),
             default=0,
         )
 
     def held(self, sizes: Sizes) -> int:
-        """The number of elements of all values together, over all their rows."""
+        """Return the number of elements of all values together, over all their rows."""
         return sum(
             self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values
         )
 
     def largest_read(self, sizes: Sizes) -> int:
-        """The number of elements of the largest operand, over all rows of its step."""
+        """Return the number of elements of the largest operand, over all rows of its step."""
         known = {value: prod(self.shape(value, sizes)) for value in self.values}
         return max(
             (a.rows.size * known[a.value] for step in self.batch.steps for a in step.arguments),
@@ -62,7 +69,7 @@ class SymbolicBatch:
         )
 
     def attributes(self, sizes: Sizes) -> list[Mapping[str, Any]]:
-        """Every step's attributes at reduced sizes."""
+        """Return every step's attributes at reduced sizes."""
         return [
             reduce_attributes(step.kind, step.attributes, inputs, outputs, sizes)
             for step, (inputs, outputs) in zip(self.batch.steps, self.steps, strict=True)
@@ -78,22 +85,23 @@ class SymbolicPair:
     parallel: SymbolicBatch
     cuts: tuple[Cut, ...]
     known: dict[Hashable, Any] = field(default_factory=dict)
-    """What was found out about the stage, by what was asked."""
+    """The facts that were found out about the stage, by the question."""
 
     def remembered(self, key: Hashable, find: Callable[[], T]) -> T:
-        """What ``find`` gives, found once."""
+        """Return what ``find`` gives, computed once for a key."""
         if key not in self.known:
             self.known[key] = find()
         found: T = self.known[key]
         return found
 
     def box(self, cut: Cut, box: Box, sizes: Sizes) -> Box:
-        """A box of the cut's reference value at reduced sizes."""
+        """Return a box of the cut's reference value at reduced sizes."""
         return self.boxes(cut, sizes)(box)
 
     def boxes(self, cut: Cut, sizes: Sizes) -> Callable[[Box], Box]:
-        """What gives boxes of the cut's reference value at reduced sizes. Few intervals along each
-        dimension make many boxes.
+        """Return a function that gives boxes of the cut's reference value at reduced sizes.
+
+        Few intervals along each dimension make many boxes.
         """
         local = self.parallel.values[cut.value].dims
         nodes = self.reference.values[cut.reference].dims
@@ -124,9 +132,14 @@ class SymbolicPair:
 def symbolic_pair(
     reference: Batch, parallel: Batch, cuts: Sequence[Cut], templates: Templates | None = None
 ) -> SymbolicPair:
-    """Run both batches on axes. ``cuts`` are all cuts at the batches' boundaries and targets;
-    ``templates`` are shared between stages. Raises StepError and PlanError for shapes that do not
-    fit."""
+    """Run both batches on axes.
+
+    ``cuts`` are all cuts at the batches' boundaries and targets; ``templates`` are shared between
+    stages.
+
+    Raises:
+        StepError, PlanError: shapes do not fit.
+    """
     system = AxisSystem()
     algebra = AxisAlgebra(system)
     shared = templates or Templates(evaluate)
@@ -152,7 +165,7 @@ def symbolic_pair(
 
 
 def _given(side: SymbolicBatch, compared: Collection[int]) -> list[Dimension]:
-    """The dimensions of what a side is given, but for constants, and of what is compared."""
+    """Return the dimensions of the inputs of a side, without constants, and of compared values."""
     drawn = [
         value
         for value in side.batch.inputs
@@ -168,8 +181,10 @@ def _given(side: SymbolicBatch, compared: Collection[int]) -> list[Dimension]:
 
 
 def _keep_counts(system: AxisSystem, given: Sequence[Dimension]) -> None:
-    """Keep whole what none of ``given`` has: what is made along such a dimension (a sum of ones) is
-    a number, to which the other side may come by others.
+    """Keep every dimension whole that none of ``given`` has.
+
+    What is made along such a dimension (a sum of ones) is a number, which the other side may get
+    from other numbers.
     """
     queue, seen = list(given), set()
     while queue:
@@ -184,7 +199,7 @@ def _keep_counts(system: AxisSystem, given: Sequence[Dimension]) -> None:
 
 
 def _has_range(batch: Batch, value: int) -> bool:
-    """Whether a drawn input holds integers from 0 on, which may be places along a dimension."""
+    """Return True if a drawn input holds integers from 0 on, which may be places."""
     tensor = batch.graph.values[value].tensor
     return (
         tensor.bounds is not None
@@ -200,8 +215,9 @@ def _run(
     ranges: Mapping[int, Dimension],
     kept: Collection[int],
 ) -> SymbolicBatch:
-    """``ranges``: of integer inputs, what their numbers are places along; ``kept``: the values at
-    cuts.
+    """Run one batch on axes.
+
+    ``ranges``: the dimensions along which integer inputs are places. ``kept``: the values at cuts.
     """
     graph = batch.graph
     inputs = {
@@ -246,11 +262,14 @@ def tie_derivative(
     templates: Templates,
     operator: str,
 ) -> None:
-    """A gradient has the dimensions of what it is the gradient of, and what the operator ties its
-    derivative finds tied, also where formulas do not use it.
+    """Tie the dimensions of a derivative to those of its operator.
 
-    Raises PlanError, at ``operator``, where a forward output that is given has another shape than
-    the operator gives with these attributes: it is none of its outputs then.
+    A gradient has the dimensions of what it is the gradient of. What the operator ties is tied for
+    its derivative, also if its formulas do not use it.
+
+    Raises:
+        PlanError: at ``operator``, if a forward output that is given has another shape than the
+        operator gives with these attributes. It is none of its outputs then.
     """
     if not step.kind.endswith(BACKWARD):
         return
@@ -287,7 +306,7 @@ def tie_derivative(
 
 
 def _tie_places(system: AxisSystem, whole: AxisValue, local: AxisValue) -> None:
-    """Integers that are compared are places along one dimension, or numbers."""
+    """Tie integers that are compared: they are places along one dimension, or numbers."""
     if whole.places is not None and local.places is not None:
         system.share(whole.places, local.places)
         return

@@ -1,9 +1,12 @@
-"""Reduced sizes as one consistent assignment: every reference dimension has one size, and every
-shard the part of it that it has at full size.
+"""Reduced sizes as one consistent assignment.
 
+Every reference dimension has one size, and every shard the part of it that it has at full size.
 Sizes follow from ties, and a tie that is missing or wrong could make two plans equal, or unequal,
-that are not. So what ties gave is checked for itself, on the sizes alone; sizes that do not pass
-are refused, and larger or full ones are tried.
+that are not. So the result of the ties is checked once more, on the sizes alone. Sizes that do not
+pass are refused, and larger or full ones are tried.
+
+>>> halves = [([((0, 4),)], [((0, 2),)]), ([((4, 8),)], [((2, 4),)])]
+>>> check_parts("w", ((8,), (4,)), ((4,), (2,)), halves)  # 8 elements in two parts become 4
 """
 
 from __future__ import annotations
@@ -29,8 +32,12 @@ def check_parts(
     """Check the parts of one reference tensor that a parallel tensor ``name`` holds.
 
     ``whole`` and ``local`` are the shapes of both, full and reduced; ``boxes`` are the parts, full
-    and reduced. Raises ReductionError where a part has another shape than the tensor, lies outside,
-    is empty, or does not lie beside the others as at full size.
+    and reduced.
+
+    Raises:
+        ReductionError: a part has another shape than the tensor, lies outside, is empty, or does
+            not
+        lie beside the others as at full size.
     """
     met: list[dict[Interval, Interval]] = [{} for _ in whole[0]]
     for full, small in boxes:
@@ -53,8 +60,9 @@ def check_parts(
 def _check_places(
     name: str, dim: int, places: Mapping[Interval, Interval], size: int, small: int
 ) -> None:
-    """Check intervals of one dimension, reduced by full: their order, which are equal, which meet,
-    and that the whole stays the whole.
+    """Check the intervals of one dimension, reduced by full.
+
+    Check their order, which are equal, which meet, and that the whole stays the whole.
     """
     if not places:
         return
@@ -90,9 +98,7 @@ def _check_places(
 def check_shapes(
     algebra: Any, values: Mapping[int, Any], shapes: Mapping[int, Shape], side: str
 ) -> None:
-    """Check that values have the shapes that their dimensions say. Raises ReductionError for one
-    that has not.
-    """
+    """Check that values have the shapes that their dimensions say. Raises ReductionError."""
     for value, held in values.items():
         found = tuple(algebra.shape(held))
         if found != shapes.get(value, found):
@@ -103,4 +109,5 @@ def check_shapes(
 
 
 def _refused(name: str, dim: int, why: str) -> ReductionError:
+    """Return the error that refuses sizes."""
     return ReductionError(f"{name!r}, dimension {dim}: {why}; these reduced sizes are refused")

@@ -1,55 +1,42 @@
-"""A stage: a part of the reference and a part of the parallel plan between the same cuts, with what
-must hold at its target.
+"""A stage: parts of the reference and of the parallel plan between the same cuts.
 
-The whole pair of plans is one such stage too, cut at the plans' initial tensors.
+A target says what must hold at its end. The whole pair of plans is one such stage too, cut at the
+plans' initial tensors.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> [target.name for target in stage.targets], len(stage.all_cuts())
+(['y'], 2)
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.dimensions.size_choice import Sizes
-from pitcheck.algebra.residues.weights import Pattern
-from pitcheck.base.numbers import parse_number
-from pitcheck.errors import ReductionError, UnsupportedError
-from pitcheck.graph.cuts import Box, Cut, present_parts
+from pitcheck.errors import UnsupportedError
+from pitcheck.graph.cuts import Cut
 from pitcheck.graph.distinct import distinct
 from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Codes, Grid, Home, Mask, far, focus, near
-from pitcheck.ops.registry import has_trait, kinds_with
-from pitcheck.ops.traits import Trait
-from pitcheck.stage.batch import Argument, Batch
-from pitcheck.stage.inputs import Derived, Fresh, Padding
-from pitcheck.stage.literals import integers_at_issue
+from pitcheck.stage.batch import Batch
 from pitcheck.stage.sample_conditions import Sampling
-from pitcheck.stage.shapes import SymbolicBatch, SymbolicPair
-from pitcheck.stage.size_assignment import check_parts
 
 CutOf = Callable[[int], Cut | None]
-MOST_LOADED = 8
-"""Integers of which many elements hold one at a time."""
-MOST_LOADS, LEAST_LOADS, LOADED_CELLS = 32, 8, 1 << 12
-"""Pairs of such an integer and how many elements hold it, at most and whatever a stage costs; and
-how many elements all of them may have between.
-"""
-LARGE = 1 << 31
-"""Free integers without bounds lie between minus this and this."""
-MOST_PADDING = 48
-"""Numbers that are filled in for free integers."""
+"""A function from a parallel value to the cut at which it is given, or None."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What must hold: ``cut`` at the coordinates ``where``, near the home of the parallel value;
-    the terms of a partial cut are added over every group.
+    """A claim: ``cut`` holds at the coordinates ``where``, near the home of the parallel value.
+
+    The terms of a partial cut are added over every group.
     """
 
     cut: Cut
@@ -59,22 +46,22 @@ class Target:
 
     @classmethod
     def at(cls, cut: Cut, where: Mask, graph: Graph, name: str = "") -> Target:
-        """A target at the coordinates ``where`` of all, of a value of ``graph``."""
+        """Return a target at the coordinates ``where`` of all, of a value of ``graph``."""
         home = graph.values[cut.value].home
         return cls(cut, near(where, home), home, name)
 
     @cached_property
     def codes(self) -> Codes:
-        """The coordinate codes of ``where``."""
+        """Return the coordinate codes of ``where``."""
         return self.cut.lattice.codes(far(self.where, self.home, self.cut.lattice.shape, False))
 
 
 @dataclass
 class Stage:
-    """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those
-    as well that only reach other parts of a buffer.
+    """Both sides of a stage.
 
-    ``sampling``: of which axes it shows a few coordinates only.
+    ``cuts`` maps every drawn parallel input to its cut; ``met`` also has those that only reach
+    other parts of a buffer. ``sampling``: the axes of which it shows a few coordinates only.
     """
 
     reference: Batch
@@ -85,190 +72,30 @@ class Stage:
     sampling: Sampling | None = None
 
     def all_cuts(self) -> list[Cut]:
-        """The cuts of inputs and targets, by which the two sides' dimensions are tied."""
+        """Return the cuts of inputs and targets, by which the two sides' dimensions are tied."""
         return [*self.cuts.values(), *(target.cut for target in self.targets)]
+
+    def with_parallel(self, parallel: Batch, **changes: Any) -> Stage:
+        """Return the stage with another parallel side and the cuts of its inputs.
+
+        ``changes`` are other fields.
+        """
+        cuts = {value: cut for value, cut in self.cuts.items() if value in parallel.inputs}
+        return replace(self, parallel=parallel, cuts=cuts, **changes)
 
 
 def constant_mask(graph: Graph, value: int) -> Grid | None:
-    """A boundary of one part for tensors of known constant value; they are never drawn."""
+    """Return a boundary of one part for a tensor of known constant value, which is never drawn.
+
+    Return None for any other value.
+    """
     if graph.values[value].tensor.value is None or graph.values[value].writers:
         return None
     return np.zeros(graph.anywhere, dtype=np.int64)
 
 
-@dataclass
-class ShapedStage:
-    """A stage at definite sizes, ready to be evaluated in any algebra."""
-
-    stage: Stage
-    fresh: dict[int, Fresh]
-    derived: dict[int, Derived]
-    constants: tuple[
-        dict[int, tuple[Any, tuple[int, ...], str]], dict[int, tuple[Any, tuple[int, ...], str]]
-    ]
-    attributes: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
-    boxes: list[Mapping[int, Box]]
-    """Per target the boxes of the parts that are compared."""
-    sizes: Sizes
-    shapes: tuple[Mapping[int, tuple[int, ...]], Mapping[int, tuple[int, ...]]]
-    """Of every value of the reference and of the parallel side the shape that its
-    dimensions say.
-    """
-    free: Mapping[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    """Parallel steps for whose result any numbers are drawn: by number of the step under which key,
-    and the shape.
-    """
-    weights: Mapping[int, Pattern] = field(default_factory=dict)
-    """The weights of the places of an axis, by its size."""
-
-
-def shape_stage(
-    stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]
-) -> ShapedStage:
-    """Give a stage definite sizes; ``keys`` names the reference inputs, so that equal stages draw
-    equal numbers.
-
-    Raises ReductionError where these sizes leave nothing of a tensor that has elements (equality of
-    nothing would prove nothing), or are not one assignment.
-    """
-    squares = _square_inputs(stage)
-    unread = _unread(stage)
-    fresh = {}
-    for value in _drawn_reference(stage):
-        info = stage.reference.graph.values[value]
-        domain = "square" if value in squares and info.kind == "field" else "any"
-        bounds, marks = _range(stage, symbolic, value, sizes)
-        shape = symbolic.reference.shape(value, sizes)
-        if 0 in shape and 0 not in info.shape:
-            raise ReductionError(
-                f"{info.name!r} of shape {info.shape} would be reduced to {shape}: nothing would "
-                f"be compared"
-            )
-        fresh[value] = Fresh(
-            keys[value], shape, info.kind, domain, bounds, marks, unread=value in unread
-        )
-        if symbolic.system.decides and info.kind != "field" and not fresh[value].unread:
-            fresh[value] = replace(fresh[value], loads=_loads(stage, fresh[value]))
-    derived = {
-        value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}")
-        for n, (value, cut) in enumerate(stage.cuts.items())
-    }
-    boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
-    shapes = _shapes(symbolic.reference, sizes), _shapes(symbolic.parallel, sizes)
-    _check(stage, shapes, derived, boxes)
-    return ShapedStage(
-        stage,
-        fresh,
-        derived,
-        (
-            _constants(stage.reference, symbolic.reference.shape, sizes),
-            _constants(stage.parallel, symbolic.parallel.shape, sizes),
-        ),
-        (symbolic.reference.attributes(sizes), symbolic.parallel.attributes(sizes)),
-        boxes,
-        sizes,
-        shapes,
-    )
-
-
-def _shapes(side: SymbolicBatch, sizes: Sizes) -> dict[int, tuple[int, ...]]:
-    return {value: side.shape(value, sizes) for value in side.values}
-
-
-def _check(
-    stage: Stage,
-    shapes: Sequence[Mapping[int, tuple[int, ...]]],
-    derived: Mapping[int, Derived],
-    boxes: Sequence[Mapping[int, Box]],
-) -> None:
-    """Check that the sizes are one assignment over both sides. Raises ReductionError where they are
-    not.
-    """
-    parts: list[tuple[Cut, list[tuple[Box, Box]]]] = []
-    for value, cut in stage.cuts.items():
-        first_with = {
-            row[0]: n
-            for n, row in zip(
-                stage.parallel.inputs[value].tolist(), derived[value].terms, strict=True
-            )
-        }
-        parts.append(
-            (cut, [(cut.parts[n].box, derived[value].boxes[box]) for box, n in first_with.items()])
-        )
-    parts += [
-        (target.cut, [(target.cut.parts[n].box, box) for n, box in own.items()])
-        for target, own in zip(stage.targets, boxes, strict=True)
-    ]
-    first, second = stage.reference.graph.values, stage.parallel.graph.values
-    for cut, pairs in parts:
-        whole, local = (
-            (first[cut.reference].shape, shapes[0][cut.reference]),
-            (second[cut.value].shape, shapes[1][cut.value]),
-        )
-        check_parts(second[cut.value].name, whole, local, pairs)
-
-
-def _loads(stage: Stage, fresh: Fresh) -> tuple[tuple[int, int], ...]:
-    """How many elements are to hold which integer, where numbers are counted that decide something:
-    as many as a step compares with, one more or less, all of them and half of them; of many
-    integers the first and last ones that are marked.
-    """
-    low, high = fresh.bounds or (0, 2)
-    values = (
-        [1]
-        if fresh.kind == "bool"
-        else list(range(low, high))
-        if high - low <= MOST_LOADED
-        else _ends(fresh.marks)
-    )
-    total = prod(fresh.shape)
-    named = sorted(
-        integers_at_issue(stage.reference) | integers_at_issue(stage.parallel), reverse=True
-    )
-    counts = dict.fromkeys((total, *(n + more for n in named for more in (1, 0, -1)), total // 2))
-    own = [n for n in counts if 0 < n <= total]
-    pairs = sorted(product(range(len(values)), range(len(own))), key=sum)
-    most = max(LEAST_LOADS, min(MOST_LOADS, LOADED_CELLS // max(total, 1)))
-    return (
-        tuple((values[value], own[count]) for value, count in pairs[:most]) if fresh.shape else ()
-    )
-
-
-def _ends(marks: Sequence[int]) -> list[int]:
-    half = MOST_LOADED // 2
-    return list(dict.fromkeys((*marks[:half], *marks[-half:])))
-
-
-def _unread(stage: Stage) -> set[int]:
-    """Reference inputs of which neither side looks at more than the shape."""
-    compared = {target.cut.reference for target in stage.targets}
-    read = (
-        compared
-        | _looked_into(stage.reference)
-        | {
-            stage.cuts[value].reference
-            for value in _looked_into(stage.parallel)
-            if value in stage.cuts
-        }
-    )
-    return set(_drawn_reference(stage)) - read
-
-
-def _looked_into(batch: Batch) -> set[int]:
-    """The values whose elements some step reads."""
-    return {argument.value for step in batch.steps for argument in step.looked_into}
-
-
-def _boxes(target: Target, symbolic: SymbolicPair, sizes: Sizes) -> Mapping[int, Box]:
-    reduced = symbolic.boxes(target.cut, sizes)
-    return {
-        n: reduced(target.cut.parts[n].box)
-        for n in present_parts(target.cut, target.where, target.home).tolist()
-    }
-
-
-def _drawn_reference(stage: Stage) -> list[int]:
-    """Reference values to draw: its own boundary, and what parallel inputs are derived from."""
+def drawn_reference(stage: Stage) -> list[int]:
+    """Return the reference values to draw: its own inputs, and those of parallel inputs."""
     given = [
         value
         for value in stage.reference.inputs
@@ -277,185 +104,15 @@ def _drawn_reference(stage: Stage) -> list[int]:
     return list(dict.fromkeys([*given, *(cut.reference for cut in stage.cuts.values())]))
 
 
-def _derived(
-    stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: Sizes, key: str
-) -> Derived:
-    boxes: dict[tuple[Box, int], int] = {}
-    shaped: list[Box] = []
-    rows = []
-    reduced = symbolic.boxes(cut, sizes)
-    for number in stage.parallel.inputs[value].tolist():
-        part = cut.parts[number]
-        if (part.box, part.owner) not in boxes:
-            boxes[part.box, part.owner] = len(shaped)
-            shaped.append(reduced(part.box))
-        rows.append((boxes[part.box, part.owner], part.term, part.terms))
-    return Derived(
-        key,
-        cut.reference,
-        tuple(shaped),
-        tuple(rows),
-        cut.scale,
-        _padding(stage, symbolic, value, cut, sizes),
-    )
-
-
-def _padding(
-    stage: Stage, symbolic: SymbolicPair, value: int, cut: Cut, sizes: Sizes
-) -> Padding | None:
-    """What free elements of an integer input of the parallel plan may be: what its bounds allow,
-    or, where it has none, anything.
-
-    Anything is tried as the numbers that steps name, those right beside the bounds of the
-    reference, small ones and large ones. Padding that is a place along a reduced dimension is no
-    other place than there are, or lies right before the first or behind the last.
-    """
-    graph = stage.parallel.graph
-    if graph.values[value].kind != "int":
-        return None
-    own, due = (
-        graph.values[value].tensor.bounds,
-        stage.reference.graph.values[cut.reference].tensor.bounds,
-    )
-    (low, high), marks = _between(stage, symbolic, cut.reference, own or due or (0, 2), sizes)
-    if own is None:
-        whole = due is None or high == due[1]
-        marks = (*marks, low - 1, high, *((-1, 0, 1, -LARGE, LARGE - 1) if whole else ()))
-        low, high = (-LARGE, LARGE) if whole else (low - 1, high + 1)
-    return Padding((low, high), tuple(sorted(set(marks)))[:MOST_PADDING])
-
-
-def _constants(
-    batch: Batch, shape: Callable[[int, Sizes], tuple[int, ...]], sizes: Sizes
-) -> dict[int, tuple[Any, tuple[int, ...], str]]:
-    found: dict[int, tuple[Any, tuple[int, ...], str]] = {}
-    for value in batch.inputs:
-        info = batch.graph.values[value]
-        if constant_mask(batch.graph, value) is not None and info.tensor.value is not None:
-            found[value] = (
-                parse_number(info.tensor.value, f"tensors[{info.name}].value"),
-                shape(value, sizes),
-                info.kind,
-            )
-    return found
-
-
-def _square_inputs(stage: Stage) -> set[int]:
-    """Reference inputs whose elements are arguments of the reference's roots as they are: they are
-    drawn as squares.
-
-    A root of the parallel plan alone narrows nothing: its argument may be any number in the
-    reference.
-    """
-    marked: set[int] = set()
-    parts = kinds_with(Trait.SHOWS_ALL, Trait.CUTS)
-    origin: dict[int, int] = {value: value for value in stage.reference.inputs}
-    for step in stage.reference.steps:
-        source = step.inputs[0] if step.inputs else None
-        if not isinstance(source, Argument) or source.value not in origin:
-            continue
-        if step.kind in parts:
-            origin.update(
-                {output: origin[source.value] for output in step.outputs if output is not None}
-            )
-        elif has_trait(step.kind, Trait.TAKES_ROOT, step.attributes):
-            marked.add(origin[source.value])
-    return marked
-
-
-def _range(
-    stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes
-) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
-    """Between which values an integer input is drawn, and which it must take: its first and last,
-    both sides of every boundary of the dimension along which they are places, and those that steps
-    name. Places along a dimension that is reduced are reduced with it; no step names another of
-    them than 0.
-    """
-    bounds = stage.reference.graph.values[value].tensor.bounds
-    return (None, ()) if bounds is None else _between(stage, symbolic, value, bounds, sizes)
-
-
-def _between(
-    stage: Stage, symbolic: SymbolicPair, value: int, bounds: tuple[int, int], sizes: Sizes
-) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """Bounds, and the integers within them that must be tried, of what holds integers of the kind
-    that reference input ``value`` does.
-    """
-    along = symbolic.reference.values[value].places
-    low, high = bounds[0], bounds[1] if along is None else sizes.below(along, bounds[1])
-    marks = {low, high - 1}
-    if high == bounds[1]:
-        marks |= (
-            integers_at_issue(stage.reference)
-            | integers_at_issue(stage.parallel)
-            | _shard_ends(stage, high)
-        )
-    if along is not None:
-        marks |= {x for place in sizes.boundaries(along) for x in (place - 1, place)}
-    return (low, high), tuple(sorted(m for m in marks if low <= m < high))
-
-
-def _shard_ends(stage: Stage, high: int) -> set[int]:
-    """The first and last place of every shard of a dimension of that extent."""
-    found: set[int] = set()
-    for cut in stage.all_cuts():
-        shape = stage.reference.graph.values[cut.reference].shape
-        for size, different in zip(shape, cut.parts.intervals, strict=False):
-            if size == high:
-                found |= {
-                    x
-                    for intervals in different
-                    for start, stop in intervals
-                    if start >= 0
-                    for x in (start, stop - 1)
-                }
-    return found
-
-
-def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
-    """(SHA-256 of everything that decides whether the stage holds, the canonical key of every
-    reference input).
-
-    Names, layers, ranks and micro-batches are left out: values are numbered as the steps meet them.
-    Constants, literals, dtype kinds, full shapes, gather tables, parts and bounds are in.
-    """
-    digest = hashlib.sha256()
-    reference = _Numbering(stage.reference)
-    parallel = _Numbering(stage.parallel)
-    for numbering in (reference, parallel):
-        for line in numbering.lines():
-            digest.update(line)
-    for value, cut in stage.cuts.items():
-        digest.update(
-            repr(
-                (parallel.of(value), reference.of(cut.reference), cut.parts.digest, cut.scale)
-            ).encode()
-        )
-        digest.update(stage.parallel.inputs[value].tobytes())
-    for target in stage.targets:
-        compared, sums, _ = compared_rows(target, stage.parallel)
-        said = (
-            parallel.of(target.cut.value),
-            reference.of(target.cut.reference),
-            target.cut.parts.digest,
-            target.cut.scale,
-            compared.shape,
-            sums.shape,
-        )
-        digest.update(repr(said).encode())
-        digest.update(compared.tobytes() + sums.tobytes())
-    keys = {value: f"r{reference.of(value)}" for value in _drawn_reference(stage)}
-    for numbering in (reference, parallel):
-        digest.update(repr(numbering.described()).encode())
-    return digest.hexdigest(), keys
-
-
 def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]:
-    """(distinct pairs (row, part) to compare, shape (2, n); no rows; a code of each), or for a
-    partial cut (part of every sum, shape (1, n); rows of its terms, shape (n, terms); a code of its
-    first term).
+    """Return the distinct rows of a target and the parts they must hold.
 
-    Raises UnsupportedError where a group lacks a term: nothing may be compared then.
+    Returns:
+        The pairs (row, part), shape (2, n); no rows; a code of each. For a partial cut: the part of
+        every sum, shape (1, n); the rows of its terms, shape (n, terms); a code of its first term.
+
+    Raises:
+        UnsupportedError: a group lacks a term. Nothing may be compared then.
     """
     cut = target.cut
     grids = [parallel.grids[cut.value], cut.grid, *([] if cut.groups is None else [cut.groups])]
@@ -480,10 +137,12 @@ def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]
 
 
 def by_group(target: Target, parts: Codes, groups: Codes) -> Codes:
-    """The places of the terms of every sum, shape (sums, terms), the sums in the order of their
-    numbers; ``parts`` and ``groups`` by place.
+    """Return the places of the terms of every sum, shape (sums, terms), ordered by group.
 
-    Raises UnsupportedError where a group lacks a term.
+    ``parts`` and ``groups`` are by place, shape (places,).
+
+    Raises:
+        UnsupportedError: a group lacks a term.
     """
     terms, expected = target.cut.parts.term[parts], int(target.cut.parts.terms.max(initial=1))
     order = np.lexsort((terms, groups))
@@ -498,8 +157,9 @@ def by_group(target: Target, parts: Codes, groups: Codes) -> Codes:
 
 
 def _codes_at(target: Target, places: Home, where: Mask, chosen: Codes) -> Codes:
-    """The coordinate codes of some of the coordinates of a mask that is near ``places`` and the
-    target's home.
+    """Return the coordinate codes of some of the coordinates of a mask.
+
+    The mask is near ``places`` and the target's home.
     """
     coordinates = [column[chosen] for column in np.nonzero(where)]
     for axis, place in (*target.home, *places):
@@ -508,55 +168,3 @@ def _codes_at(target: Target, places: Home, where: Mask, chosen: Codes) -> Codes
         np.int64
     )
     return codes
-
-
-class _Numbering:
-    """Numbers the values of a batch in the order in which its steps meet them."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-        self._numbers: dict[int, int] = {}
-
-    def of(self, value: int) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    def lines(self) -> list[bytes]:
-        result = []
-        for step in self.batch.steps:
-            parts: list[bytes] = [
-                step.kind.encode(),
-                repr(sorted(step.attributes.items())).encode(),
-            ]
-            for operand in step.inputs:
-                if isinstance(operand, Argument):
-                    parts.append(self._argument(operand))
-                elif isinstance(operand, tuple):
-                    parts.append(b"stack" + b"".join(self._argument(a) for a in operand))
-                else:
-                    parts.append(repr(operand).encode())
-            parts.append(repr([None if o is None else self.of(o) for o in step.outputs]).encode())
-            result.append(b"|".join(parts))
-        return result
-
-    def _argument(self, argument: Argument) -> bytes:
-        return (
-            repr((self.of(argument.value), argument.rows.shape)).encode() + argument.rows.tobytes()
-        )
-
-    def described(self) -> list[tuple[object, ...]]:
-        values = self.batch.graph.values
-        known: list[tuple[object, ...]] = []
-        for value, number in self._numbers.items():
-            info = values[value]
-            given = value in self.batch.inputs
-            known.append(
-                (
-                    number,
-                    self.batch.shape(value),
-                    info.kind,
-                    given,
-                    info.tensor.value if given else None,
-                    info.tensor.bounds if given else None,
-                )
-            )
-        return known

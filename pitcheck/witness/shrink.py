@@ -19,17 +19,12 @@ from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
 from pitcheck.report.report import Finding
 from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.drawn_inputs import discrete
 from pitcheck.stage.evaluate import Comparison, compare_target, evaluate_stage
+from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import symbolic_pair
-from pitcheck.stage.stage import (
-    ShapedStage,
-    Stage,
-    Target,
-    canonical_form,
-    compared_rows,
-    shape_stage,
-)
+from pitcheck.stage.stage import Stage, Target, compared_rows
 from pitcheck.witness.replay import (
     DIGITS,
     FLOAT64,

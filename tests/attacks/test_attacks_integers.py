@@ -53,12 +53,14 @@ COMPUTED = {
     "products": op("mul", "q", "i", "i"),
     "differences": op("sub", "q", "i", 60),
     "opposites": op("neg", "q", "i"),
+    "magnitudes": op("abs", "q", "i"),
     "running sums": op("cumsum", "q", "i", axis=0),
     "a literal that does not fit": op("full", "q", sizes=(4,), value=70000, dtype="int64"),
 }
 MOVED = {
     "flipped": op("flip", "q", "i", axes=(0,)),
     "the greater": op("maximum", "q", "i", 7),
+    "signs": op("sign", "q", "i"),
     "a literal that fits": op("full", "q", sizes=(4,), value=100, dtype="int64"),
 }
 

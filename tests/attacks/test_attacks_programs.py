@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
-from frontends.torch.averaging import average, network, verdict
+from frontends.torch.parallelism.averaging import average, network, verdict
 from torch import nn
 
 from pitcheck.torch import Input, Options, Part, Program, Spec, check

@@ -1,6 +1,4 @@
-"""Literals are read as the exact numbers they stand for, and written so that they are
-read again.
-"""
+"""Literals are read as the exact numbers they stand for, and can be read after writing."""
 
 from __future__ import annotations
 

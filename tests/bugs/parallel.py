@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from frontends.torch.regions import FromRanks, ToRanks
+from frontends.torch.parallelism.regions import FromRanks, ToRanks
 
 
 def enter(x: torch.Tensor, ranks: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_plans import parallel, reference
+from cli.cli_plans import parallel, reference
 from conftest import Call, Checker
 
 from pitcheck.plan.files import write_plan

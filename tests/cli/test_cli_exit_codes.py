@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_plans import parallel, reference
+from cli.cli_plans import parallel, reference
 from click.testing import CliRunner
 from conftest import Call, Checker
 from hypothesis import HealthCheck, given, settings

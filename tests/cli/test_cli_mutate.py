@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_plans import parallel, reference
+from cli.cli_plans import parallel, reference
 from conftest import Call
 from syrupy.assertion import SnapshotAssertion
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_plans import parallel, reference
+from cli.cli_plans import parallel, reference
 from conftest import Call
 
 from pitcheck.plan.files import read_plan, write_plan

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from explain_plans import Pair
+from support.explain_plans import Pair
 from zoo.builder import Builder, table
 
 from pitcheck.plan.model import Number, Plan, Use

@@ -4,7 +4,7 @@ like another.
 
 from __future__ import annotations
 
-from explain_plans import Pair
+from support.explain_plans import Pair
 from zoo.builder import Builder, lineage, table
 
 from pitcheck.plan.model import Number, Plan

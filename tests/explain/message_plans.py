@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from check.mixtures import Mixture, first_two
-from explain.explain_plans import Pair, linear_reference, row_parallel
 from explain.test_causes import CASES
 from precision.mixed import NARROW
 from precision.narrow_plans import CASES as NARROW_PLANS
+from prove.mixtures import Mixture, first_two
+from support.explain_plans import Pair, linear_reference, row_parallel
 from zoo.builder import Builder
 
 from pitcheck.plan.model import (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from explain.explain_plans import Pair, row_parallel, run, said
+from support.explain_plans import Pair, row_parallel, run, said
 from zoo.builder import Builder, intervals, table
 
 from pitcheck.plan.model import Number, Plan, Use

@@ -4,8 +4,8 @@ tensors, or what their places let expect without that.
 
 from __future__ import annotations
 
-from explain_plans import Pair, run, said
 from msgspec.structs import replace
+from support.explain_plans import Pair, run, said
 from zoo.builder import Builder, table
 from zoo.pairs import without_hints
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from explain_plans import Pair, run, said
-from mesh_plans import (
+from explain.mesh_plans import (
     biased_terms,
     gathered_hidden,
     left_as_it_was,
@@ -18,6 +17,7 @@ from mesh_plans import (
     masked_rows,
     squared_loss,
 )
+from support.explain_plans import Pair, run, said
 
 from pitcheck.algebra.value import Value
 from pitcheck.explain import search as tried

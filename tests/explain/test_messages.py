@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from bugs.records import megatron_1256 as dropout
-from explain_plans import row_parallel
-from message_plans import PAIRS, crossed_calls, unreachable_experts
-from repair_plans import gated, masked_mean, norm, stacked
-from spread_plans import updated_by_owners
+from explain.message_plans import PAIRS, crossed_calls, unreachable_experts
+from explain.repair_plans import gated, masked_mean, norm, stacked
+from explain.spread_plans import updated_by_owners
+from support.explain_plans import row_parallel
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.base.options import Options

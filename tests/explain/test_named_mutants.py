@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from explain_plans import said
+from support.explain_plans import said
 from zoo.pairs import builders
 
 from pitcheck.base.options import Options

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from explain_plans import run, said
-from spread_plans import updated_by_owners
+from explain.spread_plans import updated_by_owners
+from support.explain_plans import run, said
 
 
 def test_every_owner_sends_what_it_has_updated() -> None:

@@ -11,9 +11,9 @@ from pkgutil import walk_packages
 from string import Formatter
 
 import pytest
-from along_plans import biased, norms
-from explain_plans import Pair, row_parallel, run
-from repair_plans import chain, gradients
+from explain.along_plans import biased, norms
+from explain.repair_plans import chain, gradients
+from support.explain_plans import Pair, row_parallel, run
 
 from pitcheck import explain
 from pitcheck.errors import BudgetError, ExplanationWarning, UnsupportedError

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from explain_plans import Pair, run, said
-from repair_plans import chain, gated, gradients, masked_mean, norm, sliced, stacked
+from explain.repair_plans import chain, gated, gradients, masked_mean, norm, sliced, stacked
+from support.explain_plans import Pair, run, said
 
 from pitcheck.report.report import Finding
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from explain_plans import Pair, run, said
-from spread_plans import (
+from explain.spread_plans import (
     exchanged_heads,
     gated,
     gathered,
@@ -21,6 +20,7 @@ from spread_plans import (
     updated,
     vocabulary,
 )
+from support.explain_plans import Pair, run, said
 
 RIGHT: dict[str, Callable[[], Pair]] = {
     "heads": exchanged_heads,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from explain_plans import said
 from msgspec.structs import replace
+from support.explain_plans import said
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
@@ -39,7 +39,7 @@ OTHERWISE: dict[str, tuple[dict[str, object], str, str]] = {
 @pytest.fixture(autouse=True)
 def _large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every plan counts as large."""
-    monkeypatch.setattr("pitcheck.engine.check.MOST_NODES", 0)
+    monkeypatch.setattr("pitcheck.engine.state.MOST_NODES", 0)
     yield
 
 

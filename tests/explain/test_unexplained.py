@@ -11,6 +11,7 @@ from zoo.builder import Builder
 
 from pitcheck.base.options import Options
 from pitcheck.engine import check as run
+from pitcheck.engine import decisions
 from pitcheck.errors import ExplanationWarning
 from pitcheck.plan.model import Number, Plan
 
@@ -36,7 +37,7 @@ def test_a_fault_in_looking_for_the_cause_takes_no_verdict_away(
     def failing(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(run, "explain_difference", failing)
+    monkeypatch.setattr(decisions, "explain_difference", failing)
     with pytest.warns(ExplanationWarning, match=type(error).__name__):
         report = run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))
     assert (report.verdict, report.exit_code) == ("mismatch", 1)
@@ -50,6 +51,6 @@ def test_a_search_that_is_stopped_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
     def stopped(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "explain_difference", stopped)
+    monkeypatch.setattr(decisions, "explain_difference", stopped)
     with pytest.raises(KeyboardInterrupt):
         run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))

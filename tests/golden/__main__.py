@@ -1,10 +1,11 @@
-"""Compare today's checks with the golden file: ``PYTHONPATH=.:tests python -m golden [--nightly]
-[--write] [NAME ...]``.
+"""Compare today's checks with the golden file.
 
-``NAME``: rows whose names begin so or contain it; none: all of CI. ``--nightly``: those of the
-night, too, which takes ten times as long. ``--write``: what was found goes into the file; without
-names and with ``--nightly``, rows that are no more leave it. The exit code is 1 where a row is not
-as the file says.
+``PYTHONPATH=.:tests python -m golden [--nightly] [--write] [NAME ...]``
+
+``NAME``: rows whose names begin so or contain it; none: all of CI. ``--nightly``: the rows of the
+night, too, which takes ten times as long. ``--write``: the results go into the file; without names
+and with ``--nightly``, rows that no longer exist leave it. The exit code is 1 if a row differs from
+the file.
 """
 
 from __future__ import annotations

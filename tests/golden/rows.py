@@ -12,11 +12,11 @@ from functools import partial
 
 from bugs.record import Built
 from bugs.table import BUGS
-from check.planner_plans import SHIPPED
-from check.planner_plans import plans as plans_of_planner
-from check.planner_plans import rows as rows_of_planner
-from check.unwritten_plans import RIGHT, WRONG
+from engine.unwritten_plans import RIGHT, WRONG
 from explain.message_plans import PAIRS as CODES
+from support.planner_plans import SHIPPED
+from support.planner_plans import plans as plans_of_planner
+from support.planner_plans import rows as rows_of_planner
 from zoo.pairs import Pair, builders, pair, without_hints
 
 from golden.account import Account, account

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
+from models.torch_models import train
 from msgspec.structs import replace
-from torch_models import train
 
 from pitcheck.errors import PlanError, UsageError
 from pitcheck.execution.executor import Array, Instance, execute

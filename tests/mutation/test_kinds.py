@@ -5,7 +5,7 @@ changes nothing is proven.
 from __future__ import annotations
 
 import pytest
-from judged import judged, wrong
+from mutation.judged import judged, wrong
 from zoo.pairs import pair
 
 from pitcheck.mutation.causes import RIGHT_CODES

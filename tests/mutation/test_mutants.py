@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from judged import judged, trial_of, wrong
 from msgspec.structs import replace
+from mutation.judged import judged, trial_of, wrong
 from zoo.pairs import pair
 
 from pitcheck.errors import UsageError

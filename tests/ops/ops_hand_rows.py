@@ -1,5 +1,6 @@
-"""Rows computed by hand in integers: communication, copies and random draws, which PyTorch on one
-device is no oracle of.
+"""Rows computed by hand in integers: communication, copies and random draws.
+
+PyTorch on one device is no oracle of these.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ Nested = Any
 
 @dataclass(frozen=True)
 class HandRow:
-    """``stack`` is the input (of a collective: the members' tensors); ``result`` what must come
-    out.
+    """One operator on integers.
+
+    ``stack`` is the input (for a collective: the members' tensors), ``result`` the expected output.
     """
 
     kind: str
@@ -47,6 +49,12 @@ HAND_ROWS = [
     HandRow("all_reduce", [7], 7, {"reduction": "avg"}),
     HandRow("reduce", THREE, [9, 3], {"root": 2}),
     HandRow("reduce", THREE, [3, 1], {"root": 0, "reduction": "avg"}),
+    HandRow("scan", THREE, [4, -2], {"position": 0}),
+    HandRow("scan", THREE, [3, 3], {"position": 1}),
+    HandRow("scan", THREE, [9, 3], {"position": 2, "reduction": "sum"}),
+    HandRow("scan", THREE, [5, 5], {"position": 1, "reverse": True}),
+    HandRow("scan", THREE, [4, 5], {"position": 1, "reduction": "max"}),
+    HandRow("scan", THREE, [-4, -10], {"position": 1, "reduction": "product"}),
     HandRow("reduce_scatter", TWO, [11, 22], {"axis": 0, "position": 0}),
     HandRow("reduce_scatter", TWO, [33, 44], {"axis": -1, "position": 1}),
     HandRow("reduce_scatter", MATRICES, [[6, 8]], {"axis": 0, "position": 0}),

@@ -1,5 +1,6 @@
-"""Operators with operands and attributes, on which laws are tried, and what is asked of them:
-numbers, what a formula does, and what depends on what.
+"""Operators with operands and attributes, on which laws are tried.
+
+Laws ask for their numbers, for the calls of a formula, and for dependences.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from ops_hand_rows import HAND_ROWS
-from ops_numpy_algebra import NumpyAlgebra
-from ops_rows import reals
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_rows import reals
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.ops.declaration import OperatorKind
 from pitcheck.ops.registry import operator_kind
@@ -41,7 +42,7 @@ class Case:
         return self.fields == [0] and len(self.inputs) == 1
 
     def of(self, make: Callable[[tuple[int, ...], int], Array], only: int | None = None) -> Case:
-        """The case with other real operands, ``make(shape, place)``."""
+        """Return the case with other real operands, ``make(shape, place)``."""
         chosen = self.fields if only is None else [only]
         return replace(
             self,
@@ -52,7 +53,7 @@ class Case:
         )
 
     def run(self, algebra: Any = None) -> list[Array]:
-        """The outputs."""
+        """Return the outputs."""
         with np.errstate(all="ignore"):
             return [
                 np.asarray(y)
@@ -62,12 +63,12 @@ class Case:
             ]
 
     def real_outputs(self) -> list[Array]:
-        """The outputs of real numbers."""
+        """Return the outputs of real numbers."""
         return [y for y in self.run() if y.dtype == np.float64]
 
 
 def all_cases(operator: OperatorKind) -> list[Case]:
-    """The rows of an operator, and some that only laws need."""
+    """Return the rows of an operator, and some that only laws need."""
     found = [
         Case(operator, row.inputs, row.attributes) for row in ROWS if row.kind == operator.name
     ]
@@ -84,7 +85,7 @@ def all_cases(operator: OperatorKind) -> list[Case]:
 
 
 def cases_of(name: str) -> list[Case]:
-    """The rows of a registered operator."""
+    """Return the rows of a registered operator."""
     return all_cases(operator_kind(name))
 
 
@@ -213,7 +214,7 @@ class Watching(NumpyAlgebra):
 
 
 def watched(case: Case) -> list[tuple[str, list[Array]]]:
-    """The calls of a formula."""
+    """Return the calls of a formula."""
     algebra = Watching()
     case.run(algebra)
     return algebra.calls
@@ -236,8 +237,9 @@ def is_close(first: Sequence[Array], second: Sequence[Array]) -> bool:
 
 
 def dependence(case: Case, place: int) -> list[Array]:
-    """For every real output which of its elements change with which element of operand ``place``:
-    bool (elements of output, elements of operand).
+    """Return which elements of each real output change with which element of operand ``place``.
+
+    The result is bool, (elements of output, elements of operand).
     """
     base = case.of(whole(1))
     before = base.real_outputs()
@@ -258,8 +260,9 @@ def dependence(case: Case, place: int) -> list[Array]:
 
 
 def mixes(case: Case, places: Sequence[int] | None = None) -> bool:
-    """Whether an element of a real output is made of several elements of the operands at ``places``
-    together (all real ones).
+    """Return True if an element of a real output is made of several elements of the operands.
+
+    Those at ``places`` count together, and all real ones by default.
     """
     chosen = case.fields if places is None else places
     if not chosen or not case.of(whole(1)).real_outputs():
@@ -281,8 +284,9 @@ def _added(first: Case, second: Case, only: int | None = None) -> Case:
 
 
 def is_additive(case: Case, only: int | None = None) -> bool:
-    """Whether the outputs, all real, of a sum of operands are the sums of the outputs: of all
-    operands together, or of one.
+    """Return True if the outputs of a sum of operands are the sums of the outputs.
+
+    All outputs must be real. The sum is of all operands together, or of one.
     """
     first = case.of(whole(1))
     second = first.of(whole(2), only)

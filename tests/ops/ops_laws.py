@@ -1,9 +1,8 @@
-"""The laws of traits: for every trait what must hold of an operator that claims it, on the operands
-and attributes of one row.
+"""The laws of traits: the claims on an operator, on the operands and attributes of one row.
 
-A law has two parts. ``holds`` is asked of every row: True, False, or None where the row says
-nothing. ``shows`` must be true of one row at least: a view, say, keeps a sum a sum, but adds
-nothing. An operator refutes a law by one row of which it does not hold, or because no row shows it.
+A law has two parts. ``holds`` is asked of every row: True, False, or None if the row says nothing.
+``shows`` must be true of one row at least: a view, say, keeps a sum a sum, but adds nothing. An
+operator refutes a law by one row of which it does not hold, or because no row shows it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from ops_law_cases import (
+from ops.ops_law_cases import (
     Array,
     Case,
     distinct,
@@ -32,7 +31,7 @@ from ops_law_cases import (
     whole,
     zeros,
 )
-from ops_numpy_algebra import NumpyAlgebra
+from ops.ops_numpy_algebra import NumpyAlgebra
 
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.declaration import OperatorKind
@@ -168,6 +167,26 @@ def _carries(case: Case) -> bool | None:
         return None
     given = case.of(distinct)
     return set(_elements(given.run())) <= set(_elements(given.inputs))
+
+
+def _has_opposites(case: Case) -> bool:
+    given = case.of(many_digits)
+    held = {x for place in given.fields for x in given.inputs[place].reshape(-1).tolist()}
+    results = {y for array in given.real_outputs() for y in array.reshape(-1).tolist()}
+    return any(-y in held and y not in held for y in results if y)
+
+
+def many_digits(shape: tuple[int, ...], place: int) -> Array:
+    """Numbers of both signs of which no sum, difference or product is another one's opposite."""
+    generator = np.random.default_rng([6, place, *shape])
+    return generator.uniform(1, 2, shape) * generator.choice([-1.0, 1.0], shape)
+
+
+def _gives_bits(case: Case) -> bool | None:
+    outputs = case.run()
+    if not all(y.dtype.kind == "i" for y in outputs):
+        return False
+    return all(bool(np.isin(y, (0, 1)).all()) for y in outputs)
 
 
 def _rounds_nothing(case: Case) -> bool | None:
@@ -450,8 +469,9 @@ def _reads_shape(case: Case) -> bool | None:
 
 
 def gradients_are_sums(case: Case) -> bool | None:
-    """Whether the gradient of every shared operand is the sum of those of two parts of a leading
-    dimension, one that the other operands lack.
+    """Return True if the gradient of every shared operand is a sum over two parts of a dimension.
+
+    It is a leading dimension that the other operands lack.
     """
     x, *others = case.inputs
     leading = x.ndim - inner_dimensions(case.operator, case.attributes)
@@ -491,7 +511,7 @@ def gradients_are_sums(case: Case) -> bool | None:
 
 
 def _size(case: Case, axis: int) -> int:
-    """The size of the result along ``axis``; 0 where there is none."""
+    """Return the size of the result along ``axis``, 0 if there is none."""
     try:
         (y,) = case.run()
     except (PitcheckError, ValueError):
@@ -524,6 +544,8 @@ LAWS: Mapping[Trait, Law] = {
     Trait.EXTENDS: Law(_extends, _is_longer),
     Trait.CARRIES: Law(_carries),
     Trait.ROUNDS_NOTHING: Law(_rounds_nothing),
+    Trait.FLIPS_SIGNS: Law(lambda case: True if case.fields else None, _has_opposites),
+    Trait.GIVES_BITS: Law(_gives_bits),
     Trait.ADDS_TERMS: Law(_adds_terms, mixes),
     Trait.ADDS_WITHIN: Law(_adds_within, mixes),
     Trait.NORMALIZES: Law(
@@ -556,8 +578,9 @@ LAWS: Mapping[Trait, Law] = {
 
 
 def claims(operator: OperatorKind, trait: Trait, attributes: Mapping[str, Any]) -> bool:
-    """Whether an operator, perhaps one that is not registered, claims a trait with these
-    attributes.
+    """Return True if an operator claims a trait with these attributes.
+
+    It need not be registered.
     """
     return trait in operator.traits or (
         trait in operator.conditional and operator.conditional[trait](attributes)

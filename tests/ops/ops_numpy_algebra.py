@@ -1,5 +1,6 @@
-"""A plain float64 algebra, written apart from the package's own, as a second opinion on the
-operators' formulas.
+"""A plain float64 algebra, as a second opinion on the operators' formulas.
+
+It shares no code with the algebras of the package.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ Array = np.ndarray[Any, Any]
 
 
 class NumpyAlgebra:
-    """Every operation is the NumPy function of the same meaning, without trials, ranks or
-    levels.
+    """Every operation as the NumPy function of the same meaning.
+
+    There are no trials, ranks or levels.
     """
 
     dtypes: ClassVar[dict[str, Any]] = {"field": np.float64, "int": np.int64, "bool": np.bool_}

@@ -1,6 +1,4 @@
-"""One row per operator and case: the operator, its inputs and attributes, and PyTorch's function
-for the same.
-"""
+"""One row per operator and case: the operator, its inputs and attributes, and an oracle."""
 
 from __future__ import annotations
 
@@ -16,7 +14,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """``oracle(*tensors)`` gives a tensor or a tuple of them; field inputs require gradients unless
+    """One operator on inputs.
+
+    ``oracle(*tensors)`` gives a tensor or a tuple of them; field inputs require gradients unless
     ``derivative`` is False.
     """
 
@@ -54,6 +54,6 @@ def flags(*shape: int, seed: int = 0) -> Array:
 
 
 def as_torch(arrays: tuple[Array, ...], derivative: bool) -> list[torch.Tensor]:
-    """The inputs as float64, int64 and bool tensors."""
+    """Return the inputs as float64, int64 and bool tensors."""
     tensors = [torch.from_numpy(np.array(a)) for a in arrays]
     return [t.requires_grad_(derivative and t.is_floating_point()) for t in tensors]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from ops_rows import Array, Row, flags, integers, positive, reals
+from ops.ops_rows import Array, Row, flags, integers, positive, reals
 
 BROADCASTS = (
     ((3, 4), (3, 4)),
@@ -228,9 +228,7 @@ def _rotary_half(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch
 
 
 def _rotary_interleaved(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """By multiplication of complex numbers, or where cos and sin are given twice, element by
-    element.
-    """
+    """Multiply complex numbers, or element by element if cos and sin are given twice."""
     if cos.shape[-1] != x.shape[-1]:
         pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
         return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)
@@ -527,6 +525,15 @@ STRUCTURE = [
     ),
     Row("tril", (reals(3, 4),), torch.tril),
     Row("triu", (flags(3, 4),), torch.triu, derivative=False),
+    *(
+        Row(
+            "diagonal",
+            (reals(2, 3, 5),),
+            lambda x, o=o, a=a, b=b: x.diagonal(o, a, b),
+            {"axis": a, "other": b, "offset": o},
+        )
+        for a, b, o in ((-2, -1, 0), (1, 2, 3), (2, 1, 3), (2, 0, -3), (0, 1, 1), (1, 0, 0))
+    ),
 ]
 
 _MINUS_INF = np.array(-_INF)

@@ -1,5 +1,6 @@
-"""Meaning and derivative of every operator against PyTorch in float64, in the package's float64
-algebra and in a plain one.
+"""Meaning and derivative of every operator against PyTorch in float64.
+
+They run in the package's float64 algebra and in a plain one.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ops_numpy_algebra import NumpyAlgebra
-from ops_rows import Array, Row, as_torch
-from ops_torch_rows import ROWS
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_rows import Array, Row, as_torch
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.algebra.reals.real import RealAlgebra
 from pitcheck.algebra.value import Value

@@ -1,5 +1,6 @@
-"""Communication and random draws against results computed by hand, and the cases in which an
-operator must refuse.
+"""Communication and random draws against results computed by hand.
+
+The cases in which an operator must refuse are here, too.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ops_hand_rows import HAND_ROWS, HandRow
-from ops_numpy_algebra import NumpyAlgebra
+from ops.ops_hand_rows import HAND_ROWS, HandRow
+from ops.ops_numpy_algebra import NumpyAlgebra
 
 from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.registry import evaluate, operator_kind
@@ -129,6 +130,9 @@ REFUSED: list[tuple[str, list[Any], dict[str, Any], type[Exception]]] = [
     ("pad", [np.ones(4)], {"axis": 0, "before": -1}, ShapeError),
     ("multiref", [np.ones(4)], {"count": 0}, PlanError),
     ("tril", [np.ones(4)], {}, ShapeError),
+    ("diagonal", [np.ones((3, 3))], {"axis": 0, "other": -2}, ShapeError),
+    ("diagonal", [np.ones((3, 3))], {"axis": 0, "other": 2}, ShapeError),
+    ("diagonal", [np.ones((3, 3))], {"axis": 0}, PlanError),
     ("pow", [np.ones(4)], {"exponent": "1/3"}, UnsupportedError),
     ("pow", [np.ones(4)], {"exponent": "sqrt(2)"}, UnsupportedError),
     ("pow", [np.ones(4)], {"exponent": "inf"}, UnsupportedError),

@@ -1,5 +1,6 @@
-"""Operators at shapes and attributes that Hypothesis chooses, against PyTorch, and laws that hold
-for all of them.
+"""Operators at shapes and attributes that Hypothesis chooses, against PyTorch.
+
+Laws that hold for all of them are here, too.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ops_numpy_algebra import NumpyAlgebra
-from ops_rows import integers, reals
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_rows import integers, reals
 
 from pitcheck.ops.registry import evaluate
 
@@ -72,8 +73,9 @@ def test_reductions_over_any_axes(data: st.DataObject) -> None:
 def test_what_is_scattered_and_gathered_is_whole_again(
     members: int, rows: int, columns: int, axis: int
 ) -> None:
-    """All-gather of the parts of a reduce-scatter is the all-reduce; all-to-all there and back
-    changes nothing.
+    """Compare all-gather of a reduce-scatter's parts with all-reduce.
+
+    All-to-all there and back changes nothing.
     """
     stack = integers(100, members, members * rows, members * columns).astype(np.float64)
     parts = [run("reduce_scatter", stack, axis=axis, position=p)[0] for p in range(members)]

@@ -1,5 +1,6 @@
-"""The registry: names, attributes, numbers of inputs, derivatives, and that every operator has a
-test of its meaning.
+"""The registry: names, attributes, numbers of inputs and derivatives.
+
+Every operator has a test of its meaning.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ops_hand_rows import HAND_ROWS
-from ops_numpy_algebra import NumpyAlgebra
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.operator_table import operator_table
@@ -204,3 +205,10 @@ def test_the_reference_page_is_current() -> None:
     assert page.read_text(encoding="utf-8") == operator_table(), (
         "write docs/operators.md anew with pitcheck.ops.operator_table.operator_table"
     )
+
+
+@pytest.mark.parametrize("wanted", [5, True, "ab"])
+def test_flags_of_a_derivative_are_several(wanted: object) -> None:
+    with pytest.raises(PlanError, match="a flag for each forward input"):
+        check_attributes(operator_kind("linear"), {"wanted": wanted}, backward=True)
+    check_attributes(operator_kind("linear"), {"wanted": (True, False)}, backward=True)

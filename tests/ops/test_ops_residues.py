@@ -1,5 +1,6 @@
-"""Operators without exp, roots and order on residues: exactly the rational results, modulo every
-prime of the chain.
+"""Operators without exp, roots and order on residues.
+
+They give exactly the rational results, modulo every prime of the chain.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ops_hand_rows import HAND_ROWS, HandRow
-from ops_rows import Array, Row, as_torch
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS, HandRow
+from ops.ops_rows import Array, Row, as_torch
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import chains_of
@@ -85,7 +86,7 @@ RATIONAL_HAND = [row for row in HAND_ROWS if row.attributes.get("reduction") not
 
 
 def _whole(row: Row, number: int) -> Row:
-    """The row with small integers, none 0, as its field inputs."""
+    """Return the row with small integers, none 0, as its field inputs."""
     generator = np.random.default_rng([11, number])
 
     def chosen(a: Array) -> Array:
@@ -107,8 +108,9 @@ EXACT = [
 
 
 def residues(numbers: Array) -> Array:
-    """Rationals with small denominators, given as floats, modulo every prime: shape (levels,
-    *shape).
+    """Return rationals modulo every prime, shape (levels, *shape).
+
+    They are given as floats and have small denominators.
     """
     exact = [Fraction(float(n)).limit_denominator(10**4) for n in numbers.reshape(-1)]
     assert all(abs(float(e) - n) < 1e-9 for e, n in zip(exact, numbers.reshape(-1), strict=True))
@@ -119,7 +121,7 @@ def residues(numbers: Array) -> Array:
 
 
 def value(algebra: ResidueAlgebra, a: Array) -> Value:
-    """An array as the same value in every trial."""
+    """Return an array as the same value in every trial."""
     if a.dtype != np.float64:
         return algebra.integers(np.asarray(a)[None, None])
     if not np.isfinite(a).all():

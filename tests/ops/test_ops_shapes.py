@@ -1,5 +1,6 @@
-"""Every operator on dimensions alone gives the shapes that it computes, at full and at reduced
-sizes.
+"""Every operator on dimensions alone gives the shapes that it computes.
+
+This holds at full and at reduced sizes.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ops_hand_rows import HAND_ROWS, HandRow
-from ops_numpy_algebra import NumpyAlgebra
-from ops_rows import Array, Row, flags, integers, positive, reals
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS, HandRow
+from ops.ops_numpy_algebra import NumpyAlgebra
+from ops.ops_rows import Array, Row, flags, integers, positive, reals
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.ops.axis_attributes import reduce_attributes, symbolic_attributes

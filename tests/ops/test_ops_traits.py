@@ -1,10 +1,12 @@
-"""Every trait holds of every operator that claims it, and of no other one without a reason that
-stands here.
+"""Every trait holds of every operator that claims it.
+
+It holds of no other one without a reason that stands here.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -12,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ops_law_cases import Case, Watching, cases_of, distinct
-from ops_laws import LAWS, broken_by, claims, gradients_are_sums
+from ops.ops_law_cases import Case, Watching, cases_of, distinct
+from ops.ops_laws import LAWS, broken_by, claims, gradients_are_sums, many_digits
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import chains_of
@@ -65,7 +67,16 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
     },
     Trait.NORMALIZES: {
         **dict.fromkeys(
-            ("sum", "mean", "cumsum", "all_reduce", "reduce", "reduce_scatter", "accumulate"),
+            (
+                "sum",
+                "mean",
+                "cumsum",
+                "all_reduce",
+                "reduce",
+                "reduce_scatter",
+                "scan",
+                "accumulate",
+            ),
             ASKED_ELSEWHERE,
         ),
         **dict.fromkeys(
@@ -197,6 +208,7 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
     Trait.CHANGES_ABOVE: dict.fromkeys(
         ("eq", "ne"), "the number itself is tried, and is where they change"
     ),
+    Trait.FLIPS_SIGNS: {"nll_loss": "it gives floating-point numbers alone, whose opposites fit"},
     Trait.READS_SHAPE: dict.fromkeys(("uniform", "normal"), DRAWN),
 }
 """By trait the operators of which its law holds on all rows although they do not claim it, and why
@@ -207,7 +219,7 @@ _rows = cache(cases_of)
 
 
 def _claimed(name: str, trait: Trait) -> tuple[list[Case], list[Case]]:
-    """The rows with whose attributes an operator claims a trait, and the others."""
+    """Return the rows with whose attributes an operator claims a trait, and the others."""
     claimed = [claims(operator_kind(name), trait, case.attributes) for case in _rows(name)]
     return [c for c, yes in zip(_rows(name), claimed, strict=True) if yes], [
         c for c, yes in zip(_rows(name), claimed, strict=True) if not yes
@@ -234,6 +246,19 @@ def test_what_is_not_claimed_is_refuted_or_withheld_for_a_reason(trait: Trait) -
         name for name, rows in others.items() if not broken_by(operator_kind(name), trait, rows)
     }
     assert left == set(WITHHELD.get(trait, {}))
+
+
+@pytest.mark.parametrize("name", sorted(kinds_with(Trait.ROUNDS_NOTHING)))
+def test_what_rounds_nothing_stays_in_range(name: str) -> None:
+    """Narrow integers rest on it: results are operands, their opposites, 0, 1, -1 or literals."""
+    flips = name in kinds_with(Trait.FLIPS_SIGNS)
+    for case in _claimed(name, Trait.ROUNDS_NOTHING)[0]:
+        given = case.of(many_digits)
+        numbers = [n for n in case.attributes.values() if isinstance(n, int | float)]
+        held = {0.0, 1.0, -1.0, *map(float, numbers)}
+        held.update(x for array in given.inputs for x in array.astype(float).reshape(-1).tolist())
+        results = {y for array in given.real_outputs() for y in array.reshape(-1).tolist()}
+        assert all(y in held or (flips and -y in held) for y in results if math.isfinite(y))
 
 
 @pytest.mark.parametrize(
@@ -273,6 +298,8 @@ def test_what_is_not_claimed_is_refuted_or_withheld_for_a_reason(trait: Trait) -
         ("sort", Trait.PICKS_PLACES),
         ("full_like", Trait.DIVIDES),
         ("any", Trait.READS_SHAPE),
+        ("relu", Trait.FLIPS_SIGNS),
+        ("argmax", Trait.GIVES_BITS),
     ],
 )
 def test_a_wrong_claim_fails_at_once(name: str, trait: Trait) -> None:
@@ -356,8 +383,9 @@ def test_who_meets_in_an_operator() -> None:
 
 @pytest.mark.parametrize("name", sorted(collective_kinds()))
 def test_what_a_collective_divides(name: str) -> None:
-    """A size along the divided axis, and along no other, must be a multiple of the number of
-    members.
+    """Try sizes that are not multiples of the number of members along each axis.
+
+    Only the divided axis may refuse them.
     """
     operator = operator_kind(name)
     found = set()
@@ -383,8 +411,9 @@ def _runs(case: Case) -> bool:
 
 @pytest.mark.parametrize("name", sorted(kinds_with(Trait.TOTAL)))
 def test_numbers_that_are_read_as_truths_are_named(name: str) -> None:
-    """An operator that is total in its numbers decides by a number that stands for a truth: the
-    place of such an operand must be named.
+    """Give numbers as truths to every total operator.
+
+    It decides by a number only if that stands for a truth, and names the place of that operand.
     """
     found = set()
     for case in _rows(name):
@@ -496,8 +525,9 @@ def test_which_gradients_are_sums() -> None:
 
 @pytest.mark.parametrize("name", operator_names())
 def test_where_parts_begin(name: str) -> None:
-    """The shorter one of an input and an output is the stretch of the longer one that
-    begins there.
+    """Compare the shorter one of an input and an output with the stretch of the longer one.
+
+    It is the stretch that begins at the offset.
     """
     offset, found = operator_kind(name).offset, []
     for case in _rows(name) if offset is not None else ():

@@ -1,5 +1,6 @@
-"""What of an operator's results may depend on a part of its operands, against what really changes
-with that part.
+"""Labels of an operator's results against the elements that really change.
+
+They follow from labels of a part of its operands.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from ops_hand_rows import HAND_ROWS
-from ops_torch_rows import ROWS
+from ops.ops_hand_rows import HAND_ROWS
+from ops.ops_torch_rows import ROWS
 
 from pitcheck.algebra.dependence.taint import TaintAlgebra, Tainted
 from pitcheck.algebra.dependence.taint_mask import blocks_of
@@ -112,7 +113,7 @@ def _labelled(
 
 
 def _others(a: Array, part: Array, generator: np.random.Generator) -> list[Array]:
-    """The operand with something else in the part."""
+    """Return the operand with other numbers in the part."""
     if a.dtype.kind == "b":
         return [np.where(part, ~a, a)]
     if a.dtype.kind == "i":

@@ -1,9 +1,8 @@
-"""Random plans that use memory and communication in unusual but legal ways, and mistakes of time,
-memory and state that are put into them.
+"""Random plans that use memory and communication in unusual but legal ways, and mistakes in them.
 
-A plan is first made in single assignment; then its tensors are given places in a few storages,
-which are used again as soon as nothing needs what lies there: no reader, no operation in flight, no
-result. So every plan is right by construction.
+Mistakes are of time, memory and state. A plan is first made in single assignment. Then its tensors
+are given places in a few storages, which are used again as soon as nothing needs their contents: no
+reader, no operation in flight, no result. So every plan is right by construction.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ SHIFTS = {"a": (2, 3, 0, 1), "b": (1, 0, 3, 2)}
 
 @dataclass
 class _Draft:
-    """A plan in single assignment, under construction. ``until``: the place in the order up to
-    which a tensor must stay.
+    """A plan in single assignment, under construction.
+
+    ``until`` is the place in the order up to which a tensor must stay.
     """
 
     choose: random.Random
@@ -73,7 +73,7 @@ class _Draft:
 
 
 def draft(seed: int) -> _Draft:
-    """A right plan in single assignment, as a draft."""
+    """Return a right plan in single assignment, as a draft."""
     choose = random.Random(seed)
     d = _Draft(choose)
     for name, role in (("x", "input"), ("w", "parameter")):
@@ -132,7 +132,7 @@ def _collective(d: _Draft) -> None:
 
 
 def _root(d: _Draft) -> tuple[Group, int, tuple[dict[str, tuple[int, ...]], ...]]:
-    """A group, a root in it, and where the roots are."""
+    """Return a group, a root in it, and the coordinates of the roots."""
     group = d.choose.choice(GROUPS)
     if len(group.axes) == 1:
         root = d.choose.randrange(2)
@@ -199,7 +199,7 @@ def _wait(d: _Draft) -> None:
 
 
 def _peers(d: _Draft) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The peers of a shift along an axis: of the send, of the receive."""
+    """Return the peers of a shift along an axis: of the send, of the receive."""
     axis = d.choose.choice(("a", "b"))
     table = Table(("a", "b"), SHIFTS[axis])
     return {"peer": table, "tag": d.count}, {"peer": table, "tag": d.count}
@@ -250,7 +250,7 @@ def _barrier(d: _Draft) -> None:
 
 
 def right_plan(seed: int) -> Plan:
-    """A right plan of a seed."""
+    """Return a right plan of a seed."""
     d = draft(seed)
     outputs = d.choose.sample([n for n in d.usable if n not in ("x", "w")] or d.usable, k=1)
     update = d.name("new")
@@ -267,8 +267,9 @@ def right_plan(seed: int) -> Plan:
 
 
 def _placed(d: _Draft, update: str) -> dict[str, tuple[str, int]]:
-    """Places of the tensors, each in the first place that is free, or by itself. A view lies where
-    what it shows lies, if that stays as long.
+    """Return places of the tensors, each in the first free place, or in a separate storage.
+
+    A view lies where its operand lies, if that stays as long.
     """
     root: dict[str, str] = {}
     for name in d.made:
@@ -315,8 +316,9 @@ def _gives_way(
 
 
 def mistakes(plan: Plan, choose: random.Random, count: int) -> Iterator[tuple[str, Plan]]:
-    """Wrong or right changes of a plan, each as (kind, plan): which are wrong is for the
-    interleavings to say.
+    """Yield wrong or right changes of a plan, each as (kind, plan).
+
+    The interleavings say which are wrong.
     """
     kinds = list(_MISTAKES)
     for _ in range(count):

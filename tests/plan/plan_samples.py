@@ -27,7 +27,7 @@ LAST = ({"pp": (1,)},)
 
 
 def change(struct: Any, **fields: Any) -> Any:
-    """A copy with other fields."""
+    """Return a copy with other fields."""
     return msgspec.structs.replace(struct, **fields)
 
 
@@ -58,7 +58,7 @@ def linear_reference() -> Plan:
 
 
 def linear_parallel() -> Plan:
-    """The same with w cut by rows over tp and an all-reduce."""
+    """Return the linear layer with w cut by rows over tp and an all-reduce."""
     return Plan(
         mesh=TP2,
         tensors=(
@@ -85,8 +85,10 @@ def linear_parallel() -> Plan:
 def pipeline(
     order: tuple[str, ...] = ("f0", "f1", "b0", "b1"), microbatches: int = 2, **send: Any
 ) -> Plan:
-    """Two pipeline stages. ``order``: the steps of the last stage, the first one always runs all
-    forward, then all backward steps.
+    """Return two pipeline stages.
+
+    ``order`` has the steps of the last stage; the first one always runs all forward, then all
+    backward steps.
     """
     tensors = (
         Tensor("x", (4,), role="input", microbatched=True),
@@ -118,7 +120,7 @@ def pipeline(
 
 
 def crossing(ranks: int, *, sends_first: bool = True, **attributes: Any) -> Plan:
-    """A ring in which every rank sends to the next one and receives from the one before."""
+    """Return a ring in which every rank sends to the next one and receives from the one before."""
     following = Table(("r",), tuple((rank + 1) % ranks for rank in range(ranks)))
     before = Table(("r",), tuple((rank - 1) % ranks for rank in range(ranks)))
     send = Operator("send", "send", ("x",), (), {"peer": following, **attributes})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import PP2, change, crossing, pipeline, with_operator
+from plan.plan_samples import PP2, change, crossing, pipeline, with_operator
 
 from pitcheck.plan.model import Axis, Group, Operator, Plan, Program, Step, Table, Tensor
 from pitcheck.plan.rules.violations import Violation
@@ -40,9 +40,7 @@ def test_a_pipeline_runs_to_its_end() -> None:
 
 
 def test_a_backward_step_before_its_forward_step_hangs_at_any_buffering() -> None:
-    """The first stage waits for a gradient before it sends the activation that the
-    gradient needs.
-    """
+    """Let the first stage wait for a gradient before it sends the activation that this needs."""
     plan = pipeline()
     late = (Step("b0", 0), Step("f0", 0), Step("f0", 1), Step("b0", 1))
     plan = change(plan, programs=(change(plan.programs[0], steps=late), plan.programs[1]))
@@ -60,8 +58,9 @@ def test_a_backward_step_before_its_forward_step_hangs_at_any_buffering() -> Non
 
 
 def one_forward_one_backward(stages: int, microbatches: int, batch: bool) -> Plan:
-    """The 1F1B schedule of every stage; with ``batch`` sends and receives between two steps are one
-    event, as Megatron-LM does.
+    """Return the 1F1B schedule of every stage.
+
+    With ``batch``, sends and receives between two steps are one event, as in Megatron-LM.
     """
     tensors = [
         Tensor("f0", (4,), role="input", microbatched=True),
@@ -134,7 +133,7 @@ def one_forward_one_backward(stages: int, microbatches: int, batch: bool) -> Pla
 
 
 def spread(operator: Operator, copies: int) -> Operator:
-    """The operator on a mesh with one more axis, every copy with its own peer."""
+    """Return the operator on a mesh with one more axis, every copy with its peer."""
     peer = operator.attributes["peer"]
     assert isinstance(peer, int)
     return change(
@@ -182,8 +181,9 @@ def test_a_cycle_of_three_names_all_three() -> None:
 
 
 def crossed_collectives(*, swapped: bool, asynchronous: bool = False, early: bool = False) -> Plan:
-    """Four ranks in two overlapping pairs of groups, over a and over b; ranks with a = b may run
-    them in the other order.
+    """Return four ranks in two overlapping pairs of groups, over a and over b.
+
+    Ranks with a = b may run them in the other order.
     """
     tensors = tuple(
         Tensor(name, (4,), role="input" if name in "xu" else "activation")
@@ -255,8 +255,10 @@ def test_a_receive_before_a_collective_that_its_sender_runs_first_hangs() -> Non
 
 
 def simulate(programs: list[list[tuple[str, Any]]], buffered: bool) -> bool:
-    """Whether all ranks finish. Events: ("s", dst), ("r", src), ("c", members). Tries every rank
-    again and again; one event at a time.
+    """Return True if all ranks finish.
+
+    Events are ("s", dst), ("r", src), ("c", members). Every rank is tried again and again, one
+    event at a time.
     """
     at = [0] * len(programs)
     sent = {(i, j): 0 for i in range(len(programs)) for j in range(len(programs))}
@@ -293,8 +295,10 @@ def simulate(programs: list[list[tuple[str, Any]]], buffered: bool) -> bool:
 
 @st.composite
 def random_programs(draw: st.DrawFn) -> list[list[tuple[str, Any]]]:
-    """Programs that match: global events in a random order, then every rank's list is disturbed a
-    little. Half of them are doubled, for symmetry.
+    """Return programs that match, disturbed a little.
+
+    Global events are in a random order, then every rank's list is disturbed. Half of the programs
+    are doubled, for symmetry.
     """
     ranks = draw(st.integers(2, 4))
     programs: list[list[tuple[str, Any]]] = [[] for _ in range(ranks)]
@@ -317,7 +321,7 @@ def random_programs(draw: st.DrawFn) -> list[list[tuple[str, Any]]]:
 
 
 def as_plan(programs: list[list[tuple[str, Any]]], copies: int, protocol: str | None) -> Plan:
-    """The programs on a mesh of ``copies`` times their ranks; every copy meets only itself."""
+    """Return the programs on a mesh of ``copies`` times their ranks; a copy meets only itself."""
     count = len(programs)
     tensors = [Tensor("x", (4,), role="input")]
     operators: list[Operator] = []

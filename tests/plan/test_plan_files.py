@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import zstandard
-from plan_samples import change, linear_parallel, linear_reference, pipeline, with_operator
+from plan.plan_samples import change, linear_parallel, linear_reference, pipeline, with_operator
 
 from pitcheck.errors import PlanError, UsageError
 from pitcheck.plan.files import encode_json, read_plan, write_plan

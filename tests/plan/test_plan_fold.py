@@ -1,6 +1,4 @@
-"""Folding: unfolding what was folded gives the instances back, and few records and boxes
-are made.
-"""
+"""Folding: unfolding gives the instances back, and few records and boxes are made."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from plan_samples import crossing, linear_parallel, linear_reference, pipeline, with_operator
+from plan.plan_samples import crossing, linear_parallel, linear_reference, pipeline, with_operator
 from zoo.pairs import builders, pair
 
 from pitcheck.errors import PlanError

@@ -1,5 +1,6 @@
-"""Files made to break the reader: each ends in a PlanError with a place, or in a plan that
-validation can take, and soon.
+"""Files made to break the reader.
+
+Each soon ends in a PlanError with a place, or in a plan that validation can take.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import change, linear_parallel, linear_reference, pipeline
+from plan.plan_samples import change, linear_parallel, linear_reference, pipeline
 
 from pitcheck.errors import PlanError
 from pitcheck.plan.files import decode_plan, encode_json, read_plan, write_plan
@@ -27,8 +28,9 @@ SECONDS = 5.0
 
 
 def survives(data: bytes, encoding: str = "json") -> str:
-    """'error' (with a place) or 'plan' (that validation can take); any other exception is a failure
-    of the test.
+    """Return "error" (with a place) or "plan" (that validation can take).
+
+    Any other exception is a failure of the test.
     """
     start = time.monotonic()
     try:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import (
+from plan.plan_samples import (
     FIRST,
     LAST,
     change,
@@ -116,7 +116,7 @@ def test_a_regular_collective_has_no_table_of_members() -> None:
 
 
 def two_records(**second: object) -> Plan:
-    """An all-reduce over tp in which rank 1 runs a record of its own."""
+    """Return an all-reduce over tp in which rank 1 runs a separate record."""
     plan = linear_parallel()
     other = Operator(
         "sum1",

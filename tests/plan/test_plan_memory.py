@@ -1,25 +1,22 @@
-"""What rules on time and memory let pass gives the values of single assignment under every timing;
-and what is legal passes.
+"""Plans that pass the rules on time and memory give the values of single assignment.
+
+They do under every timing, and legal plans pass.
 """
 
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
-from memory_plans import mistakes, right_plan
+from plan.interleavings import HangError, Interleaving, anyhow, eager, lazy, single_assignment
+from plan.memory_plans import mistakes, right_plan
 
 from pitcheck.execution.executor import Array, Instance
 from pitcheck.execution.places import ExecutionError, rank_coordinates
 from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
-
-sys.path.append(str(Path(__file__).parents[1] / "execution"))
-from interleavings import HangError, Interleaving, anyhow, eager, lazy, single_assignment
 
 POLICIES = (lazy, eager, *(anyhow,) * 6)
 
@@ -37,9 +34,7 @@ def beginning(plan: Plan) -> dict[Instance, Array]:
 
 
 def judged(plan: Plan) -> str:
-    """What running says of a plan: "same", or how some timing gives something else than single
-    assignment.
-    """
+    """Return "same", or how some timing differs from single assignment."""
     initial = beginning(plan)
     try:
         expected = single_assignment(plan, initial)
@@ -70,8 +65,9 @@ def test_unusual_use_of_memory_that_is_right_passes(part: int) -> None:
 
 
 def campaign(seeds: range, each: int) -> Counter[str]:
-    """Put mistakes into the plans of some seeds; fail on one that passes although some timing shows
-    it. Returns how many there were of each kind.
+    """Put mistakes into the plans of some seeds; return how many there were of each kind.
+
+    Fail on one that passes although some timing shows it.
     """
     counts: Counter[str] = Counter()
     for seed in seeds:

@@ -1,5 +1,6 @@
-"""Rules on order and communication, decided on representatives of the ranks: the same findings and
-the same matching as among all ranks.
+"""Rules on order and communication, decided on representatives of the ranks.
+
+They give the same findings and the same matching as among all ranks.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import change
+from plan.plan_samples import change
 
 from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Axis, Box, Group, Operator, Plan, Program, Step, Table, Tensor
@@ -28,7 +29,7 @@ def stage(number: int) -> tuple[Box, ...]:
 
 
 def neighbour(axis: str, distance: int) -> Table:
-    """The rank that is ``distance`` further on along an axis, as a number per rank."""
+    """Return the rank that is ``distance`` further on along an axis, as a number per rank."""
     ranks = np.arange(RANKS).reshape(3, 5, 4)
     place = [a.name for a in MESH].index(axis)
     return Table(
@@ -37,8 +38,9 @@ def neighbour(axis: str, distance: int) -> Table:
 
 
 def training(microbatches: int = 2, **send: object) -> Plan:
-    """Three pipeline stages forward and backward, an all-reduce over tp in each, and one over dp at
-    the end.
+    """Return three pipeline stages forward and backward.
+
+    There is an all-reduce over tp in each, and one over dp at the end.
     """
     tensors = [
         Tensor("x", (4,), role="input", microbatched=True),
@@ -138,7 +140,7 @@ def training(microbatches: int = 2, **send: object) -> Plan:
 
 
 def whole(plan: Plan) -> list[str]:
-    """The findings of the same rules among all ranks."""
+    """Return the findings of the same rules among all ranks."""
     found = _of_these(plan)
     return [str(v) for v in (*found.assignment, *found.order)]
 
@@ -283,7 +285,7 @@ def test_peers_that_depend_on_another_axis_tell_its_coordinates_apart() -> None:
 
 
 def same(plan: Plan) -> None:
-    """Matching and findings are those among all ranks."""
+    """Fail unless matching and findings are those among all ranks."""
     assert at_ranks(plan) == whole(plan)
     found, violations = match(plan)
     expected, wrong = match_events(Events(plan))
@@ -393,8 +395,9 @@ def test_what_does_not_fit_the_mesh_has_no_representatives() -> None:
 
 
 def test_different_groups_stay_different() -> None:
-    """Half of the ranks sum over dp where the others sum over dp and tp: with one rank kept of each
-    axis both groups would be one.
+    """Sum over dp on half of the ranks, over dp and tp on the others.
+
+    With one rank kept of each axis both groups would be one.
     """
     plan = edited(training(), "sync", where=({"pp": (0,), "tp": (0, 1)},))
     own = Operator(
@@ -435,13 +438,13 @@ def test_the_root_of_a_group_is_always_among_the_representatives(root: int | Tab
 
 
 def plan_inputs(plan: Plan, identity: str) -> tuple[object, ...]:
-    """What an operator reads."""
+    """Return the tensors that an operator reads."""
     return next(operator.inputs for operator in plan.operators if operator.id == identity)
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """The training plan with a few random changes, most of which break something."""
+    """Return the training plan with a few random changes, most of which break something."""
     plan = training(
         draw(st.integers(1, 2)),
         **draw(st.sampled_from(({}, {"protocol": "buffered"}, {"protocol": "rendezvous"}))),

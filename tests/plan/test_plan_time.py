@@ -1,5 +1,6 @@
-"""Time, memory and communicators: each rule on a plan that keeps it and on the nearest one that
-breaks it.
+"""Time, memory and communicators.
+
+Each rule is tried on a plan that keeps it and on the nearest one that breaks it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ def plan(
     orders: tuple[tuple[str, ...], ...] = (),
     **tensors: Tensor,
 ) -> Plan:
-    """A plan over two ranks; every tensor that is not given has shape (4,). ``orders``: the ids of
-    each rank, if not those of the list.
+    """Return a plan over two ranks; every tensor that is not given has shape (4,).
+
+    ``orders`` has the ids of each rank, if not those of the list.
     """
     names = dict.fromkeys(
         name
@@ -54,7 +56,7 @@ def plan(
 
 
 def codes(given: Plan) -> list[str]:
-    """The different codes of the findings."""
+    """Return the different codes of the findings."""
     return list(
         dict.fromkeys(
             violation.code for violation in validate(given) if violation.severity == "error"
@@ -300,9 +302,7 @@ def test_a_collective_in_place_has_its_result_where_its_operand_was(kind: str) -
 
 
 def test_the_operand_of_a_broadcast_is_used_at_its_root_alone() -> None:
-    """The buffer is overwritten, before the broadcast or while it is in flight, where it is not
-    read, and where it is.
-    """
+    """Overwrite the buffer before the broadcast or in flight, on ranks that read it or do not."""
     cast = Operator("cast", "broadcast", ("a",), ("b",), {"root": 1}, ALL)
     for here, expected in ((FIRST, []), (SECOND, ["PIT010"])):
         over = replace(OVER, where=here)

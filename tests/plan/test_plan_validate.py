@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from plan_samples import (
+from plan.plan_samples import (
     FIRST,
     PP2,
     change,
@@ -84,8 +84,9 @@ def add(plan: Plan, *operators: Operator, tensors: tuple[Tensor, ...] = ()) -> P
 
 
 def lineage(**fields: Any) -> Plan:
-    """The linear layer with another lineage of w, whose reference has shape (6, 8) and which is (3,
-    8) here.
+    """Return the linear layer with another lineage of w.
+
+    Its reference has shape (6, 8), and it is (3, 8) here.
     """
     base = {"reference": "w", "shards": (Shard(0, by=("tp",)),)}
     return with_tensor(LINEAR, 1, lineage=Lineage(**{**base, **fields}))
@@ -96,7 +97,7 @@ def intervals(*values: Any, over: tuple[str, ...] = ("tp",), dim: int = 0) -> Pl
 
 
 def steps(*rows: tuple[str, int | None], stage: int = 1) -> Plan:
-    """The pipeline with other steps of one stage."""
+    """Return the pipeline with other steps of one stage."""
     programs = list(PIPELINE.programs)
     programs[stage] = change(programs[stage], steps=tuple(Step(*row) for row in rows))
     return change(PIPELINE, programs=tuple(programs))
@@ -814,7 +815,7 @@ def test_attributes_by_table_are_checked_value_by_value() -> None:
 
 
 def buffers(order: tuple[str, ...], *, storage: str | None = "s") -> Plan:
-    """a is read by 'use' while 'update' writes the next version of the same buffer."""
+    """Return a plan that reads a by 'use' while 'update' writes the buffer's next version."""
     tensors = (
         Tensor("x", (4,), role="input"),
         Tensor("a", (4,), storage=storage),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from zoo import linear, training
 from zoo.pairs import pair
@@ -15,8 +16,10 @@ from zoo.pairs import pair
 from pitcheck.base.options import Options
 from pitcheck.commands.reading import read_pair
 from pitcheck.engine.check import check
+from pitcheck.graph.graph import Node
+from pitcheck.graph.grids import Lattice
 from pitcheck.plan.model import Operator, Plan, Tensor
-from pitcheck.precision.side import BITS
+from pitcheck.precision.side import BITS, is_reduction
 from pitcheck.report.report import Finding, Report
 from precision.mixed import NARROW, WIDE, Mixed, narrow_products
 from precision.narrow_plans import CASES
@@ -223,3 +226,28 @@ def test_each_place_of_a_training_step_that_is_narrow_alone_is_found(kind: str, 
     assert {finding.code for finding in broken(report)} == {code}
     at = "cast" if kind == "all_gather" else kind
     assert all(f"({at})" in (finding.operator or "") for finding in broken(report))
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "adds"),
+    [
+        ("add", {}, True),
+        ("add", {"alpha": "1/2"}, True),
+        ("add", {"alpha": -1}, False),
+        ("sub", {}, False),
+        ("sum", {"axes": (0,)}, True),
+        ("accumulate", {}, True),
+        ("all_reduce", {"reduction": "avg"}, True),
+        ("all_reduce", {"reduction": "max"}, False),
+        ("reduce", {"root": 0}, True),
+        ("reduce_scatter", {"axis": 0, "position": 0}, True),
+        ("all_gather", {"axis": 0}, False),
+        ("softmax", {"axis": 0}, True),
+        ("softmax.backward", {"axis": 0}, True),
+        ("mul", {}, False),
+    ],
+)
+def test_what_a_reduction_is(kind: str, attributes: dict[str, Any], adds: bool) -> None:
+    lattice = Lattice((1,), False)
+    node = Node(kind, attributes, (), (), np.ones((1,), dtype=bool), lattice, kind, 0)
+    assert is_reduction(node) == adds

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from faults import (
+from programs.faults import (
     Change,
     Place,
     at_place,

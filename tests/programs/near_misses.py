@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
-from program_cases import said
+from programs.program_cases import said
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

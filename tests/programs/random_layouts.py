@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from msgspec.structs import replace
-from program_cases import Case
+from programs.program_cases import Case
 
 from pitcheck.errors import PlanError
 from pitcheck.models.config import Attention, Batch, Model

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pitcheck.errors import PitcheckError, PlanError, UsageError
 from pitcheck.models.presets import preset
 from pitcheck.programs.configuration import read_configuration
+from pitcheck.programs.layout import Layout
 
 TEXT = """
 model = "llama3-8b-tiny"
@@ -22,6 +23,7 @@ dp = 2
 tp = 2
 microbatches = 2
 """
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "configuration.md"
 SHIPPED = sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))
 
 
@@ -30,6 +32,14 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.toml"
     path.write_text(TEXT)
     return path
+
+
+def test_the_documented_example_is_read_and_names_every_field_of_a_layout(file: Path) -> None:
+    example = DOCUMENTED.read_text().partition("```toml\n")[2].partition("```")[0]
+    file.write_text(example)
+    read_configuration(file)
+    named = {line.split()[0] for line in example.splitlines() if " = " in line}
+    assert set(Layout.__struct_fields__) <= named
 
 
 def test_what_is_read(file: Path) -> None:

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from frontier_faults import Fault, dense, not_rescaled, wrong_expert
-from program_cases import said
+from programs.frontier_faults import Fault, dense, not_rescaled, wrong_expert
+from programs.program_cases import said
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from near_misses import Change, assert_caught, changed, dropped, with_attributes
-from program_cases import Case, assert_right, case, gpt, layouts, llama
+from programs.near_misses import Change, assert_caught, changed, dropped, with_attributes
+from programs.program_cases import Case, assert_right, case, gpt, layouts, llama
 
 from pitcheck.errors import PlanError
 from pitcheck.models.presets import preset

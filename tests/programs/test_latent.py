@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from near_misses import Change, assert_caught, changed, dropped, reading, with_attributes
-from program_cases import SLOWLY, Case, assert_right, case, layouts
+from programs.near_misses import Change, assert_caught, changed, dropped, reading, with_attributes
+from programs.program_cases import SLOWLY, Case, assert_right, case, layouts
 
 from pitcheck.errors import PlanError
 from pitcheck.models.config import LatentAttention, Model
@@ -202,7 +202,7 @@ QUICK = ("the gradient of the way down misses the sequence", "the rotary part is
     [
         *QUICK,
         *(
-            pytest.param(name, marks=SLOWLY[place % 4 > 0])
+            pytest.param(name, marks=SLOWLY[place % 8 > 0])
             for place, name in enumerate(MISSES)
             if name not in QUICK
         ),

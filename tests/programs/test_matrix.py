@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from program_cases import Case, said
-from random_layouts import LARGE, SMALL, random_case
+from programs.program_cases import Case, said
+from programs.random_layouts import LARGE, SMALL, random_case
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge
 from pitcheck.models.config import Attention, LatentAttention
 
-FAST = range(10)
-"""Seeds of combinations of few layers and ranks that every run tries."""
+FAST, AT_NIGHT = range(6), range(6, 10)
+"""Seeds of combinations of few layers and ranks: those that every run tries, and the others."""
 FEW_RANKS, FEW_LAYERS = (1, 6), 2
 OTHERS = (*range(1000, 1220), 1239)
 EVERYTHING = range(1220, 1239)
@@ -27,8 +27,8 @@ executor; 1239 is too large for that.
 """
 MANY_RANKS = range(60)
 """Of ones on 64 to 512 ranks."""
-IN_CI = 20
-"""Of so many slow ones CI runs the first; a nightly job runs all."""
+IN_CI = 40
+"""CI runs the first of so many slow ones; a nightly job runs all."""
 LEAST = 5
 """In so many of the slow combinations every choice must occur."""
 
@@ -48,7 +48,10 @@ def _proven(case: Case, options: Options) -> None:
     assert report.outputs.proven == len(reference.outputs), case
 
 
-@pytest.mark.parametrize("seed", FAST)
+@pytest.mark.parametrize(
+    "seed",
+    [*FAST, *(pytest.param(s, marks=[pytest.mark.slow, pytest.mark.nightly]) for s in AT_NIGHT)],
+)
 def test_a_small_combination(seed: int) -> None:
     _proven(random_case(seed, FEW_RANKS, FEW_LAYERS), Options(seed=seed))
 

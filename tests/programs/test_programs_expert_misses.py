@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from program_cases import Case, said
-from test_programs_experts import SEQUENCE, deepseek, mixtral, spread
+from programs.program_cases import Case, said
+from programs.test_programs_experts import SEQUENCE, deepseek, mixtral, spread
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check

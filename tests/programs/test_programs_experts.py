@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from program_cases import Case, assert_right, layouts, llama, said
+from programs.program_cases import Case, assert_right, layouts, llama, said
 
 from pitcheck.base.options import Options
 from pitcheck.claims.hints import hinted_cuts
+from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.engine.check import check
 from pitcheck.errors import PlanError
@@ -146,7 +147,7 @@ def test_the_gradient_of_a_balance_loss_is_cut_off() -> None:
     """It is the derivative of a view of scores that are cut themselves, and no view of them."""
     reference, parallel = FAST["experts over data and tensor"].plans()
     graphs = lower(reference, match(reference)[0]), lower(parallel, match(parallel)[0])
-    cuts = hinted_cuts(*graphs, specify(reference, parallel, *graphs))
+    cuts = hinted_cuts(Problem(*graphs, specify(reference, parallel, *graphs)))
     named = {graphs[1].values[value].name for value in cuts}
     assert {
         "layers.1.mlp.router.shares",

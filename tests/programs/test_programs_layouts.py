@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from program_cases import FUSED, Case, assert_right, case, gpt, layouts, llama
+from programs.program_cases import FUSED, Case, assert_right, case, gpt, layouts, llama
 
 FAST = {
     "data": case(llama(), 8, dp=2, microbatches=2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from near_misses import (
+from programs.near_misses import (
     Change,
     assert_caught,
     changed,
@@ -14,7 +14,7 @@ from near_misses import (
     over,
     with_attributes,
 )
-from program_cases import SLOWLY, Case, case, gpt, llama
+from programs.program_cases import SLOWLY, Case, case, gpt, llama
 
 from pitcheck.plan.model import Table
 
@@ -87,7 +87,7 @@ FAST = ("a gradient is not summed over data", "the loss is averaged twice")
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in FAST else SLOWLY[place % 4 > 0])
+        pytest.param(name, marks=() if name in FAST else SLOWLY[place % 8 > 0])
         for place, name in enumerate(MISSES)
     ],
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from program_cases import said
-from test_programs_experts import deepseek, mixtral, spread
+from programs.program_cases import said
+from programs.test_programs_experts import deepseek, mixtral, spread
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.base.options import Options

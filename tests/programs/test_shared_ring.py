@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from by_day import some_by_day
-from faults import at_place, first_operand
 from msgspec.structs import replace
-from program_cases import Case, case, llama, said
+from programs.faults import at_place, first_operand
+from programs.program_cases import Case, case, llama, said
+from support.by_day import some_by_day
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
@@ -96,7 +96,7 @@ MISSES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(MISSES, 3))
+@pytest.mark.parametrize("name", some_by_day(MISSES, 6))
 def test_a_mistake_in_one_replica_is_caught(name: str) -> None:
     reference, parallel = ring(8, 4).plans()
     report = check(reference, MISSES[name](parallel), Options(seed=1))
@@ -105,7 +105,7 @@ def test_a_mistake_in_one_replica_is_caught(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(MISSES, 3))
+@pytest.mark.parametrize("name", some_by_day(MISSES, 6))
 def test_the_mistakes_are_mistakes(name: str) -> None:
     """By the executor that shares no code with the checker."""
     reference, parallel = ring(4, 4).plans()

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from report_samples import MISSING, NOWHERE, ODD, SHOWN, samples
-from sarif_schema import LOG
+from report.report_samples import MISSING, NOWHERE, ODD, SHOWN, samples
+from report.sarif_schema import LOG
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.report import github, sarif

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import MISSING, SHOWN, samples
+from report.report_samples import MISSING, SHOWN, samples
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.errors import PitcheckError, UsageError

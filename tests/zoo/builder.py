@@ -32,7 +32,7 @@ from pitcheck.plan.model import (
     Use,
 )
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "scan")
 Spec = Lineage | dict[int, Any] | None
 """A lineage, or per dimension of the reference of the same name: an axis, several axes, or a table
 of intervals.

@@ -1,3 +1,1 @@
-"""Operators run on degrees, and the probability that two different values agree at a
-random point.
-"""
+"""Degrees of operators' results, and the probability that two values agree at a random point."""

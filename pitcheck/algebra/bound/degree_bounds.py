@@ -1,10 +1,15 @@
-"""Degrees of values, and from them the probability that two different values agree at a random
-point.
+"""Degrees of values, and the probability that different values agree at a random point.
 
-Every element of a value is a quotient of two exponential polynomials in the fresh residues: sums of
-terms c_j(x) w^(f_j(y)), where the coefficients c_j live at the level of the value, the exponents
-f_j one level below, and x and y are residues for different primes, hence independent. Roots are
-algebraic.
+Every element of a value is a quotient of two exponential polynomials in the fresh residues. These
+are sums of terms c_j(x) w^(f_j(y)): the coefficients c_j live at the level of the value, the
+exponents f_j one level below. x and y are residues for different primes, hence independent. Roots
+are algebraic.
+
+>>> line = Degree(Polynomial(degree=1))
+>>> trial_error(line, line, primes=(2**16 + 1,), levels=(0,)).heuristic
+False
+>>> round(trial_error_log2(line, line, primes=(2**16 + 1,), levels=(0,)))
+-16
 """
 
 from __future__ import annotations
@@ -20,38 +25,38 @@ SAFETY = 4
 """
 
 USEFUL_LOG2 = -3.0
-"""A bound by cases that is not below this is of no use: the comparison is then bounded as if
-exponentials (or roots) were independent, and called heuristic.
+"""The largest log2 of a bound by cases that is of use. Above it, the comparison is bounded as if
+exponentials (or roots) were independent, and the bound is heuristic.
 """
 
 USEFUL_SHARE = 2.0**-5
-"""A share of bad primes above this is of no use: as above it is then bounded as if exponents and
-roots were independent.
+"""The largest share of bad primes that is of use. Above it, exponents and roots are taken as
+independent, and the bound is heuristic.
 """
 
 TWO_TERMS_LOG2 = 1.0
-"""log2 of the number of exponential terms up to which a bound is proven."""
+"""The log2 of the number of exponential terms up to which a bound is proven."""
 
 PAIR_OF_ROOTS = 2
-"""Number of roots in a difference up to which a bound is proven: one on either side."""
+"""The number of roots in a difference up to which a bound is proven: one on either side."""
 
 MOST = 1 << 128
-"""Degrees, terms (log2) and powers from which on numbers are not told apart: floats do not hold
-them all, and all primes are below 2^31.
+"""The cap on degrees, terms (log2) and powers. Floats do not hold larger numbers, and all primes
+are below 2^31.
 """
 
 HEURISTIC = frozenset({"log", "order", "keyed"})
-"""What the bound by degrees does not cover: its use makes a bound heuristic."""
+"""The uses that no bound by degrees covers: each makes a bound heuristic."""
 
 
 @dataclass(frozen=True)
 class Polynomial:
-    """Upper bounds for an exponential polynomial: degree of its coefficients, log2 of its number of
-    terms, exponentials multiplied in one term, and its height.
+    """Upper bounds for an exponential polynomial.
 
-    The height is the sum of the absolute values of all coefficients, which are integers:
-    ``height_log2`` is its log2. A coefficient that is not 0 is at most the height, and so is
-    divisible by few primes.
+    ``degree`` bounds the degree of its coefficients, ``terms_log2`` the log2 of its number of
+    terms, and ``powers`` the exponentials multiplied in one term. ``height_log2`` bounds the log2
+    of the height: the sum of the absolute values of all coefficients, which are integers. A
+    coefficient other than 0 is at most the height, so few primes divide it.
     """
 
     degree: int = 0
@@ -60,7 +65,7 @@ class Polynomial:
     height_log2: float = 0.0
 
     def times(self, other: Polynomial) -> Polynomial:
-        """Degrees add, terms and heights multiply."""
+        """Return bounds for a product: degrees add, terms and heights multiply."""
         if self.degree == self.powers == self.terms_log2 == self.height_log2 == 0:
             return other
         height = self.height_log2 + other.height_log2
@@ -72,7 +77,7 @@ class Polynomial:
         )
 
     def to_the(self, exponent: int) -> Polynomial:
-        """A product of ``exponent`` such polynomials, which need not be equal."""
+        """Return bounds for a product of ``exponent`` such polynomials, which need not be equal."""
         few = min(exponent, MOST)
         return _capped(
             self.degree * exponent,
@@ -82,8 +87,9 @@ class Polynomial:
         )
 
     def plus(self, other: Polynomial) -> Polynomial:
-        """Greatest degree; heights add, and so do terms, as far as they are exponential: a sum of
-        plain polynomials is one term.
+        """Return bounds for a sum: the greatest degree, and the sum of the heights.
+
+        Numbers of terms add only if there are exponentials. A sum of plain polynomials is one term.
         """
         powers = max(self.powers, other.powers)
         height = log2_sum((self.height_log2, other.height_log2))
@@ -95,7 +101,7 @@ class Polynomial:
         )
 
     def summed(self, count: int) -> Polynomial:
-        """A sum of ``count`` such polynomials."""
+        """Return bounds for a sum of ``count`` such polynomials."""
         if count < 2:
             return self
         more = math.log2(count)
@@ -106,7 +112,7 @@ class Polynomial:
         )
 
     def either(self, other: Polynomial) -> Polynomial:
-        """One of two."""
+        """Return bounds for a polynomial that is one of two."""
         height = max(self.height_log2, other.height_log2)
         return Polynomial(
             max(self.degree, other.degree),
@@ -117,9 +123,7 @@ class Polynomial:
 
 
 def _capped(degree: int, terms_log2: float, powers: int, height_log2: float) -> Polynomial:
-    """Cap sizes that no prime in use tells from more: every bound of such a degree, height, or of
-    so many terms, is vacuous.
-    """
+    """Return bounds capped at MOST: every probability from larger ones is vacuous."""
     most = float(MOST)
     return Polynomial(
         min(degree, MOST), min(terms_log2, most), min(powers, MOST), min(height_log2, most)
@@ -133,9 +137,9 @@ ONE = Polynomial()
 class Degree:
     """Upper bounds for every element of a value, numerator over denominator.
 
-    ``roots`` is the number of different square roots in an element, ``exponents`` bounds the
-    exponents of its exponentials (one level below), ``uses`` names what beyond field operations its
-    cone has: "exp", "log", "root", "order", "keyed".
+    ``roots`` is the number of different square roots in an element. ``exponents`` bounds the
+    exponents of its exponentials, one level below. ``uses`` names the operations of its cone beyond
+    those of a field: "exp", "log", "root", "order", "keyed".
     """
 
     top: Polynomial = ONE
@@ -146,22 +150,22 @@ class Degree:
 
     @property
     def numerator(self) -> int:
-        """Degree of the numerator's coefficients."""
+        """The degree of the numerator's coefficients."""
         return self.top.degree
 
     @property
     def denominator(self) -> int:
-        """Degree of the denominator's coefficients."""
+        """The degree of the denominator's coefficients."""
         return self.bottom.degree
 
     @property
     def terms_log2(self) -> float:
-        """log2 of the number of exponential terms of numerator or denominator."""
+        """The log2 of the number of exponential terms of numerator or denominator."""
         return max(self.top.terms_log2, self.bottom.terms_log2)
 
     @property
     def exponent(self) -> int:
-        """Greatest degree of an exponent's numerator or denominator; 0 without exponentials."""
+        """The greatest degree of an exponent's numerator or denominator; 0 without exponentials."""
         return (
             0
             if self.exponents is None
@@ -170,39 +174,19 @@ class Degree:
 
     @property
     def heuristic(self) -> bool:
-        """Whether the cone has what no bound by degrees covers."""
+        """True if the cone has an operation that no bound by degrees covers."""
         return bool(self.uses & HEURISTIC) or (
             self.exponents is not None and self.exponents.heuristic
         )
 
     @property
-    def has_exp(self) -> bool:
-        """Whether the cone has an exponential."""
-        return "exp" in self.uses
-
-    @property
-    def has_log(self) -> bool:
-        """Whether the cone has a logarithm."""
-        return "log" in self.uses
-
-    @property
     def has_root(self) -> bool:
-        """Whether the cone has a root."""
+        """True if the cone has a root."""
         return "root" in self.uses
-
-    @property
-    def has_order(self) -> bool:
-        """Whether the cone has a maximum, comparison or sorting of field values."""
-        return "order" in self.uses
-
-    @property
-    def has_keyed(self) -> bool:
-        """Whether the cone has a keyed random function."""
-        return "keyed" in self.uses
 
 
 def either(degrees: Iterable[Degree | None]) -> Degree | None:
-    """Bounds for a value that is one of several."""
+    """Return bounds for a value that is one of several; None if none has bounds."""
     result: Degree | None = None
     for degree in degrees:
         if degree is None or result is None:
@@ -219,7 +203,7 @@ def either(degrees: Iterable[Degree | None]) -> Degree | None:
 
 
 def difference(a: Degree, b: Degree) -> Degree:
-    """Bounds for a - b over the common denominator, the product of both."""
+    """Return bounds for a - b over the common denominator, the product of both."""
     top = a.top.times(b.bottom).plus(b.top.times(a.bottom))
     return Degree(
         top,
@@ -231,7 +215,7 @@ def difference(a: Degree, b: Degree) -> Degree:
 
 
 def sum_of_exponents(a: Degree | None, b: Degree | None) -> Degree | None:
-    """Bounds for f and for f + g, where either may be an exponent of a product of exponentials."""
+    """Return bounds for f and for f + g, if either may be the exponent of a product."""
     if a is None or b is None:
         return a or b
     if a.denominator == b.denominator == 0:
@@ -240,42 +224,43 @@ def sum_of_exponents(a: Degree | None, b: Degree | None) -> Degree | None:
 
 
 class Bound(NamedTuple):
-    """log2 of a probability, and whether it is heuristic."""
+    """The log2 of a probability, and a flag that is True if the bound is heuristic."""
 
     log2: float
     heuristic: bool
 
 
 def level_bound(value: Degree, primes: Sequence[int], level: int) -> Bound:
-    """The probability that a numerator that is not zero vanishes at residues of prime number
-    ``level``.
+    """Bound the probability that a nonzero numerator vanishes at residues of prime ``level``.
 
-    Without exponentials deg/p (Schwartz, Zippel, DeMillo and Lipton). With exponential terms c_j(x)
-    w^(f_j(y)), p the prime of the level, q the one below:
+    Without exponentials it is deg/p (Schwartz, Zippel, DeMillo and Lipton). With exponential terms
+    c_j(x) w^(f_j(y)), let p be the prime of the level and q the one below:
 
     - one term vanishes with its coefficient, deg/p;
-    - two terms vanish when w^(f_1 - f_2) = -c_2/c_1 =: w^t, or when both coefficients do: deg/p for
-      a coefficient that is 0, and for given x the polynomial f_1 - f_2 - t is not 0, or is a
+    - two terms vanish when w^(f_1 - f_2) = -c_2/c_1 =: w^t, or when both coefficients do. A
+      coefficient is 0 with deg/p. For given x the polynomial f_1 - f_2 - t is not 0, or is a
       constant that the random base meets once: deg(f_1 - f_2 - t)/q. Proven;
-    - k > 2 terms, with C(k, 2) deg(f_i - f_j)/q for exponents that coincide in some pair: where the
-      exponents are distinct and the coefficients linearly independent, at most deg/p more. Where
-      they depend on each other a sum of powers with constant coefficients is left, which vanishes
-      for about deg/q of the draws; a proof of that needs an exponent with a variable of its own.
-      Degrees tell neither, so these bounds are heuristic.
+    - k > 2 terms vanish with C(k, 2) deg(f_i - f_j)/q for exponents that coincide in some pair. If
+      the exponents are distinct and the coefficients linearly independent, at most deg/p is added.
+      If they depend on each other, a sum of powers with constant coefficients is left, which
+      vanishes for about deg/q of the draws. A proof of that needs an exponent with a variable of
+      its own. Degrees tell neither, so these bounds are heuristic.
 
-    All with exponentials times the safety factor 4. Exponents with exponentials of their own are
-    bounded in turn, a level further down; t is a term more. With r roots, y^2 = q adjoined each,
-    the norm has degree 2^r deg; that it is not 0 needs that no product of arguments of different
-    roots is a square (``prove/legendre_symbols.py`` sees to single arguments and pairs; with more
-    than two roots the bound is heuristic). Where a bound by these cases is of no use, the
-    exponentials and the roots are taken as independent variables and the bound is heuristic.
+    All bounds with exponentials are multiplied by the safety factor 4. Exponents with exponentials
+    are bounded in turn, a level further down; t is one more term. With r roots, y^2 = q adjoined
+    each, the norm has degree 2^r deg. It is not 0 if no product of arguments of different roots is
+    a square. ``prove/legendre_symbols.py`` sees to single arguments and pairs; with more than two
+    roots the bound is heuristic. If a bound by these cases is of no use, exponentials and roots are
+    taken as independent variables, and the bound is heuristic.
     """
     return _ways(value, primes, level).chosen
 
 
 class _Ways(NamedTuple):
-    """Two bounds on one probability: by cases, and as if exponentials and roots were independent
-    (always heuristic).
+    """Two bounds on one probability.
+
+    ``exact`` is by cases. ``guess`` takes exponentials and roots as independent, and is always
+    heuristic.
     """
 
     exact: float
@@ -284,16 +269,19 @@ class _Ways(NamedTuple):
 
     @property
     def chosen(self) -> Bound:
-        """The bound by cases where it is of use, else the smaller of the two."""
+        """The bound by cases if it is of use, else the smaller of the two."""
         if self.exact < 2.0**USEFUL_LOG2 or self.exact <= self.guess:
             return Bound(min(0.0, math.log2(self.exact)), self.heuristic)
         return Bound(min(0.0, math.log2(self.guess)), True)
 
 
 def _ways(value: Degree, primes: Sequence[int], level: int) -> _Ways:
-    """Both bounds of :func:`level_bound`. What is taken as independent is so all the way down: else
-    a bound by cases of the exponents that is just of use would make the whole vacuous, and fewer
-    terms would be bounded worse than more."""
+    """Return both bounds of :func:`level_bound`.
+
+    A guess takes everything as independent, all the way down. Otherwise a bound by cases of the
+    exponents that is just of use would make the whole vacuous, and fewer terms would be bounded
+    worse than more.
+    """
     plain = max(value.numerator, 1) / primes[max(level, 0)]
     exact, guess = plain * 2.0 ** min(value.roots, 1000), plain * (2 if value.roots else 1)
     heuristic = value.heuristic or value.roots > PAIR_OF_ROOTS
@@ -309,17 +297,17 @@ def _ways(value: Degree, primes: Sequence[int], level: int) -> _Ways:
 
 
 def _apart(exponents: Degree) -> Degree:
-    """Bounds for the difference of two exponents less a constant."""
+    """Return bounds for the difference of two exponents less a constant."""
     apart = difference(exponents, exponents)
     return replace(apart, top=apart.top.plus(apart.bottom))
 
 
 class DrawError(NamedTuple):
-    """log2 of the probability that two different values agree at a level of one draw, for every
-    level that counts by itself, and whether it is heuristic.
+    """The probability that two different values agree at all levels of one draw.
 
-    ``bad`` is the share of primes, at any of these levels, modulo which the values may be equal
-    although they are not: those that divide all coefficients of the difference. It counts once for
+    ``levels`` has its log2 for every level that counts by itself; ``heuristic`` says that a bound
+    is heuristic. ``bad`` is the share of primes, at any of these levels, modulo which different
+    values may be equal: those that divide all coefficients of the difference. It counts once for
     all draws over the same primes.
     """
 
@@ -329,15 +317,15 @@ class DrawError(NamedTuple):
 
     @property
     def log2(self) -> float:
-        """log2 of the probability that all levels agree, but for bad primes."""
+        """The log2 of the probability that all levels agree, bad primes left aside."""
         return sum(self.levels)
 
     def agreeing(self, draws: float, log2: float | None = None) -> float:
-        """log2 of a bound, 0 at most, on the agreement of ``draws`` complete draws over the same
-        primes; ``log2`` is their error where it is known otherwise.
+        """Return the log2 of a bound, at most 0, on the agreement of ``draws`` complete draws.
 
-        How many of the draws were complete may depend on the primes. So with bad ones the bound is
-        divided among both cases at every level, a bit for each.
+        All draws are over the same primes. ``log2`` is their error if it is known from elsewhere.
+        The number of complete draws may depend on the primes. So if there are bad ones, the bound
+        is divided among both cases at every level, a bit for each.
         """
         errors = [draws * level for level in self.levels] if log2 is None else [log2]
         if not self.bad:
@@ -352,12 +340,12 @@ def draw_error(
     levels: Sequence[int],
     heights: Heights | None = None,
 ) -> DrawError:
-    """The probability that two different values agree at all ``levels`` of one draw.
+    """Return the probability that two different values agree at all ``levels`` of one draw.
 
-    Residues of one draw are independent only where the cone has no exponential, logarithm, root,
-    order or keyed function; elsewhere the single best level counts. So it does where bad primes are
-    to be feared and the primes of a draw are linked: one that is bad at a level tells of those at
-    others. 0.0 where the bound is vacuous or there is no level.
+    Residues of one draw are independent only if the cone has no exponential, logarithm, root, order
+    or keyed function. Otherwise only the best level counts. The same holds if there may be bad
+    primes and the primes of a draw are linked: one that is bad at a level tells of those at others.
+    The log2 is 0.0 if the bound is vacuous or ``levels`` is empty.
     """
     value = difference(a, b)
     bounds = [
@@ -380,23 +368,24 @@ def draw_error(
 
 
 def trial_error(a: Degree, b: Degree, primes: Sequence[int], levels: Sequence[int]) -> Bound:
-    """:func:`draw_error` of all levels, bad primes left aside."""
+    """Return :func:`draw_error` of all levels as one bound, bad primes left aside."""
     error = draw_error(a, b, primes, levels)
     return Bound(error.log2, error.heuristic)
 
 
 def trial_error_log2(a: Degree, b: Degree, primes: Sequence[int], levels: Sequence[int]) -> float:
-    """log2 of :func:`trial_error`, bad primes left aside."""
+    """Return the log2 of :func:`trial_error`, bad primes left aside."""
     return trial_error(a, b, primes, levels).log2
 
 
 @dataclass(frozen=True)
 class Heights:
-    """From which primes is drawn, and so how many of them may divide a difference.
+    """The primes that a draw chooses from, and so how many of them may divide a difference.
 
-    ``count`` is the number of primes to choose from at a level, ``least_log2`` bounds log2 of these
-    from below for every level, ``irrational`` says how many different irrational roots of numbers
-    occur: with each the norm of a coefficient has twice its height.
+    ``count`` is the number of primes to choose from at a level. ``least_log2`` bounds the log2 of
+    these from below for every level. ``linked`` says that the primes of a draw depend on each
+    other. ``irrational`` counts different irrational roots of numbers: with each, the norm of a
+    coefficient has twice its height.
     """
 
     count: float
@@ -405,12 +394,12 @@ class Heights:
     irrational: int = 0
 
     def bad(self, value: Degree, level: int) -> Bound:
-        """Bound on the share of the primes of a level that divide all coefficients of a numerator
-        that is not zero, or make two exponents one.
+        """Bound the share of bad primes of a level.
 
-        An integer of at most 2^h has at most h / log2(p) prime factors from p on. As degrees do,
-        heights double with every root. Where the bound is of no use, roots and pairs of exponents
-        are left aside and it is heuristic.
+        A prime is bad if it divides all coefficients of a nonzero numerator, or makes two exponents
+        one. An integer of at most 2^h has at most h / log2(p) prime factors from p on. Heights
+        double with every root, as degrees do. If the bound is of no use, roots and pairs of
+        exponents are left aside and it is heuristic.
         """
         level = max(level, 0)
         height = value.top.height_log2
@@ -435,8 +424,9 @@ def _log2(share: float) -> float:
 
 @dataclass(frozen=True)
 class Division:
-    """``elements`` values of degree ``degree`` that must not vanish: divisors, or inputs drawn
-    other than 0.
+    """``elements`` values of degree ``degree`` that must not vanish.
+
+    They are divisors, or inputs drawn other than 0.
     """
 
     degree: Degree
@@ -444,10 +434,10 @@ class Division:
 
 
 def rejected_share(divisions: Iterable[Division], primes: Sequence[int]) -> float:
-    """Bound on the share of draws in which a divisor vanishes by chance at some level: the sum over
-    divisors, elements and levels of their bounds.
+    """Bound the share of draws in which a divisor vanishes by chance at some level.
 
-    At least 1 where the bound is vacuous.
+    The bound is the sum over divisors, elements and levels of their bounds. It is at least 1 if it
+    is vacuous.
     """
     return float(
         sum(
@@ -459,7 +449,7 @@ def rejected_share(divisions: Iterable[Division], primes: Sequence[int]) -> floa
 
 
 def log2_sum(logs: Iterable[float]) -> float:
-    """log2 of a sum of numbers given by their log2; -inf for none."""
+    """Return the log2 of a sum of numbers given by their log2; -inf for none."""
     values = list(logs)
     top = max(values, default=-math.inf)
     if top == -math.inf:

@@ -1,5 +1,9 @@
-"""Values known by upper bounds on their degrees, with denominators and roots that remember along
-which axes they vary.
+"""Values known by upper bounds on their degrees.
+
+Their denominators and roots carry marks, which remember along which axes they vary.
+
+>>> sign_of_sum(sign_of(Fraction(1)), Sign.NONNEGATIVE) is Sign.NONNEGATIVE | ABOVE_ZERO
+True
 """
 
 from __future__ import annotations
@@ -18,8 +22,11 @@ Axes = frozenset[int]
 
 
 class Sign(Flag):
-    """What is known of all elements of a value: made of integers and constants alone; not negative;
-    besides 0 only where integers and constants make it 0, which a draw shows; never 0."""
+    """Facts about the sign of all elements of a value, for all real inputs.
+
+    ``KNOWN``: made of integers and constants alone. ``NONNEGATIVE``: not negative. ``POSITIVE``: 0
+    only if integers and constants make it 0, which a draw shows. ``NEVER_ZERO``: never 0.
+    """
 
     KNOWN = auto()
     NONNEGATIVE = auto()
@@ -44,8 +51,9 @@ def sign_of(number: Fraction) -> Sign:
 
 
 def sign_of_sum(a: Sign, b: Sign) -> Sign:
-    """Return the facts that are known of a sum: with a term that is never 0 it is not 0, if no term
-    is negative.
+    """Return the facts that are known of a sum.
+
+    With a term that is never 0 it is not 0, if no term is negative.
     """
     lifted = a & b & Sign.NONNEGATIVE and (a | b) & Sign.NEVER_ZERO
     return (a & b) | (ABOVE_ZERO if lifted else Sign(0))
@@ -53,11 +61,11 @@ def sign_of_sum(a: Sign, b: Sign) -> Sign:
 
 @dataclass(frozen=True)
 class Mark:
-    """A tensor of divisors or of roots: ``key`` says which, ``varies`` along which axes of the
-    value its elements differ.
+    """The name of a tensor of divisors or of roots.
 
-    Two values whose marks are equal have, at equal places, the same divisor: a key is kept only
-    where the order of the axes along which it varies, and all elements along them, are.
+    Its elements differ along the axes ``varies`` of the value. Two values with equal marks have the
+    same divisor at equal places. So a key is kept only if the order of the axes along which it
+    varies, and all elements along them, are kept.
     """
 
     key: int
@@ -73,7 +81,7 @@ class Divisor:
 
     @property
     def total(self) -> Polynomial:
-        """Its power."""
+        """The polynomial to the power ``count``."""
         return self.polynomial.to_the(self.count)
 
 
@@ -91,9 +99,9 @@ class DegreeValue:
     exponents: Degree | None = None
     uses: frozenset[str] = frozenset()
     number: Fraction | None = None
-    """What every element is, where that is known."""
+    """The number that every element is; None if that is not known."""
     sign: Sign = UNKNOWN
-    """What is known of the sign of every element, for all real inputs."""
+    """The facts that are known of the sign of every element, for all real inputs."""
 
     @property
     def bottom(self) -> Polynomial:
@@ -105,18 +113,18 @@ class DegreeValue:
 
     @property
     def degree(self) -> Degree:
-        """Bounds for one element."""
+        """The bounds for one element."""
         return Degree(self.top, self.bottom, sum(self.roots.values()), self.exponents, self.uses)
 
     @property
     def is_constant(self) -> bool:
-        """Whether no fresh residue enters (a constant, or made of integers alone)."""
+        """True if no fresh residue enters: the value is a constant, or made of integers alone."""
         return self.top.degree == self.bottom.degree == 0 and not self.uses and not self.top.powers
 
     def moved(
         self, identity: int, shape: tuple[int, ...], move: Callable[[Mark], Mark]
     ) -> DegreeValue:
-        """The same elements in another arrangement; ``move`` says what becomes of every mark."""
+        """Return the same elements in another arrangement; ``move`` maps old marks to new ones."""
         divisors: dict[Mark, Divisor] = {}
         for mark, divisor in self.divisors.items():
             place = move(mark)
@@ -129,8 +137,9 @@ class DegreeValue:
         return replace(self, identity=identity, shape=shape, divisors=divisors, roots=roots)
 
     def as_number(self, number: Fraction, denominator: Mark) -> DegreeValue:
-        """The same elements, known to be a rational; ``denominator`` is the mark of its
-        denominator.
+        """Return the value with every element known to be the rational ``number``.
+
+        ``denominator`` is the mark of its denominator.
         """
         divisors = (
             {}
@@ -142,25 +151,28 @@ class DegreeValue:
 
 
 def log2_of(number: int) -> float:
-    """log2 of the size of an integer, rounded up, at least 0."""
+    """Return the log2 of the size of an integer, rounded up, at least 0."""
     size = max(abs(number), 1)
     shift = max(size.bit_length() - 64, 0)
     return math.log2((size >> shift) + (shift > 0)) + shift
 
 
 def wide_axes(shape: tuple[int, ...]) -> Axes:
-    """The axes that have more than one element."""
+    """Return the axes that have more than one element."""
     return frozenset(i - len(shape) for i, n in enumerate(shape) if n != 1)
 
 
 def as_one(
     values: Sequence[DegreeValue], along: Axes, new_key: Callable[[], int]
 ) -> tuple[dict[Mark, Divisor], dict[Mark, int]]:
-    """Divisors and roots of a value each of whose elements is one of ``values``; which one changes
-    ``along`` some axes.
+    """Return the divisors and roots of a value each of whose elements is one of ``values``.
 
-    Marks that all have are kept. The others are paired in order: the i-th divisor of the result is,
-    element by element, the i-th one of the value chosen.
+    The choice among them changes ``along`` some axes. Marks that all values have are kept. The
+    others are paired in order: the i-th divisor of the result is, element by element, the i-th one
+    of the chosen value.
+
+    Returns:
+        A pair of the divisors and the numbers of roots, each by mark.
     """
     shared = {
         m
@@ -187,5 +199,5 @@ def as_one(
 
 
 def both(a: Mapping[Mark, int], b: Mapping[Mark, int]) -> dict[Mark, int]:
-    """The roots of two values that are combined: equal marks are the same roots."""
+    """Return the roots of two values that are combined: equal marks are the same roots."""
     return {m: max(a.get(m, 0), b.get(m, 0)) for m in (*a, *(m for m in b if m not in a))}

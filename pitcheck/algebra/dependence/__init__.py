@@ -1,1 +1,1 @@
-"""Operators run on what elements may depend on."""
+"""Operators run on the dependences of elements."""

@@ -1,23 +1,32 @@
-"""The algebra of dependence: an operator's meaning run on what its elements may depend on.
+"""The algebra of dependence: an operator's meaning run on labels of its elements.
 
-A value has labels: an element without one is the same whatever lies in memory that nobody has
-written to. What moves elements moves their labels; anything else gives a label where an operand has
-one, whatever is done there (a product with 0 is none: 0 times NaN is NaN). Integers and booleans
-that depend on no input are computed, so that choices and indices that the program fixes choose
-between labels; others are taken to be any.
+A label says that an element may depend on memory that nobody has written to; an element without one
+is the same whatever lies there. Operations that move elements move their labels. Any other
+operation gives a label where an operand has one. A product with 0 is no exception: 0 times NaN is
+NaN. Integers and booleans that depend on no input are computed, so that choices and indices that
+the program fixes choose between labels. Others are taken to be any number.
+
+>>> algebra = TaintAlgebra()
+>>> x = algebra.concatenate([algebra.clean("field", (3,)), algebra.labelled(1, "field", (2,))], 0)
+>>> algebra.slice(x, 0, 0, 3).labels is None, algebra.sum(x, (0,)).labels is None
+(True, False)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.dependence.taint_arithmetic import (
+    MOST_KNOWN,
+    Misuse,
+    TaintArithmetic,
+    Tainted,
+    labels_or_none,
+)
 from pitcheck.algebra.dependence.taint_mask import (
     Labels,
     aligned,
@@ -27,277 +36,26 @@ from pitcheck.algebra.dependence.taint_mask import (
     joined,
     merged,
     too_fine,
-    union,
 )
-from pitcheck.algebra.interface import Comparison, Kind
-from pitcheck.algebra.reals.real import RealAlgebra
+from pitcheck.algebra.shape_checks import (
+    broadcast,
+    check_expansion,
+    check_permutation,
+    check_slice,
+    check_view,
+)
 from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
 
-MOST_KNOWN = 1 << 20
-"""Integers of more elements are not computed."""
+__all__ = ["Misuse", "TaintAlgebra", "Tainted"]
 
 Index = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Tainted:
-    """A value: what it may depend on (None: on nothing), and its numbers where they are known."""
+class TaintAlgebra(TaintArithmetic):
+    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on labels."""
 
-    kind: Kind
-    shape: tuple[int, ...]
-    labels: Labels | None = None
-    known: Value | None = None
-    below: int | None = None
-    """Of integers whatever they depend on: a number that they are below, none of them negative."""
-
-
-@dataclass(frozen=True)
-class Misuse:
-    """Where an element that has a label decides more than a result: ``what`` it is used as, at
-    ``site``.
-    """
-
-    site: str
-    label: int
-    what: str
-
-
-class TaintAlgebra:
-    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on labels. ``misused`` lists
-    indices and integer divisors that have one.
-    """
-
-    def __init__(self) -> None:
-        self.site = ""
-        self.seed = 0
-        self.trials = (0,)
-        self.misused: list[Misuse] = []
-        self._numbers = RealAlgebra(np, 0, (0,))
-
-    # --- making values
-    def clean(self, kind: Kind, shape: Sequence[int]) -> Tainted:
-        """A value that depends on nothing that has a label."""
-        return Tainted(kind, tuple(shape))
-
-    def labelled(self, label: int, kind: Kind, shape: Sequence[int]) -> Tainted:
-        """A value of which every element has this label."""
-        return Tainted(kind, tuple(shape), everywhere(label, shape))
-
-    def constant(self, number: Fraction | float, kind: Kind = "field") -> Tainted:
-        """A 0-d constant; one that is no integer is not remembered, for float64 could decide
-        otherwise than the number itself.
-        """
-        whole = isinstance(number, int) or (
-            isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 2**53
-        )
-        return Tainted(kind, (), None, self._numbers.constant(number, kind) if whole else None)
-
-    def extent(self, a: Tainted, axes: Sequence[int]) -> Tainted:
-        """A 0-d constant."""
-        return self.constant(Fraction(prod(a.shape[axis] for axis in axes)))
-
-    def arange(self, like: Tainted, axis: int) -> Tainted:
-        """Positions, which are known."""
-        shape = (like.shape[axis],)
-        return Tainted(
-            "int",
-            shape,
-            None,
-            Value("int", np.arange(shape[0], dtype=np.int64)[None, None, None])
-            if shape[0] <= MOST_KNOWN
-            else None,
-        )
-
-    def boundary(self, like: Tainted, axis: int, offset: int) -> Tainted:  # noqa: ARG002  the operands of one algebra
-        """A 0-d constant."""
-        return self.constant(Fraction(int(offset)), "int")
-
-    def shape(self, a: Tainted) -> tuple[int, ...]:
-        """Sizes."""
-        return a.shape
-
-    def kind(self, a: Tainted) -> Kind:
-        """Field, int or bool."""
-        return a.kind
-
-    # --- what gives a label where an operand has one
-    def _each(
-        self, kind: Kind, operands: Sequence[Tainted], compute: Callable[..., Value] | None = None
-    ) -> Tainted:
-        """Element by element, broadcast."""
-        try:
-            shape = np.broadcast_shapes(*(a.shape for a in operands))
-        except ValueError:
-            raise ShapeError(
-                f"operands of shapes {[a.shape for a in operands]} do not broadcast"
-            ) from None
-        labels = _union([a.labels for a in operands], shape)
-        return Tainted(
-            kind,
-            shape,
-            labels,
-            self._computed(shape, operands, compute) if labels is None else None,
-        )
-
-    def _computed(
-        self,
-        shape: Sequence[int],
-        operands: Sequence[Tainted],
-        compute: Callable[..., Value] | None,
-    ) -> Value | None:
-        """The numbers of a result, where those of all operands are known, and they are few."""
-        if compute is None or any(a.known is None for a in operands) or prod(shape) > MOST_KNOWN:
-            return None
-        return compute(*(a.known for a in operands))
-
-    def _arithmetic(self, a: Tainted, b: Tainted, compute: Callable[..., Value]) -> Tainted:
-        if a.kind != b.kind:
-            raise ShapeError(f"operands of kinds {a.kind} and {b.kind} have no meaning together")
-        return self._each(a.kind, (a, b), None if a.kind == "field" else compute)
-
-    def add(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
-        return self._arithmetic(a, b, self._numbers.add)
-
-    def subtract(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
-        return self._arithmetic(a, b, self._numbers.subtract)
-
-    def multiply(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both, also where one is 0."""
-        return self._arithmetic(a, b, self._numbers.multiply)
-
-    def divide(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
-        return self._each("field", (a, b))
-
-    def negate(self, a: Tainted) -> Tainted:
-        """As the operand."""
-        return self._each(a.kind, (a,), None if a.kind == "field" else self._numbers.negate)
-
-    def power(self, a: Tainted, exponent: int) -> Tainted:  # noqa: ARG002
-        """As the operand, also to the power of 0."""
-        return self._each(a.kind, (a,))
-
-    def exp(self, a: Tainted) -> Tainted:
-        """As the operand."""
-        return self._each("field", (a,))
-
-    log = exp
-    sqrt = exp
-
-    def function(self, name: str, *arguments: Tainted) -> Tainted:  # noqa: ARG002
-        """Of all arguments."""
-        return self._each("field", arguments)
-
-    def draw(self, stream: str, index: Tainted) -> Tainted:  # noqa: ARG002
-        """As the index."""
-        return self._each("field", (index,))
-
-    def compare(self, comparison: Comparison, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
-        return self._each("bool", (a, b), lambda x, y: self._numbers.compare(comparison, x, y))
-
-    def logical_and(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
-        return self._each("bool", (a, b), self._numbers.logical_and)
-
-    def logical_or(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
-        return self._each("bool", (a, b), self._numbers.logical_or)
-
-    def logical_not(self, a: Tainted) -> Tainted:
-        """As the operand."""
-        return self._each("bool", (a,), self._numbers.logical_not)
-
-    def maximum(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
-        return self._arithmetic(a, b, self._numbers.maximum)
-
-    def minimum(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both."""
-        return self._arithmetic(a, b, self._numbers.minimum)
-
-    def floor_divide(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both; an integer that has a label may be 0, by which a program stops."""
-        if b.kind == "int":
-            self._note(b, "a divisor")
-        return self._arithmetic(a, b, self._quotient(b, self._numbers.floor_divide))
-
-    def remainder(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of both, as for ``floor_divide``."""
-        if b.kind == "int":
-            self._note(b, "a divisor")
-        return self._arithmetic(a, b, self._quotient(b, self._numbers.remainder))
-
-    def _quotient(self, b: Tainted, compute: Callable[..., Value]) -> Any:
-        return None if b.known is None or not bool(b.known.data.all()) else compute
-
-    def cast(self, a: Tainted, kind: Kind) -> Tainted:
-        """As the operand."""
-        return self._each(kind, (a,), lambda x: self._numbers.cast(x, kind))
-
-    # --- what gives a label to all along an axis
-    def _over(
-        self,
-        kind: Kind,
-        a: Tainted,
-        axes: Sequence[int],
-        compute: Callable[..., Value] | None = None,
-    ) -> Tainted:
-        shape = tuple(n for dim, n in enumerate(a.shape) if dim not in axes)
-        labels = None if a.labels is None else _some(merged(a.labels.largest(axes).without(axes)))
-        return Tainted(
-            kind, shape, labels, self._computed(shape, (a,), compute) if labels is None else None
-        )
-
-    def sum(self, a: Tainted, axes: Sequence[int]) -> Tainted:
-        """Of all terms."""
-        return self._over(
-            a.kind, a, axes, None if a.kind == "field" else lambda x: self._numbers.sum(x, axes)
-        )
-
-    def reduce_max(self, a: Tainted, axis: int) -> Tainted:
-        """Of all along the axis."""
-        return self._over(a.kind, a, (axis,))
-
-    def reduce_min(self, a: Tainted, axis: int) -> Tainted:
-        """Of all along the axis."""
-        return self._over(a.kind, a, (axis,))
-
-    def shift(self, a: Tainted, axis: int) -> Tainted:
-        """Of all along the axis."""
-        return self._over("field", a, (axis,))
-
-    def order(self, a: Tainted, axis: int, descending: bool) -> Tainted:  # noqa: ARG002
-        """Of all along the axis."""
-        return Tainted(
-            "int",
-            a.shape,
-            None if a.labels is None else a.labels.largest((axis,)).expanded(a.shape),
-            below=a.shape[axis],
-        )
-
-    def matmul(self, a: Tainted, b: Tainted) -> Tainted:
-        """Of a row and a column."""
-        if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
-            raise ShapeError(
-                f"matmul: tensors of shapes {a.shape} and {b.shape} are not (..., m, k) and (..., "
-                f"k, n)"
-            )
-        row, column = len(a.shape) - 1, len(b.shape) - 2
-        first = Tainted(
-            "field", (*a.shape[:-1], 1), None if a.labels is None else a.labels.largest((row,))
-        )
-        second = Tainted(
-            "field",
-            (*b.shape[:-2], 1, b.shape[-1]),
-            None if b.labels is None else b.labels.largest((column,)),
-        )
-        return self._each("field", (first, second))
-
-    # --- what moves elements
+    # --- moves
     def _moved(
         self,
         a: Tainted,
@@ -305,24 +63,27 @@ class TaintAlgebra:
         move: Callable[[Labels], Labels],
         compute: Callable[..., Value],
     ) -> Tainted:
-        labels = None if a.labels is None else _some(move(a.labels))
+        labels = None if a.labels is None else labels_or_none(move(a.labels))
         return Tainted(a.kind, tuple(shape), labels, self._computed(shape, (a,), compute), a.below)
 
     def reshape(self, a: Tainted, shape: Sequence[int]) -> Tainted:
-        """The same elements."""
-        if prod(shape) != prod(a.shape):
-            raise ShapeError(f"a tensor of shape {a.shape} cannot be viewed as {tuple(shape)}")
+        """Return the same elements in another shape.
+
+        Raises:
+            ShapeError: if the number of elements differs.
+        """
+        check_view(a.shape, shape)
         return self._moved(
             a, shape, lambda x: x.reshaped(tuple(shape)), lambda x: self._numbers.reshape(x, shape)
         )
 
     def transpose(self, a: Tainted, permutation: Sequence[int]) -> Tainted:
-        """Dimensions in another order."""
-        if sorted(permutation) != list(range(len(a.shape))):
-            raise ShapeError(
-                f"{tuple(permutation)} is no permutation of the {len(a.shape)} dimensions of "
-                f"shape {a.shape}"
-            )
+        """Return the value with its dimensions in another order.
+
+        Raises:
+            ShapeError: if ``permutation`` does not name each dimension once.
+        """
+        check_permutation(a.shape, permutation)
         shape = [a.shape[dim] for dim in permutation]
         return self._moved(
             a,
@@ -332,23 +93,24 @@ class TaintAlgebra:
         )
 
     def expand(self, a: Tainted, shape: Sequence[int]) -> Tainted:
-        """Broadcast."""
+        """Return the value broadcast to ``shape``.
+
+        Raises:
+            ShapeError: if it cannot be.
+        """
         new = tuple(shape)
-        if len(new) < len(a.shape) or any(
-            m not in (1, n) for m, n in zip(a.shape, new[len(new) - len(a.shape) :], strict=True)
-        ):
-            raise ShapeError(f"a tensor of shape {a.shape} cannot be expanded to {new}")
+        check_expansion(a.shape, new)
         return self._moved(
             a, new, lambda x: x.expanded(new), lambda x: self._numbers.expand(x, new)
         )
 
     def slice(self, a: Tainted, axis: int, start: int, stop: int, step: int = 1) -> Tainted:
-        """Some elements."""
-        if not (0 <= axis < len(a.shape) and 0 <= start <= stop <= a.shape[axis] and step >= 1):
-            raise ShapeError(
-                f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape "
-                f"{a.shape}"
-            )
+        """Return some elements along ``axis``.
+
+        Raises:
+            ShapeError: if the slice does not lie within the dimension.
+        """
+        check_slice(a.shape, axis, start, stop, step)
         shape = (*a.shape[:axis], len(range(start, stop, step)), *a.shape[axis + 1 :])
 
         def take(labels: Labels) -> Labels:
@@ -363,13 +125,17 @@ class TaintAlgebra:
         )
 
     def flip(self, a: Tainted, axis: int) -> Tainted:
-        """The other way round."""
+        """Return the value with the order along ``axis`` reversed."""
         return self._moved(
             a, a.shape, lambda x: x.flipped(axis), lambda x: self._numbers.flip(x, axis)
         )
 
     def concatenate(self, values: Sequence[Tainted], axis: int) -> Tainted:
-        """Elements side by side."""
+        """Return the values side by side along ``axis``.
+
+        Raises:
+            ShapeError: if kinds or other dimensions differ.
+        """
         first = values[0]
         if len({(a.kind, a.shape[:axis], a.shape[axis + 1 :]) for a in values}) != 1:
             raise ShapeError(
@@ -380,7 +146,7 @@ class TaintAlgebra:
         labels = (
             None
             if all(a.labels is None for a in values)
-            else _some(joined([_labels(a) for a in values], axis))
+            else labels_or_none(joined([labels_of(a) for a in values], axis))
         )
         return Tainted(
             first.kind,
@@ -390,7 +156,13 @@ class TaintAlgebra:
         )
 
     def where(self, condition: Tainted, a: Tainted, b: Tainted) -> Tainted:
-        """Of what is chosen, where the condition is known; else of both, and of the condition."""
+        """Return the labels of the chosen elements if the condition is known.
+
+        Otherwise labels of both sides and of the condition count.
+
+        Raises:
+            ShapeError: if the condition is not bool, or the sides differ in kind.
+        """
         kind, operands = a.kind, (condition, a, b)
         if a.kind != b.kind or condition.kind != "bool":
             raise ShapeError(
@@ -398,28 +170,29 @@ class TaintAlgebra:
             )
         if condition.known is None or (a.labels is None and b.labels is None):
             return self._each(kind, operands, None if kind == "field" else self._numbers.where)
-        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        shape = broadcast(*(x.shape for x in operands))
         chooser = blocks_of(condition.known.data[0, 0]).expanded(shape)
-        sides = [_labels(x).expanded(shape) for x in (a, b)]
+        sides = [labels_of(x).expanded(shape) for x in (a, b)]
         cuts = common_cuts([chooser, *sides])
         if too_fine(cuts, [chooser, *sides]):
             return self._each(kind, operands)
         cells = aligned([chooser, *sides])
         return Tainted(
-            kind, shape, _some(merged(Labels(cuts, np.where(cells[0] != 0, cells[1], cells[2]))))
+            kind,
+            shape,
+            labels_or_none(merged(Labels(cuts, np.where(cells[0] != 0, cells[1], cells[2])))),
         )
 
     # --- indexing
-    def _note(self, a: Tainted, what: str) -> None:
-        if a.labels is not None:
-            self.misused.append(Misuse(self.site, int(a.labels.cells.max()), what))
-
     def _note_index(self, indices: Tainted, size: int) -> None:
         if indices.below is None or indices.below > size:
             self._note(indices, "an index")
 
     def take(self, a: Tainted, axis: int, indices: Tainted) -> Tainted:
-        """Of what is chosen where the indices are known, else of all along the axis."""
+        """Return the labels of the chosen elements if the indices are known.
+
+        Otherwise all labels along the axis count.
+        """
         self._note_index(indices, a.shape[axis])
         shape = (*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :])
         known = self._computed(shape, (a, indices), lambda x, i: self._numbers.take(x, axis, i))
@@ -429,7 +202,7 @@ class TaintAlgebra:
         if places is not None and indices.labels is None and a.labels is not None:
             self._check_range(places, a.shape[axis])
             return Tainted(
-                a.kind, shape, _some(a.labels.at(axis, places.reshape(-1)).reshaped(shape))
+                a.kind, shape, labels_or_none(a.labels.at(axis, places.reshape(-1)).reshaped(shape))
             )
         whole = self._over(a.kind, a, (axis,))
         spread = self.reshape(
@@ -443,8 +216,9 @@ class TaintAlgebra:
             raise ShapeError(f"an index lies outside 0 .. {size - 1}")
 
     def add_at(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
-        """Of the base, and of what is added: there where the indices are known, else anywhere along
-        the axis.
+        """Return the labels of the base and of the added elements.
+
+        Added elements count at their places if the indices are known, else anywhere along the axis.
         """
         self._note_index(indices, base.shape[axis])
         known = self._computed(
@@ -472,7 +246,9 @@ class TaintAlgebra:
                     Tainted(
                         base.kind,
                         base.shape,
-                        _some(self._landed(flat, axis, places.reshape(-1), base.shape[axis])),
+                        labels_or_none(
+                            self._landed(flat, axis, places.reshape(-1), base.shape[axis])
+                        ),
                     ),
                 ),
             )
@@ -488,7 +264,7 @@ class TaintAlgebra:
         )
 
     def _landed(self, labels: Labels, axis: int, places: Index, size: int) -> Labels:
-        """Labels of rows along ``axis`` brought to their places."""
+        """Return the labels of rows along ``axis`` brought to their places."""
         self._check_range(places, size)
         fine = labels.refined(
             (*labels.cuts[:axis], tuple(range(len(places) + 1)), *labels.cuts[axis + 1 :])
@@ -504,7 +280,10 @@ class TaintAlgebra:
         )
 
     def take_along(self, a: Tainted, axis: int, indices: Tainted) -> Tainted:
-        """Of what is chosen where the indices are known, else of all along the axis."""
+        """Return the labels of the chosen elements if the indices are known.
+
+        Otherwise all labels along the axis count.
+        """
         self._note_index(indices, a.shape[axis])
         known = self._computed(
             indices.shape, (a, indices), lambda x, i: self._numbers.take_along(x, axis, i)
@@ -517,15 +296,16 @@ class TaintAlgebra:
             cells = np.take_along_axis(
                 fine, np.broadcast_to(places, indices.shape)[None], axis=axis + 1
             )
-            return Tainted(a.kind, indices.shape, _some(blocks_of(cells)))
+            return Tainted(a.kind, indices.shape, labels_or_none(blocks_of(cells)))
         whole = self.reshape(
             self._over(a.kind, a, (axis,)), (*a.shape[:axis], 1, *a.shape[axis + 1 :])
         )
         return self._each(a.kind, (whole, Tainted(a.kind, indices.shape, indices.labels)))
 
     def add_along(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
-        """Of the base, and of what is added: there where the indices are known, else anywhere along
-        the axis.
+        """Return the labels of the base and of the added elements.
+
+        Added elements count at their places if the indices are known, else anywhere along the axis.
         """
         self._note_index(indices, base.shape[axis])
         known = self._computed(
@@ -545,7 +325,7 @@ class TaintAlgebra:
             cells = np.zeros((len(fine), *base.shape), dtype=np.int32)
             np.maximum.at(cells, (slice(None), *grid), fine)
             return self._each(
-                base.kind, (base, Tainted(base.kind, base.shape, _some(blocks_of(cells))))
+                base.kind, (base, Tainted(base.kind, base.shape, labels_or_none(blocks_of(cells))))
             )
         added = [
             self._over(base.kind, Tainted(base.kind, x.shape, x.labels), (axis,))
@@ -561,11 +341,11 @@ class TaintAlgebra:
 
     # --- instances
     def gather(self, a: Tainted, index: Index) -> Tainted:
-        """Chosen instances."""
+        """Return chosen instances, of shape (instances,) ``index``."""
         labels = (
             a.labels
             if a.labels is None or a.labels.rows == 1
-            else _some(Labels(a.labels.cuts, a.labels.cells[index]))
+            else labels_or_none(Labels(a.labels.cuts, a.labels.cells[index]))
         )
         known = (
             a.known
@@ -575,7 +355,10 @@ class TaintAlgebra:
         return Tainted(a.kind, a.shape, labels, known, a.below)
 
     def stack(self, a: Tainted, index: Index) -> Tainted:
-        """Instances side by side, as a dimension in front."""
+        """Return instances side by side as a dimension in front.
+
+        ``index`` is (instances, members).
+        """
         members = index.shape[1]
         shape = (members, *a.shape)
         known = None
@@ -593,14 +376,17 @@ class TaintAlgebra:
         return Tainted(
             a.kind,
             shape,
-            _some(
+            labels_or_none(
                 merged(Labels((tuple(range(members + 1)), *a.labels.cuts), a.labels.cells[index]))
             ),
             known,
         )
 
     def join(self, parts: Sequence[Tainted], counts: Sequence[int] | None = None) -> Tainted:
-        """Instances one behind the other."""
+        """Return instances one behind the other.
+
+        A part stands for ``counts`` of them, by default 1.
+        """
         first = parts[0]
         if len({(a.kind, a.shape) for a in parts}) != 1:
             raise ShapeError(
@@ -616,7 +402,7 @@ class TaintAlgebra:
             known = None
         if all(a.labels is None for a in parts):
             return Tainted(first.kind, first.shape, None, known)
-        several = [_labels(a) for a in parts]
+        several = [labels_of(a) for a in parts]
         rows = [
             np.broadcast_to(cells, (count, *cells.shape[1:]))
             for cells, count in zip(aligned(several), given, strict=True)
@@ -629,22 +415,16 @@ class TaintAlgebra:
         )
 
 
-def _labels(a: Tainted) -> Labels:
+def labels_of(a: Tainted) -> Labels:
+    """Return the labels of a value, 0 for every element if it has none."""
     return everywhere(0, a.shape) if a.labels is None else a.labels
 
 
-def _some(labels: Labels) -> Labels | None:
-    """None where no element has a label."""
-    return labels if labels.cells.any() else None
-
-
-def _union(several: Sequence[Labels | None], shape: tuple[int, ...]) -> Labels | None:
-    present = [labels.expanded(shape) for labels in several if labels is not None]
-    return union(present) if present else None
-
-
 def _places(indices: Tainted) -> Index | None:
-    """Known indices that are the same in all instances, of shape ``indices.shape``."""
+    """Return known indices that are the same in all instances, of shape ``indices.shape``.
+
+    Return None if they are not known.
+    """
     if indices.known is None or indices.known.data.shape[2] != 1:
         return None
     places: Index = indices.known.data[0, 0, 0]

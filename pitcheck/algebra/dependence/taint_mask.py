@@ -1,5 +1,10 @@
-"""Labels over the elements of a tensor, stored once per block of elements that have the same: what
-full sizes cost does not depend on the sizes.
+"""Labels over the elements of a tensor, stored once per block of elements with equal labels.
+
+The cost of full sizes does not depend on the sizes.
+
+>>> unwritten = joined([everywhere(0, (4096,)), everywhere(3, (4096,))], axis=0)
+>>> unwritten.cuts, unwritten.part(0, 0, 4096).cells.tolist()
+(((0, 4096, 8192),), [[0]])
 """
 
 from __future__ import annotations
@@ -16,18 +21,17 @@ Cells = NDArray[np.int32]
 Cuts = tuple[tuple[int, ...], ...]
 
 MOST_CELLS = 1 << 22
-"""From more blocks than this on, the largest label is taken for all of them: more may seem to
-depend on something than does.
+"""The number of blocks above which the largest label is taken for all of them. More elements may
+seem to depend on something then than do.
 """
 
 
 @dataclass(frozen=True)
 class Labels:
-    """A label per element: 0, or the number of something that the element may depend on (one of
-    several).
+    """A label per element: 0, or the number of one thing that the element may depend on.
 
-    ``cuts``: per dimension where blocks begin, and its size at the end. ``cells`` has shape (rows
-    or 1, blocks along every dimension).
+    ``cuts`` has for every dimension the places at which blocks begin, and its size at the end.
+    ``cells`` has shape (rows or 1, blocks along every dimension).
     """
 
     cuts: Cuts
@@ -40,11 +44,11 @@ class Labels:
 
     @property
     def rows(self) -> int:
-        """For how many instances labels are stored; 1 stands for all."""
+        """The number of instances for which labels are stored; 1 stands for all."""
         return int(self.cells.shape[0])
 
     def refined(self, cuts: Cuts) -> Labels:
-        """The same labels over finer blocks."""
+        """Return the same labels over finer blocks."""
         cells = self.cells
         for dim, (old, new) in enumerate(zip(self.cuts, cuts, strict=True)):
             if old != new:
@@ -52,27 +56,27 @@ class Labels:
         return Labels(cuts, cells)
 
     def single(self) -> Cells | None:
-        """A label per element, shape (rows, sizes); None where there are too many."""
+        """Return a label per element, shape (rows, sizes); None if there are too many."""
         if prod(self.shape) * self.rows > MOST_CELLS:
             return None
         return self.refined(tuple(tuple(range(n + 1)) for n in self.shape)).cells
 
     def largest(self, axes: Sequence[int]) -> Labels:
-        """The largest label along ``axes``, which stay with size 1."""
+        """Return the largest label along ``axes``, which stay with size 1."""
         cells = self.cells.max(axis=tuple(axis + 1 for axis in axes), keepdims=True, initial=0)
         return Labels(
             tuple((0, 1) if dim in axes else own for dim, own in enumerate(self.cuts)), cells
         )
 
     def without(self, axes: Sequence[int]) -> Labels:
-        """Without some dimensions, which are one block."""
+        """Return the labels without some dimensions, each of which is one block."""
         cells = self.cells.reshape(
             self.rows, *(n for dim, n in enumerate(self.cells.shape[1:]) if dim not in axes)
         )
         return Labels(tuple(own for dim, own in enumerate(self.cuts) if dim not in axes), cells)
 
     def expanded(self, shape: Sequence[int]) -> Labels:
-        """Broadcast to ``shape``."""
+        """Return the labels broadcast to ``shape``."""
         missing = len(shape) - len(self.cuts)
         cells = self.cells.reshape(self.rows, *((1,) * missing), *self.cells.shape[1:])
         cuts = (*(((0, 1),) * missing), *self.cuts)
@@ -82,21 +86,21 @@ class Labels:
         )
 
     def transposed(self, permutation: Sequence[int]) -> Labels:
-        """Dimension i of the result is dimension ``permutation[i]``."""
+        """Return the labels with dimension ``permutation[i]`` as dimension i."""
         return Labels(
             tuple(self.cuts[dim] for dim in permutation),
             self.cells.transpose(0, *(dim + 1 for dim in permutation)),
         )
 
     def flipped(self, axis: int) -> Labels:
-        """The other way round along ``axis``."""
+        """Return the labels with the order along ``axis`` reversed."""
         turned = tuple(self.cuts[axis][-1] - at for at in reversed(self.cuts[axis]))
         return Labels(
             (*self.cuts[:axis], turned, *self.cuts[axis + 1 :]), np.flip(self.cells, axis + 1)
         )
 
     def at(self, axis: int, places: NDArray[np.int64]) -> Labels:
-        """The elements at ``places`` (one dimension) of ``axis``."""
+        """Return the labels at ``places``, shape (n,), of ``axis``."""
         own = self.cuts[axis]
         if self.cells.size // (len(own) - 1) * len(places) > MOST_CELLS:
             whole = self.largest((axis,))
@@ -108,7 +112,7 @@ class Labels:
         return merged(Labels(cuts, self.cells.take(blocks, axis=axis + 1)))
 
     def part(self, axis: int, start: int, stop: int) -> Labels:
-        """The elements from ``start`` to ``stop`` of ``axis``."""
+        """Return the labels from ``start`` to ``stop`` of ``axis``."""
         own = self.cuts[axis]
         first, last = (
             int(np.searchsorted(own, start, side="right")) - 1,
@@ -124,7 +128,7 @@ class Labels:
         )
 
     def reshaped(self, shape: tuple[int, ...]) -> Labels:
-        """The same elements, row-major, in another shape."""
+        """Return the same elements, row-major, in another shape."""
         if 0 in shape:
             return everywhere(0, shape)
         labels = self
@@ -139,8 +143,9 @@ class Labels:
 def groups(
     old: tuple[int, ...], new: tuple[int, ...]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The dimensions of two shapes of one size, side by side, cut wherever both have as many
-    elements behind; none in a group of size 1 alone.
+    """Return the dimensions of two shapes of one size, side by side in the shortest groups.
+
+    Both sides of a group have one product. A group of size 1 may have none on one side.
     """
     result: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     i = j = 0
@@ -157,7 +162,7 @@ def groups(
 
 
 def _flat(labels: Labels, place: int, count: int) -> Labels:
-    """``count`` dimensions from ``place`` on as one."""
+    """Return the labels with ``count`` dimensions from ``place`` on as one."""
     if count == 0:
         cells = np.expand_dims(labels.cells, place + 1)
         return Labels((*labels.cuts[:place], (0, 1), *labels.cuts[place:]), cells)
@@ -192,7 +197,7 @@ def _flat(labels: Labels, place: int, count: int) -> Labels:
 
 
 def _split(labels: Labels, place: int, sizes: tuple[int, ...]) -> Labels:
-    """One dimension as several."""
+    """Return the labels with one dimension as several."""
     if not sizes:
         return labels.without((place,))
     for number in range(len(sizes) - 1):
@@ -201,7 +206,7 @@ def _split(labels: Labels, place: int, sizes: tuple[int, ...]) -> Labels:
 
 
 def _halved(labels: Labels, place: int, outer: int, inner: int) -> Labels:
-    """One dimension as two."""
+    """Return the labels with one dimension as two."""
     own = labels.cuts[place]
     rows, columns = {0, outer}, {0, inner}
     for at in own:
@@ -227,7 +232,10 @@ def _halved(labels: Labels, place: int, outer: int, inner: int) -> Labels:
 
 
 def merged(labels: Labels) -> Labels:
-    """Neighbouring blocks of equal labels as one; a single block where there would be too many."""
+    """Return the labels with neighbouring blocks of equal labels as one.
+
+    All blocks become one if there would be too many.
+    """
     cells, cuts = labels.cells, list(labels.cuts)
     if cells.size > MOST_CELLS:
         return everywhere(int(cells.max(initial=0)), labels.shape)
@@ -246,20 +254,23 @@ def merged(labels: Labels) -> Labels:
 
 
 def everywhere(label: int, shape: Sequence[int]) -> Labels:
-    """One label for all elements."""
+    """Return one label for all elements."""
     return Labels(
         tuple((0, n) for n in shape), np.full((1,) * (len(shape) + 1), label, dtype=np.int32)
     )
 
 
 def aligned(several: Sequence[Labels]) -> list[Cells]:
-    """The cells of labels of one shape over the same blocks."""
+    """Return the cells of several labels of one shape, over the same blocks."""
     cuts = common_cuts(several)
     return [labels.refined(cuts).cells for labels in several]
 
 
 def common_cuts(several: Sequence[Labels]) -> Cuts:
-    """Blocks that lie within one block of each of several labels of one shape."""
+    """Return the cuts of blocks that lie within one block of each of several labels.
+
+    All labels are of one shape.
+    """
     return tuple(
         own[0] if len(set(own)) == 1 else tuple(sorted(set().union(*own)))
         for own in zip(*(labels.cuts for labels in several), strict=True)
@@ -267,7 +278,7 @@ def common_cuts(several: Sequence[Labels]) -> Cuts:
 
 
 def too_fine(cuts: Cuts, several: Sequence[Labels]) -> bool:
-    """Whether there would be too many blocks."""
+    """Return True if there would be too many blocks."""
     return prod(len(own) - 1 for own in cuts) * max(labels.rows for labels in several) > MOST_CELLS
 
 
@@ -276,7 +287,7 @@ def _largest(several: Sequence[Labels]) -> int:
 
 
 def union(several: Sequence[Labels]) -> Labels:
-    """The largest label of every element, of labels of one shape."""
+    """Return the largest label of every element, of several labels of one shape."""
     if len(several) == 1:
         return several[0]
     cuts = common_cuts(several)
@@ -289,7 +300,7 @@ def union(several: Sequence[Labels]) -> Labels:
 
 
 def joined(several: Sequence[Labels], axis: int) -> Labels:
-    """Labels one behind the other along ``axis``."""
+    """Return labels one behind the other along ``axis``."""
     several = [labels for labels in several if labels.shape[axis]] or several[:1]
     others = common_cuts(
         [
@@ -320,6 +331,6 @@ def joined(several: Sequence[Labels], axis: int) -> Labels:
 
 
 def blocks_of(array: NDArray[Any]) -> Labels:
-    """An array of shape (rows, *sizes) of integers or booleans, as labels."""
+    """Return an array of integers or booleans, shape (rows, *sizes), as labels."""
     cuts = tuple(tuple(range(n + 1)) for n in array.shape[1:])
     return merged(Labels(cuts, array.astype(np.int32)))

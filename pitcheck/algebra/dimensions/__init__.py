@@ -1,3 +1,1 @@
-"""Shapes without numbers: operators run on dimensions, which dimensions are tied, and how small
-their sizes may be.
-"""
+"""Shapes without numbers: operators on dimensions, their ties, and the least sizes possible."""

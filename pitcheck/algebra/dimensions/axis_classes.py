@@ -1,15 +1,21 @@
-"""Dimensions and what ties them: union-find over scaling classes, each of which may be a product of
-an outer and an inner class.
+"""Dimensions and their ties: union-find over scaling classes.
 
-All dimensions of a *scaling class* shrink by one linear map: with ``unit`` the greatest common
-divisor of all sizes and positions in the class and ``s`` the small size of one unit, n becomes ``n
-/ unit * s``. Equal segments stay equal, order, the number of shards and divisibility are kept, and
-a boundary that is off by one makes the unit 1, so that the class stays whole.
+All dimensions of a *scaling class* shrink by one linear map. Let ``unit`` be the greatest common
+divisor of all sizes and positions in the class, and ``s`` the small size of one unit: n becomes ``n
+/ unit * s``. Equal segments stay equal; order, the number of shards and divisibility are kept. A
+boundary that is off by one makes the unit 1, so that the class stays whole.
 
 A class may be *split*: every member is an outer dimension times one inner dimension (row-major, the
 inner varies fastest), and positions are multiples of the inner size. Two splits of one class are
-refined in common; where they cannot be, the class and all its factors are *rigid*: they keep their
+refined in common. If they cannot be, the class and all its factors are *rigid*: they keep their
 full size.
+
+>>> system = AxisSystem()
+>>> whole, shard = system.dimension(4096), system.dimension(1024)
+>>> system.tie(shard, whole, offset=2048)
+>>> sizes = system.solve()
+>>> sizes.size(whole) == 4 * sizes.size(shard) < 64
+True
 """
 
 from __future__ import annotations
@@ -26,8 +32,9 @@ from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes, choose_units, 
 
 @dataclass(frozen=True, eq=False)
 class Dimension:
-    """One dimension of a value, with its full size. ``copies``: it numbers the members of
-    a stack.
+    """One dimension of a value, with its full size.
+
+    ``copies`` says that it numbers the members of a stack.
     """
 
     number: int
@@ -37,12 +44,13 @@ class Dimension:
 
 @dataclass
 class ScalingClass:
-    """Dimensions that shrink together. ``inner`` is None, or every member m is ``outer[m]`` times
-    ``inner``; ``rigid`` is the reason why it stays whole.
+    """Dimensions that shrink together.
 
-    ``factor``: a dimension was split into this class and others; ``beside``: the inner dimensions
-    of which this class was the outer one. ``mixed``: some operator combines, cuts, joins, views or
-    counts elements along it. ``indexed``: integers are places along it.
+    ``inner`` is None, or every member m is ``outer[m]`` times ``inner``. ``rigid`` is the reason
+    why the class stays whole, "" if it need not. ``factor``: a dimension was split into this class
+    and others. ``beside``: the inner dimensions of which this class was the outer one. ``mixed``:
+    some operator combines, cuts, joins, views or counts elements along it. ``indexed``: integers
+    are places along it.
     """
 
     members: list[Dimension]
@@ -58,7 +66,7 @@ class ScalingClass:
 
     @property
     def unit(self) -> int:
-        """Greatest common divisor of all sizes and positions (0 where all are 0)."""
+        """The greatest common divisor of all sizes and positions, 0 if all are 0."""
         return gcd(*(m.size for m in self.members), *self.positions)
 
     @property
@@ -67,12 +75,12 @@ class ScalingClass:
         return max(m.size for m in self.members)
 
     def factors(self) -> list[Dimension]:
-        """The dimensions whose products the members are; none for a class that is not split."""
+        """Return the dimensions whose products the members are; none if the class is not split."""
         return [] if self.inner is None else [self.inner, *self.outer.values()]
 
 
 class AxisSystem:
-    """Owns all dimensions of a stage and their ties."""
+    """All dimensions of a stage and their ties."""
 
     def __init__(self) -> None:
         self._parent: list[int] = []
@@ -82,12 +90,13 @@ class AxisSystem:
         self._extents: list[tuple[Dimension, ...]] = []
         self._mixing = True
         self.decides = False
-        """Return True if a number counted along some dimension decides something."""
+        """True if a number counted along some dimension decides something."""
 
     # --- making dimensions
     def dimension(self, size: int, fixed: str = "", copies: bool = False) -> Dimension:
-        """A new dimension in a class of its own; ``fixed`` is the reason why it keeps its size, if
-        it does.
+        """Return a new dimension in a new class.
+
+        ``fixed`` is the reason why it keeps its size, "" if it need not.
         """
         node = Dimension(len(self._parent), int(size), copies)
         self._parent.append(node.number)
@@ -95,10 +104,9 @@ class AxisSystem:
         return node
 
     def product(self, outer: Dimension, inner: Dimension) -> Dimension:
-        """The dimension whose elements are those of ``outer`` times ``inner``, the inner varying
-        fastest.
+        """Return the dimension of ``outer`` times ``inner`` elements, the inner varying fastest.
 
-        Where the outer one numbers the members of a stack, the result is that many segments of the
+        If the outer one numbers the members of a stack, the result is that many segments of the
         inner one's class, as a concatenation is.
         """
         if outer.size == 1:
@@ -114,17 +122,16 @@ class AxisSystem:
         return result
 
     def places(self) -> Dimension:
-        """What integers are places along while no dimension is known that they index: it has no
-        size of its own.
-        """
+        """Return a dimension without a size, for places along a dimension that is not known yet."""
         node = self.dimension(0)
         self.index(node)
         return node
 
     # --- ties
     def tie(self, node: Dimension, whole: Dimension, offset: int = 0) -> None:
-        """Say that ``node`` is the interval ``[offset, offset + node.size)`` of ``whole``: one
-        class, in which both ends of the interval are positions.
+        """Say that ``node`` is the interval ``[offset, offset + node.size)`` of ``whole``.
+
+        Both are in one class then, and both ends of the interval are positions in it.
         """
         if node.size == whole.size == 1:
             return
@@ -134,9 +141,7 @@ class AxisSystem:
             self.position(whole, offset + node.size)
 
     def tie_segments(self, node: Dimension, whole: Dimension, offsets: Sequence[int]) -> None:
-        """Say that ``node`` is the interval of its size of ``whole`` that begins at each of
-        ``offsets``.
-        """
+        """Say that ``node`` is each of the intervals of ``whole`` that begin at ``offsets``."""
         self.tie(node, whole, offsets[0])
         if node.size == whole.size == 1 or len(offsets) == 1:
             return
@@ -171,15 +176,17 @@ class AxisSystem:
             own.rigid, own.inner, own.outer = reason, None, {}
 
     def decide(self, node: Dimension) -> None:
-        """Say that a number that was counted along ``node`` decides something: of fewer elements it
-        would be another.
+        """Say that a number counted along ``node`` decides something.
+
+        Fewer elements could change it.
         """
         self.decides = True
         self.fix(node, "a number counted along it decides something")
 
     def mark_permuted(self, node: Dimension) -> None:
-        """Say that elements along ``node`` change places (flip, roll, interleaving, all-to-all): a
-        unit of its class is at least 5.
+        """Say that elements along ``node`` change places (flip, roll, interleaving, all-to-all).
+
+        A unit of its class has at least 5 elements then.
         """
         queue = [node]
         seen: set[int] = set()
@@ -191,16 +198,18 @@ class AxisSystem:
                 queue.extend(self._classes[root].factors())
 
     def mix(self, node: Dimension) -> None:
-        """Say that an operator combines, cuts, joins, views or counts elements along ``node``: what
-        happens at one place there depends on others.
+        """Say that an operator combines, cuts, joins, views or counts elements along ``node``.
+
+        The result at one place depends on others then.
         """
         if self._mixing:
             self.class_of(node).mixed = True
 
     @contextmanager
     def described(self) -> Iterator[None]:
-        """What is run within is only described, not computed: its dimensions are tied, but nothing
-        is mixed.
+        """Tie dimensions in this context without mixing them.
+
+        Values are described, not computed.
         """
         before, self._mixing = self._mixing, False
         try:
@@ -209,8 +218,9 @@ class AxisSystem:
             self._mixing = before
 
     def index(self, node: Dimension) -> None:
-        """Say that integers are places along ``node``. They shrink with it, each segment's first
-        and last place to the small segment's first and last.
+        """Say that integers are places along ``node``.
+
+        They shrink with it: each segment's first and last place become the small segment's.
         """
         own = self.class_of(node)
         if own.inner is not None:
@@ -219,20 +229,22 @@ class AxisSystem:
         own.indexed = own.mixed = True
 
     def share(self, node: Dimension, other: Dimension) -> None:
-        """Say that the same integers are places along both: they shrink alike."""
+        """Say that the same integers are places along both, so that both shrink by one map."""
         self._union(node, other)
         self.index(node)
 
     def is_batch(self, node: Dimension) -> bool:
-        """Whether every element along ``node`` is computed for itself, by the same operators, so
-        that fewer of them show as much.
+        """Return True if every element along ``node`` is computed by itself, by the same operators.
+
+        Fewer of them show as much.
         """
         own = self.class_of(node)
         return not (own.mixed or own.rigid or own.permuted or own.factor) and own.inner is None
 
     def add_literal(self, number: Fraction | float) -> None:
-        """Say that a number enters the computation: a dimension of that size may be what it means,
-        or of one more (a count less one), or of its square.
+        """Say that a number enters the computation.
+
+        It may mean a dimension of that size, of one more (a count less one), or of its square.
         """
         if isinstance(number, Fraction):
             for part in (abs(number.numerator), number.denominator):
@@ -244,18 +256,19 @@ class AxisSystem:
                 )
 
     def add_extent(self, nodes: Sequence[Dimension]) -> None:
-        """Say that elements are counted along ``nodes`` together: a literal may be that count, or
-        one less, its root, its half or its double.
+        """Say that elements are counted along ``nodes`` together.
 
-        Of what is counted more is taken to be meant than of other dimensions: 1/2 may be 1 /
-        sqrt(4), the scale of attention, and 1/24 the 2/48 of the derivative of a mean of squares.
+        A literal may be that count, or one less, its root, its half or its double. A counted extent
+        is taken to be meant more often than other dimensions: 1/2 may be 1 / sqrt(4), the scale of
+        attention, and 1/24 the 2/48 of the derivative of a mean of squares.
         """
         self._extents.append(tuple(nodes))
 
     # --- factors
     def factor(self, node: Dimension, size: int) -> tuple[Dimension, Dimension]:
-        """``node`` as (outer, inner) with an inner dimension of ``size``, which divides its size.
-        Its class is split, or where it cannot be, becomes rigid.
+        """Return ``node`` as (outer, inner) with an inner dimension of ``size``, which divides it.
+
+        Its class is split; if it cannot be, it becomes rigid.
         """
         if size == 1:
             return node, self.dimension(1)
@@ -275,8 +288,9 @@ class AxisSystem:
     def _refactor(
         self, own: ScalingClass, node: Dimension, size: int
     ) -> tuple[Dimension, Dimension] | None:
-        """(outer, inner) of a member of a split class, or None where the inner sizes do not divide
-        one another.
+        """Return (outer, inner) of a member of a split class.
+
+        Return None if the inner sizes do not divide one another.
         """
         if own.inner is None:
             return None
@@ -292,8 +306,10 @@ class AxisSystem:
         return None
 
     def _split(self, own: ScalingClass, size: int) -> bool:
-        """Split a class without factors; False where a size or position is not a multiple of
-        ``size``, or integers are places along it.
+        """Split a class without factors.
+
+        Return False if a size or position is not a multiple of ``size``, or integers are places
+        along the class.
         """
         if own.indexed or any(n % size for n in (*own.positions, *(m.size for m in own.members))):
             return False
@@ -312,8 +328,9 @@ class AxisSystem:
         return True
 
     def joins_in_order(self, nodes: Sequence[Dimension]) -> bool:
-        """Whether joining ``nodes`` to one dimension leaves elements in place: none is a factor, or
-        all are factors that were split off in this order.
+        """Return True if joining ``nodes`` to one dimension leaves elements in place.
+
+        Either none is a factor, or all are factors that were split off in this order.
         """
         if not any(self.class_of(n).factor for n in nodes):
             return True
@@ -324,18 +341,18 @@ class AxisSystem:
 
     # --- union-find
     def class_of(self, node: Dimension) -> ScalingClass:
-        """The class that ``node`` belongs to."""
+        """Return the class that ``node`` belongs to."""
         return self._classes[self._root(node)]
 
     def classes(self) -> list[tuple[int, ScalingClass]]:
-        """All classes with their numbers, in the order of their first dimensions."""
+        """Return all classes with their numbers, in the order of their first dimensions."""
         return sorted(
             ((root, own) for root, own in self._classes.items()),
             key=lambda pair: pair[1].members[0].number,
         )
 
     def number_of(self, node: Dimension) -> int:
-        """The number of the class that ``node`` belongs to."""
+        """Return the number of the class that ``node`` belongs to."""
         return self._root(node)
 
     def _root(self, node: Dimension) -> int:
@@ -360,10 +377,10 @@ class AxisSystem:
                 self._link(one, other, queue)
 
     def _is_segment(self, node: Dimension, whole: Dimension) -> bool:
-        """Whether ``node`` is the inner factor of the class of ``whole``, one segment of it (one
-        head of several), or can only be that.
+        """Return True if ``node`` is one segment of ``whole``: the inner factor of its class.
 
-        Then it shrinks with that factor, and the outer factor keeps its segments of one.
+        An example is one head of several. Return True also if it can only be that. Then it shrinks
+        with that factor, and the outer factor keeps its segments of one.
         """
         own, other = self.class_of(whole), self.class_of(node)
         if own.inner is None or own.rigid or own.inner.size != node.size:
@@ -382,8 +399,9 @@ class AxisSystem:
         return True
 
     def _agree(self, a: Dimension, b: Dimension, queue: list[tuple[Dimension, Dimension]]) -> None:
-        """Bring two classes to one form: both rigid, both without factors, or both split with inner
-        factors of one size.
+        """Bring two classes to one form: both rigid, both without factors, or both split.
+
+        Split classes then have inner factors of one size.
         """
         first, second = self.class_of(a), self.class_of(b)
         if first.rigid or second.rigid:
@@ -414,8 +432,9 @@ class AxisSystem:
     def _refine(
         self, own: ScalingClass, size: int, queue: list[tuple[Dimension, Dimension]]
     ) -> bool:
-        """Move the outer part of the inner factor of a split class outwards, so that a factor of
-        ``size`` is left. False where it does not divide.
+        """Move the outer part of a class's inner factor outwards, leaving a factor of ``size``.
+
+        Return False if it does not divide.
         """
         if own.inner is None or own.inner.size % size:
             return False
@@ -444,9 +463,7 @@ class AxisSystem:
         kept.beside.extend(dropped.beside)
 
     def _contains(self, whole: Dimension, part: Dimension) -> bool:
-        """Whether the class of ``part`` is among the factors, at any depth, of the class of
-        ``whole``.
-        """
+        """Return True if the class of ``part`` is a factor, at any depth, of that of ``whole``."""
         wanted = self._root(part)
         queue, seen = self.class_of(whole).factors(), set()
         while queue:
@@ -460,12 +477,13 @@ class AxisSystem:
 
     # --- sizes
     def full(self) -> Sizes:
-        """Every dimension at its full size."""
+        """Return every dimension at its full size."""
         return Sizes(self, {})
 
     def shrink(self, least: int) -> Sizes:
-        """Every dimension that may be reduced with ``least`` elements a segment (one more where
-        they change places), alike or not, once all ties are made.
+        """Return sizes with ``least`` elements a segment, one more if they change places.
+
+        Different classes may get the same size. Call this once all ties are made.
         """
         self._settle()
         return Sizes(self, smallest_units(self, least))
@@ -473,22 +491,22 @@ class AxisSystem:
     def solve(
         self, variant: int = 0, permuted: Iterable[Dimension] = (), least: int = LEAST
     ) -> Sizes:
-        """Small sizes, to be asked for once all ties are made; every ``variant`` (0, 1, ...) has
-        other ones. ``permuted`` are marked permuted first; no unit has fewer than ``least``
-        elements."""
+        """Return small sizes, once all ties are made.
+
+        Every ``variant`` (0, 1, ...) has other sizes. ``permuted`` are marked permuted first. No
+        unit has fewer than ``least`` elements.
+        """
         for node in permuted:
             self.mark_permuted(node)
         self._settle()
         return Sizes(self, choose_units(self, self._literals, self._extents, variant, least))
 
     def _settle(self) -> None:
-        """Fix what a literal may mean, and hand the mark of permuted classes down to
-        their factors.
-        """
+        """Fix dimensions that a literal may mean, and mark the factors of permuted classes."""
         for _, own in self.classes():
             hit = next((m.size for m in own.members if m.size in self._literals), None)
-            # How many elements there are matters only where something is done along them: a batch
-            # dimension is no number that a formula could name.
+            # A formula cannot name the size of a batch dimension: nothing done along it depends on
+            # the number of elements.
             if hit is not None and not self.is_batch(own.members[0]):
                 self.fix(own.members[0], f"the literal {hit} may be this dimension")
         for nodes in self._extents:

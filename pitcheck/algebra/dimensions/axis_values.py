@@ -1,4 +1,9 @@
-"""Values that are known by their dimensions alone, and sizes that remember where they come from."""
+"""Values that are known by their dimensions alone, and sizes that remember their origin.
+
+>>> half = Size(8) // 2
+>>> isinstance(half, Size), isinstance(half + 1, Size)
+(True, False)
+"""
 
 from __future__ import annotations
 
@@ -11,23 +16,22 @@ from pitcheck.algebra.interface import Kind
 
 
 class Size(int):
-    """A size or offset that follows from sizes of dimensions, so that it is another one at reduced
-    shapes; a plain int is a literal and stays.
+    """A size or offset computed from sizes of dimensions: it is another one at reduced shapes.
 
-    ``dimension`` is the dimension whose size it is, where it is one. Products, sums and exact
-    quotients follow too; everything else is a plain int.
+    A plain int is a literal and stays. ``dimension`` is the dimension whose size it is, if it is
+    one. Products, sums and exact quotients follow too; every other result is a plain int.
     """
 
     dimension: Dimension | None
 
     def __new__(cls, value: int, dimension: Dimension | None = None) -> Size:
-        """``value``, the size of ``dimension`` if given."""
+        """Return ``value``, the size of ``dimension`` if given."""
         made = super().__new__(cls, value)
         made.dimension = dimension
         return made
 
     def _linear(self, result: int, other: int) -> int:
-        """A sum follows where both terms do; 0 always does."""
+        """Return a sum: it follows if both terms do, and 0 always does."""
         return Size(result) if isinstance(other, Size) or other == 0 else result
 
     def __add__(self, other: int) -> int:
@@ -57,14 +61,14 @@ class Size(int):
 
 @dataclass(frozen=True, eq=False)
 class AxisValue:
-    """Kind and dimensions of a value. ``literal``: of a 0-d constant, the number. ``counts``: the
-    dimension along which it is the positions 0, 1, ...
+    """The kind and the dimensions of a value.
 
-    ``places``: of integers, a dimension along which, or along what that is a part of, they are
-    places; ``boundary``: places between segments. ``derived``: of numbers made of integers,
-    booleans and sizes alone, the dimensions along which they were counted; None where anything else
-    is in them. ``occurs``: it counts how often something holds, so that it is 0 where nothing does,
-    however many places there are.
+    ``literal``: the number of a 0-d constant. ``counts``: the dimension along which it is the
+    positions 0, 1, ... ``places``: for integers, a dimension along which they are places; it may be
+    a part of that which they index. ``boundary``: they are places between segments. ``derived``:
+    for numbers made of integers, booleans and sizes alone, the dimensions along which they were
+    counted; None if anything else is in them. ``occurs``: it counts how often something holds, so
+    that it is 0 if nothing does, however many places there are.
     """
 
     kind: Kind
@@ -78,15 +82,15 @@ class AxisValue:
 
     @property
     def counted(self) -> tuple[Dimension, ...]:
-        """The dimensions along which a number was counted that is made of discrete data alone."""
+        """The dimensions along which a number made of discrete data alone was counted."""
         return self.derived or ()
 
     @property
     def is_discrete(self) -> bool:
-        """Return True if it is made of integers, booleans and sizes alone."""
+        """True if it is made of integers, booleans and sizes alone."""
         return self.kind != "field" or self.derived is not None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Full sizes, each bound to its dimension."""
+        """The full sizes, each bound to its dimension."""
         return tuple(cast(int, Size(d.size, d)) for d in self.dims)

@@ -1,4 +1,10 @@
-"""Reshapes as the common refinement of two factorisations."""
+"""Reshapes as the common refinement of two factorisations.
+
+>>> system = AxisSystem()
+>>> outer, inner = view(system, [system.dimension(12)], (3, 4))
+>>> outer.size, inner.size
+(3, 4)
+"""
 
 from __future__ import annotations
 
@@ -10,9 +16,9 @@ from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
 def view(
     system: AxisSystem, dims: Sequence[Dimension], shape: Sequence[int]
 ) -> tuple[Dimension, ...]:
-    """The dimensions of a row-major reshape to ``shape``, which has the same number of elements.
+    """Return the dimensions of a row-major reshape to ``shape``, with the same number of elements.
 
-    Sizes 1 are skipped. The rest falls into the shortest runs of equal products; in each run the
+    Sizes 1 are skipped. The rest falls into the shortest runs of equal products. In each run the
     new dimensions are taken from the innermost outwards as products of factors of the old ones. A
     run without a common refinement is rigid on both sides.
     """
@@ -33,8 +39,10 @@ def view(
 
 
 def _run(old: Sequence[Dimension], new: Sequence[int]) -> tuple[int, int]:
-    """The shortest leading runs of both sides with one product, as (number of old dimensions,
-    number of new sizes).
+    """Return the shortest leading runs of both sides that have one product.
+
+    Returns:
+        A pair: the number of old dimensions, and the number of new sizes.
     """
     count, places, have, want = 1, 1, old[0].size, new[0]
     while have != want:
@@ -76,8 +84,9 @@ def _refined(system: AxisSystem, old: Sequence[Dimension], new: Sequence[int]) -
 
 
 def _taken(system: AxisSystem, left: list[Dimension], size: int) -> Dimension | None:
-    """Take a dimension of ``size`` off the inner end of ``left``; None where the factors do not
-    divide.
+    """Take a dimension of ``size`` off the inner end of ``left``.
+
+    Return None if the factors do not divide.
     """
     node = left.pop()
     if node.size == size:
@@ -96,9 +105,7 @@ def _taken(system: AxisSystem, left: list[Dimension], size: int) -> Dimension | 
 def _mark_permuted(
     system: AxisSystem, old: Sequence[Dimension], made: Sequence[Dimension | None]
 ) -> None:
-    """Factors of a dimension that are joined in another order permute its elements: all that take
-    part are marked.
-    """
+    """Mark all dimensions of a view that joins factors in another order: elements change places."""
     if len(made) == 1 and not old[0].copies and not system.joins_in_order(old):
         for node in old:
             system.mark_permuted(node)

@@ -1,5 +1,10 @@
-"""The choice of small sizes for scaling classes, and the maps between full and reduced sizes and
-positions.
+"""The choice of small sizes for scaling classes, and maps from full to reduced positions and back.
+
+>>> from pitcheck.algebra.dimensions.axis_classes import AxisSystem
+>>> system = AxisSystem()
+>>> heads = system.dimension(40)
+>>> Sizes(system, smallest_units(system, LEAST)).size(heads)
+3
 """
 
 from __future__ import annotations
@@ -16,15 +21,15 @@ if TYPE_CHECKING:
     from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension, ScalingClass
 
 LEAST = 3
-"""Least size of a unit: at 2, a ring of +1 is a ring of -1."""
+"""The least size of a unit: at 2, a ring of +1 is a ring of -1."""
 
 LEAST_PERMUTED = 5
-"""Least size of a unit whose elements change places: at 4, converting interleaved pairs to halves
-twice is the identity.
+"""The least size of a unit whose elements change places: at 4, converting interleaved pairs to
+halves twice is the identity.
 """
 
 TRIED = 24
-"""Number of candidate sizes of a unit; more would only make stages dearer."""
+"""The number of candidate sizes of a unit; more would only make stages dearer."""
 
 
 Extent = tuple["Dimension", ...]
@@ -40,8 +45,9 @@ class Scale:
 
 
 class Sizes:
-    """Definite sizes for all dimensions of a system, by the scale of every reduced class; classes
-    without one are whole.
+    """Definite sizes for all dimensions of a system.
+
+    ``scales`` has the scale of every reduced class, by its number; other classes are whole.
     """
 
     def __init__(self, system: AxisSystem, scales: Mapping[int, Scale]) -> None:
@@ -55,16 +61,16 @@ class Sizes:
 
     @property
     def identity(self) -> bool:
-        """Whether every dimension has its full size."""
+        """True if every dimension has its full size."""
         return not self._scales
 
     def unit(self, number: int) -> int | None:
-        """The elements of a unit of a class at reduced size; None where it is whole."""
+        """Return the elements of a unit of a class at reduced size; None if the class is whole."""
         scale = self._scales.get(number)
         return None if scale is None else scale.small
 
     def size(self, node: Dimension) -> int:
-        """The reduced size of a dimension."""
+        """Return the reduced size of a dimension."""
         own = self._system.class_of(node)
         if own.inner is not None:
             return self.size(own.outer[node]) * self.size(own.inner)
@@ -72,8 +78,10 @@ class Sizes:
         return node.size if scale is None else node.size // scale.unit * scale.small
 
     def position(self, node: Dimension, offset: int) -> int:
-        """The reduced place of a boundary along a dimension. Raises UnsupportedError for an offset
-        that is not a boundary of its class.
+        """Return the reduced place of a boundary along a dimension.
+
+        Raises:
+            ReductionError: if the offset is not a boundary of its class.
         """
         own = self._system.class_of(node)
         if own.inner is not None:
@@ -91,8 +99,9 @@ class Sizes:
         return offset // scale.unit * scale.small
 
     def full_position(self, node: Dimension, offset: int) -> int | None:
-        """The full place of a reduced one: of a boundary, or of an element along dimensions that
-        are whole; None where there is no such place.
+        """Return the full place of a reduced one; None if there is none.
+
+        The place is a boundary, or an element along dimensions that are whole.
         """
         if self.size(node) == node.size:
             return offset
@@ -110,8 +119,10 @@ class Sizes:
         return offset // scale.small * scale.unit if offset % scale.small == 0 else None
 
     def below(self, node: Dimension, bound: int) -> int:
-        """How many of the places 0 .. ``bound`` - 1 are left: whole segments, and of one that is
-        cut the first places, of which its last one is none.
+        """Return the number of the places 0 .. ``bound`` - 1 that are left at reduced size.
+
+        Whole segments are left. A segment that is cut keeps its first places, but never its last
+        one.
         """
         scale = self._scales.get(self._system.number_of(node))
         if scale is None:
@@ -120,9 +131,7 @@ class Sizes:
         return segments * scale.small + min(rest, scale.small - 1)
 
     def boundaries(self, node: Dimension) -> list[int]:
-        """The reduced places at which the members of a class that is indexed by values begin or
-        end.
-        """
+        """Return the reduced places at which members of a class indexed by values begin or end."""
         own = self._system.class_of(node)
         return sorted(
             {
@@ -132,7 +141,10 @@ class Sizes:
         )
 
     def describe(self) -> list[str]:
-        """A line per class of more than one element: what it was reduced to, or why it is whole."""
+        """Return a line per class of more than one element.
+
+        It says the reduced size, or why it is whole.
+        """
         lines = []
         for number, own in self._system.classes():
             if own.inner is None and own.total > 1:
@@ -140,7 +152,7 @@ class Sizes:
         return list(dict.fromkeys(lines))
 
     def largest_whole(self) -> str:
-        """The line of the largest class that is not reduced, "" where there is none."""
+        """Return the line of the largest class that is not reduced, "" if there is none."""
         left = [
             own
             for number, own in self._system.classes()
@@ -172,12 +184,12 @@ def choose_units(
     variant: int,
     least: int = LEAST,
 ) -> dict[int, Scale]:
-    """A scale for every class that can be reduced, keyed by class number.
+    """Return a scale for every class that can be reduced, by class number.
 
-    Sizes of different classes, those of segments among them, are pairwise different as far as
-    possible; no reduced size is a literal; different counts of elements along ``extents`` stay
-    different; every variant has sizes that no variant before it has; no unit has fewer than
-    ``least`` elements. Classes of many units choose first, so that they get the least sizes.
+    Sizes of different classes, and of their segments, are pairwise different as far as possible. No
+    reduced size is a literal. Different counts of elements along ``extents`` stay different. Every
+    variant has sizes that no variant before it has. No unit has fewer than ``least`` elements.
+    Classes of many units choose first, so that they get the least sizes.
     """
     classes = [(number, own) for number, own in system.classes() if own.inner is None]
     free = sorted(
@@ -205,8 +217,9 @@ def choose_units(
 
 
 def smallest_units(system: AxisSystem, least: int) -> dict[int, Scale]:
-    """A scale for every class that can be reduced: ``least`` elements a unit, one more where they
-    change places; different classes may get the same sizes.
+    """Return a scale for every class that can be reduced, with ``least`` elements a unit.
+
+    A unit has one more if elements change places. Different classes may get the same sizes.
     """
     found: dict[int, Scale] = {}
     for number, own in system.classes():
@@ -217,8 +230,9 @@ def smallest_units(system: AxisSystem, least: int) -> dict[int, Scale]:
 
 
 class _Choice:
-    """One set of scales, changed one by one until no two counts become equal that are not; where
-    that cannot be reached, what clashes stays whole.
+    """One set of scales, changed until no two counts become equal that are not.
+
+    If that cannot be reached, the classes that clash stay whole.
     """
 
     def __init__(
@@ -243,7 +257,7 @@ class _Choice:
             for number, own in free.items()
         }
         self._counts: dict[int, dict[Extent, frozenset[int]]] = {}
-        """By reduced count the extents that have it, each with its reduced classes."""
+        """The extents by their reduced count, each with its reduced classes."""
         self._where: dict[Extent, int] = {}
         self._of: dict[int, list[Extent]] = {}
         self.scales: dict[int, Scale] = {}
@@ -251,8 +265,9 @@ class _Choice:
             self._choose(number)
 
     def count(self, extent: Extent, numbers: frozenset[int]) -> None:
-        """Take in a count of elements, along dimensions of the classes ``numbers``, that must stay
-        different from others.
+        """Take in a count of elements that must stay different from others.
+
+        It is along dimensions of the classes ``numbers``.
         """
         if extent in self._where:
             return
@@ -266,8 +281,9 @@ class _Choice:
                 waiting.extend(self._changed(clash))
 
     def _entered(self, extent: Extent, numbers: frozenset[int]) -> int | None:
-        """Enter a count as it is now; the class that is to change, where another count has become
-        the same.
+        """Enter a count as it is now.
+
+        Return the class to change if a different count has become the same, else None.
         """
         sizes = Sizes(self._system, self.scales)
         small, full = prod(sizes.size(node) for node in extent), prod(node.size for node in extent)
@@ -288,7 +304,7 @@ class _Choice:
         )
 
     def _changed(self, number: int) -> list[tuple[Extent, frozenset[int]]]:
-        """Give a class another size, or its whole one; the counts that are to be entered again."""
+        """Give a class another size, or its whole one; return the counts to enter again."""
         self._changes[number] = self._changes.get(number, 0) + 1
         self._refused[number].add(self.scales[number].small)
         self._give_back(number)
@@ -327,7 +343,7 @@ class _Choice:
         del self.scales[number]
 
     def _sizes(self, number: int) -> list[int]:
-        """The sizes that the members of a class have now."""
+        """Return the sizes that the members of a class have now."""
         scale = self.scales.get(number)
         return [
             count * (self._units[number] if scale is None else scale.small)
@@ -336,7 +352,7 @@ class _Choice:
 
 
 def _leaves(system: AxisSystem, node: Dimension) -> list[int]:
-    """The classes of the factors of a dimension."""
+    """Return the numbers of the classes of a dimension's factors."""
     own = system.class_of(node)
     return (
         [system.number_of(node)]
@@ -353,8 +369,9 @@ def _small(
     literals: Collection[int],
     smallest: int,
 ) -> int | None:
-    """The size of a unit of a class whose members have ``counts`` units, or None where the class
-    stays whole.
+    """Return the size of a unit of a class whose members have ``counts`` units.
+
+    Return None if the class stays whole.
     """
     unit, least = own.unit, max(smallest, LEAST_PERMUTED if own.permuted else LEAST)
     most = counts[-1]

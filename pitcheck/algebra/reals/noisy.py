@@ -1,7 +1,13 @@
 """float64 in which every result of an operation is disturbed in its last digits.
 
-Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what rounding could
-change shows as a change of the result.
+This is Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997). A digit that
+rounding could change shows as a change of the result.
+
+>>> algebra = Noise(np, seed=0, trials=(0,))
+>>> algebra.generator = np.random.default_rng(0)
+>>> x = algebra.fresh("x", (4,))
+>>> bool((algebra.multiply(x, x).data == x.data**2).all())
+False
 """
 
 from __future__ import annotations
@@ -19,21 +25,25 @@ DISTURBANCE = 2.0**-50
 """The largest relative error that is put into a result: four units in its last place."""
 
 LARGEST_EXACT = 2.0**26
-"""Products of two integers below this are exact in float64, and sums of millions of them."""
+"""The integer below which products of two are exact in float64, and so are sums of millions of
+these.
+"""
 REDUCING = frozenset({"sum", "matmul"})
-"""Operations of which an element of the result is made of many of the operands."""
+"""The operations whose results are each made of many elements of the operands."""
 
 
 class Noise(RealAlgebra):
-    """Adds a random relative error of at most ``DISTURBANCE`` to computed field values. What
-    integers give exactly stays as it is.
+    """float64 with a random relative error of at most ``DISTURBANCE`` in computed field values.
+
+    Results that integers give exactly stay as they are.
     """
 
     generator: np.random.Generator
 
     def _disturbed(self, value: Value, exact: Callable[[], Any]) -> Value:
-        """``exact``: says where what the result was computed from is whole; asked only where the
-        result is.
+        """Return ``value`` with its elements disturbed, except whole ones made of whole ones.
+
+        ``exact`` says which elements were made of whole ones. It is called only if some are whole.
         """
         if value.kind != "field":
             return value
@@ -71,8 +81,9 @@ class Noise(RealAlgebra):
 
 
 def _whole(array: Any) -> Any:
-    """Which numbers are small integers: what is computed of them and is a small integer again is
-    exact.
+    """Return True for small integers, elementwise.
+
+    A small integer computed from small integers is exact.
     """
     with np.errstate(all="ignore"):
         return (np.rint(array) == array) & (np.abs(array) < LARGEST_EXACT)

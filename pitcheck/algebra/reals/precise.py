@@ -1,5 +1,11 @@
-"""The algebra of real numbers with many decimal digits (mpmath), which confirms what float64 cannot
-tell.
+"""The algebra of real numbers with many decimal digits (mpmath).
+
+It confirms differences that float64 cannot tell.
+
+>>> algebra = PreciseAlgebra(digits=60)
+>>> third = algebra.divide(algebra.constant(Fraction(1)), algebra.constant(Fraction(3)))
+>>> algebra.context.nstr(third.data.item(), 30)
+'0.333333333333333333333333333333'
 """
 
 from __future__ import annotations
@@ -18,14 +24,14 @@ from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import UnsupportedError
 
 _GUARD = 10
-"""Digits that rounding may use up before two results count as different."""
+"""The digits that rounding may use up before two results count as different."""
 
 
 class PreciseAlgebra(RealAlgebra):
-    """Numbers of ``digits`` decimal digits in object arrays. Fresh values are those of RealAlgebra
-    with the same seed and trials, taken exactly.
+    """Numbers of ``digits`` decimal digits in object arrays.
 
-    ``tolerance`` is by default 10^(10 - digits), relative to the largest element of both tensors.
+    Fresh values are those of RealAlgebra with the same seed and trials, taken exactly.
+    ``tolerance`` is 10^(10 - digits), relative to the largest element of both tensors.
     """
 
     def __init__(
@@ -33,12 +39,8 @@ class PreciseAlgebra(RealAlgebra):
         digits: int = 60,
         seed: int = 0,
         trials: Sequence[int] = (0,),
-        tolerance: float | None = None,
-        scale: float | None = None,
     ) -> None:
-        super().__init__(
-            np, seed, trials, 10.0 ** (_GUARD - digits) if tolerance is None else tolerance, scale
-        )
+        super().__init__(np, seed, trials, 10.0 ** (_GUARD - digits))
         self.context = mpmath.MPContext()
         self.context.dps = digits
         self._known = self._by_name()
@@ -63,8 +65,9 @@ class PreciseAlgebra(RealAlgebra):
         }
 
     def number(self, array: Any) -> Value:
-        """A field value of given float64 numbers, shape (trials or 1, instances or 1, *shape),
-        taken exactly.
+        """Return a field value of given float64 numbers, taken exactly.
+
+        ``array`` has shape (trials or 1, instances or 1, *shape).
         """
         return Value("field", self._objects(np.asarray(array, dtype=np.float64))[None])
 
@@ -104,7 +107,7 @@ class PreciseAlgebra(RealAlgebra):
             broadcast[0].shape
         )
 
-    # --- where mpmath raises or rounds otherwise than IEEE
+    # --- cases in which mpmath raises or rounds differently from IEEE 754
     def _divided(self, x: Any, y: Any) -> Any:
         c = self.context
         if y != 0:

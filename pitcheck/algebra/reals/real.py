@@ -1,5 +1,11 @@
-"""The algebra of float64: what a plan computes on ordinary numbers. NaN and infinity are IEEE's
-own.
+"""The algebra of float64: the results of a plan on ordinary numbers.
+
+NaN and infinity are those of IEEE 754.
+
+>>> algebra = RealAlgebra(np, seed=0, trials=(0,))
+>>> one, zero = algebra.constant(Fraction(1)), algebra.constant(Fraction(0))
+>>> algebra.divide(one, zero).data.item()
+inf
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from pitcheck.algebra.batched import Domain
 from pitcheck.algebra.discrete import COMPARISONS, Discrete
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, uniform_words, unit_interval
+from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import ShapeError, UnsupportedError
@@ -35,7 +42,7 @@ def _normal_quantile(x: float) -> float:
 _quantile = np.vectorize(_normal_quantile, otypes=[np.float64])
 
 _LARGEST_POWER = 1000
-"""Bits of an exponent up to which it has a float64."""
+"""The bits of an exponent up to which it has a float64."""
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "erf": _erf,
@@ -50,17 +57,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "ceil": np.ceil,
     "round": np.rint,
 }
-"""Functions known by name, on NumPy arrays."""
+"""The functions known by name, on NumPy arrays."""
 
 
 class RealAlgebra(Discrete):
-    """float64 for trial numbers ``trials``.
+    """float64 numbers for trial numbers ``trials``.
 
-    Fresh values are normal with standard deviation ``scale``, by default 1 / sqrt(last dimension)
-    for tensors of two and more dimensions, so that products of matrices keep their size, and 1 for
-    others; squares are squares of such values (not scaled twice), nonzero ones keep a distance from
-    0. ``tolerance`` is relative to the largest finite element of both tensors, per trial and
-    instance.
+    Fresh values are normal with standard deviation ``scale``. By default that is 1 / sqrt(last
+    dimension) for tensors of two and more dimensions, so that products of matrices keep their size,
+    and 1 for others. Squares are squares of such values (not scaled twice); nonzero ones keep a
+    distance from 0. ``tolerance`` is relative to the largest finite element of both tensors, per
+    trial and instance.
     """
 
     def __init__(
@@ -80,7 +87,7 @@ class RealAlgebra(Discrete):
 
     @property
     def void(self) -> NDArray[np.bool_]:
-        """No trial of real numbers is ever void: shape (trials,), all False."""
+        """False for every trial, shape (trials,): no trial of real numbers is ever void."""
         return np.zeros(len(self.trials), dtype=np.bool_)
 
     # --- making values
@@ -186,11 +193,7 @@ class RealAlgebra(Discrete):
 
     def matmul(self, a: Value, b: Value) -> Value:
         self._field("matmul", a, b)
-        if a.rank < 2 or b.rank < 2 or self.shape(a)[-1] != self.shape(b)[-2]:
-            raise ShapeError(
-                f"matmul: tensors of shapes {self.shape(a)} and {self.shape(b)} are not (..., m, "
-                f"k) and (..., k, n)"
-            )
+        check_matmul(self.shape(a), self.shape(b))
         return self._binary("matmul", self.xp.matmul, a, b)
 
     # --- beyond the ring
@@ -244,9 +247,7 @@ class RealAlgebra(Discrete):
         return bool(self.xp.isnan(x).any())
 
     def _key(self, x: Any, nan_first: bool) -> Any:
-        """Keys of the same order in which a NaN stands above (or below) everything,
-        infinities too.
-        """
+        """Return keys of the same order, with a NaN above (or below) everything, infinities too."""
         largest = np.finfo(np.float64).max
         finite_order = self.xp.where(
             self.xp.isinf(x),
@@ -277,8 +278,9 @@ class RealAlgebra(Discrete):
         return result
 
     def _largest(self, x: Any) -> Any:
-        """The largest finite size per trial and instance, with the logical axes kept at size 1; 0
-        for nothing.
+        """Return the largest finite size per trial and instance, 0 for no element.
+
+        Logical axes are kept at size 1.
         """
         finite = self.xp.where(self._finite(x), abs(x), 0.0)
         return finite.max(axis=tuple(range(LEADING, x.ndim)), keepdims=True, initial=0.0)

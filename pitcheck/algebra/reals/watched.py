@@ -1,9 +1,15 @@
-"""Many digits that know where they decide nothing: what hangs on a number that may be rounding
-alone is noted.
+"""Many digits that note results which depend on a number that may be rounding alone.
 
-A tensor that is 0 in truth is, with any number of digits, 0 or what their rounding leaves. A sum or
-product of such numbers stays as small; but a comparison, a quotient, a logarithm or the next
-integer makes of them something that says nothing of the truth, and is of ordinary size.
+A tensor that is 0 in truth is 0 with any number of digits, or a remainder of their rounding. Sums
+and products of such numbers stay as small. But a comparison, a quotient, a logarithm or the next
+integer turns them into a number of ordinary size that says nothing of the truth.
+
+>>> from fractions import Fraction
+>>> algebra = WatchedAlgebra(digits=60, seed=0, trials=(0,))
+>>> tiny = algebra.constant(Fraction(1, 10**60))
+>>> _ = algebra.compare("gt", tiny, algebra.constant(Fraction(0)))
+>>> algebra.undecided
+True
 """
 
 from __future__ import annotations
@@ -20,14 +26,15 @@ from pitcheck.algebra.value import LEADING, Value
 
 BITS_A_DIGIT = 3.3219
 ROUNDING = (3.0, 0.5)
-"""With d digits, numbers from 10^-3d to 10^-0.5d may be rounding alone. Below it is what is tiny by
-itself, as exp(-1e30) of what a mask leaves out.
+"""Exponents of the numbers that may be rounding alone: with d digits, from 10^-3d to 10^-0.5d.
+Smaller numbers are tiny by themselves, as exp(-1e30) of a masked element.
 """
 
 
 class WatchedAlgebra(PreciseAlgebra):
-    """PreciseAlgebra that sets ``undecided`` where a result depends on the sign or the size of what
-    may be rounding alone.
+    """PreciseAlgebra that sets ``undecided`` if a result may depend on rounding alone.
+
+    It does if the sign or the size of a number matters that may be a remainder of rounding.
     """
 
     def __init__(self, digits: int, seed: int, trials: Sequence[int]) -> None:
@@ -36,7 +43,7 @@ class WatchedAlgebra(PreciseAlgebra):
         self._least, self._most = (int(-share * digits * BITS_A_DIGIT) for share in ROUNDING)
 
     def is_rounding(self, x: Any) -> bool:
-        """Whether one number other than 0 is so small that it may be what rounding leaves of 0."""
+        """Return True for a number small enough to be a remainder of rounding; 0 is none."""
         return bool(self._least < self.context.mag(x) < self._most)
 
     def _watch(self, array: Any) -> None:
@@ -73,7 +80,7 @@ class WatchedAlgebra(PreciseAlgebra):
         return watched
 
     def _watch_steps(self, x: Any) -> None:
-        """Note what may be an integer, or a half, but for rounding."""
+        """Note numbers that may be an integer, or a half, but for rounding."""
         finite = x[self._finite(x)]
         self._watch(
             2 * finite - self._mapped(self.context.nint, 2 * finite) if finite.size else finite

@@ -1,3 +1,1 @@
-"""Residues along a chain of primes: exact arithmetic, exponentials, logarithms, roots, order and
-functions without algebra.
-"""
+"""Residues along a chain of primes: arithmetic, exponentials, roots, order, keyed functions."""

@@ -1,4 +1,13 @@
-"""The algebra of residues on NumPy or CuPy arrays."""
+"""The algebra of residues on NumPy or CuPy arrays.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.residues.chains import chains_of
+>>> algebra = ResidueAlgebra(np, chains_of(2)[0], seed=1, trials=(0, 1))
+>>> x, y = algebra.fresh("x", (3,)), algebra.fresh("y", (3,))
+>>> sums = algebra.exp(algebra.add(x, y)), algebra.multiply(algebra.exp(x), algebra.exp(y))
+>>> bool(algebra.differs(*sums).any())
+False
+"""
 
 from __future__ import annotations
 
@@ -26,22 +35,22 @@ class _Arithmetic(Modular):
         self._logarithm = logarithm or Logarithm(self)
 
     def exp(self, x: Any, low: int) -> Any:
-        """w^x, one level up."""
+        """Return w^x, one level up."""
         return self._exponential(x, low)
 
     def log(self, x: Any, low: int) -> Any:
-        """The discrete logarithm of |x| to base w, one level down."""
+        """Return the discrete logarithm of |x| to base w, one level down."""
         return self._logarithm(x, low, self._exponential.exponents)
 
 
 class ResidueAlgebra(PrimeAlgebra):
-    """Residues along ``chain`` for trial numbers ``trials``; the same numbers for the same (seed,
-    trial) whatever the other trials are.
+    """Residues along ``chain`` for trial numbers ``trials``.
 
-    ``xp``: numpy or cupy (:func:`pitcheck.algebra.backend.array_module`). ``logarithm``: tables of
-    discrete logarithms of this chain, shared between algebras. ``formal_roots``: whether the square
-    of a root is its argument, or that of the residue
-    (:mod:`pitcheck.algebra.residues.formal_roots`). With one trial alone, constants cannot be told
+    The numbers of a (seed, trial) do not depend on the other trials. ``xp`` is numpy or cupy
+    (:func:`pitcheck.algebra.backend.array_module`). ``logarithm`` has the tables of discrete
+    logarithms of this chain, shared between algebras. With ``formal_roots``, the square of a root
+    is its argument; without, it is that of the residue
+    (:mod:`pitcheck.algebra.residues.formal_roots`). With only one trial, constants cannot be told
     from drawn values, and decisions between constants are recorded too.
     """
 

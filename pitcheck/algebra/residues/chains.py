@@ -1,8 +1,12 @@
 """Chains of primes P(i+1) = 2 P(i) + 1 (Cunningham chains of the first kind) below 2^31.
 
 In every listed chain all members are 3 modulo 4, so that x^((p+1)/4) is a square root of every
-square x; and all primes up to a bound are squares modulo every member, so that square roots of
+square x. All primes up to a bound are squares modulo every member, so that square roots of
 constants with small prime factors are exact.
+
+>>> below, above = chains_of(2)[0].primes
+>>> above == 2 * below + 1
+True
 """
 
 from __future__ import annotations
@@ -17,11 +21,13 @@ LARGEST = 1 << 31
 
 @dataclass(frozen=True)
 class Chain:
-    """Primes P(0) < P(1) < ... with P(i+1) = 2 P(i) + 1, below 2^31; that they are prime is the
-    caller's word.
+    """Primes P(0) < P(1) < ... with P(i+1) = 2 P(i) + 1, below 2^31.
 
-    Not ``linked`` are different primes of no relation to each other: there is no exponential
-    between them. Raises UsageError where the rule between neighbours or the range is broken.
+    The caller answers for it that they are prime. Without ``linked`` they are different primes
+    without relation to each other: there is no exponential between them.
+
+    Raises:
+        UsageError: if the rule between neighbours or the range is broken.
     """
 
     primes: tuple[int, ...]
@@ -48,11 +54,6 @@ class Chain:
         return len(self.primes)
 
 
-SQUARES_UP_TO = {1: 37, 2: 29, 3: 17, 4: 13}
-"""Length of a chain -> all primes up to this bound are squares modulo every member of the listed
-chains of that length.
-"""
-
 _ONE = """
 2147481311 2147366399 2147260631 2147161799 2147072639 2146780919 2146664519 2146607399
 2146517831 2146496351 2146303871 2146229279 2146180559 2146174631 2145695639 2145509159
@@ -77,9 +78,10 @@ _FIRST_PRIMES: Mapping[int, tuple[int, ...]] = {
 
 
 def chains_of(length: int) -> tuple[Chain, ...]:
-    """The listed chains of ``length`` primes (1 to 4), which have ``length - 1`` levels of exp.
+    """Return the listed chains of ``length`` primes (1 to 4), with ``length - 1`` levels of exp.
 
-    Raises UsageError for another length.
+    Raises:
+        UsageError: if the length is another one.
     """
     if length not in _FIRST_PRIMES:
         raise UsageError(

@@ -1,9 +1,14 @@
-"""Primes drawn anew for every few redraws, by rejection: a number that vanishes modulo one of them
-is not known before they are drawn.
+"""Primes drawn anew for every few redraws, by rejection.
 
-All primes are 11 modulo 12. So they are 3 modulo 4 (a square x has the root x^((p+1)/4)), and 3 is
-a square modulo each; other small primes are squares where a family asks for them, so that roots of
-constants made of these are exact.
+A number that vanishes modulo one of them is not known before they are drawn. All primes are 11
+modulo 12. So they are 3 modulo 4 (a square x has the root x^((p+1)/4)), and 3 is a square modulo
+each. Other small primes are squares if a family asks for them, so that roots of constants made of
+these are exact.
+
+>>> primes = DrawnPrimes(seed=7)
+>>> first, second = (primes.chain(Family(length=2), number).primes for number in (0, 1))
+>>> first[1] == 2 * first[0] + 1, set(first).isdisjoint(second)
+(True, True)
 """
 
 from __future__ import annotations
@@ -21,35 +26,36 @@ from pitcheck.algebra.residues.chains import LARGEST, Chain
 from pitcheck.errors import UsageError
 
 SQUARES = (3, 2, 5, 7, 11, 13, 17)
-"""Small primes in the order in which they are asked for as squares."""
+"""The small primes in the order in which families ask for them as squares."""
 _COUNTS = {
     1: (12_674_228, 6_337_432, 3_169_353, 1_584_536, 792_084, 395_713, 197_980),
     2: (817_344, 408_266, 136_356, 27_225, 9_182, 2_503, 519),
     3: (44_661, 22_350, 11_304, 2_872, 728, 95, 13),
     4: (2_323, 1_129, 1_129, 285, 39, 7, 0),
 }
-"""Chains of a length whose last prime lies above 2^30, modulo all members of which the first 1, 2,
-... of ``SQUARES`` are squares: counted by a sieve.
+"""By length, the numbers of chains whose last prime lies above 2^30 and modulo all members of which
+the first 1, 2, ... of ``SQUARES`` are squares. They were counted by a sieve.
 """
 _UNKNOWN = 4
-"""How many small primes are made squares where roots of numbers that are not known are taken."""
+"""The number of small primes made squares if roots of unknown numbers are taken."""
 _STEP = 12
 _BATCH, _LARGE_BATCH = 1 << 11, 1 << 16
 _COMMON = 1000
-"""Families of more chains are found among few candidates."""
+"""The size of a family above which few candidates are enough to find a chain."""
 _TRIAL_DIVISORS = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
 _WITNESSES = (2, 3, 5, 7)
-"""Bases for which the test of Miller and Rabin is exact below 3.2 * 10^9."""
+"""The bases for which the test of Miller and Rabin is exact below 3.2 * 10^9."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """What primes are drawn from: chains of ``length`` primes, or (not ``linked``) so many primes
-    of no relation to each other.
+    """A set to draw primes from: chains of ``length`` primes, or as many unlinked ones.
 
     The last prime of a chain lies between 2^30 and 2^31, as all unlinked ones do. The first
-    ``squares`` of ``SQUARES`` are squares modulo each. Raises UsageError for a family that was not
-    counted, or is empty.
+    ``squares`` of ``SQUARES`` are squares modulo each.
+
+    Raises:
+        UsageError: if the family was not counted, or is empty.
     """
 
     length: int
@@ -65,37 +71,40 @@ class Family:
 
     @property
     def count(self) -> int:
-        """The number of chains in the family; of unlinked primes the number of single ones."""
+        """The number of chains in the family; for unlinked primes, the number of single ones."""
         return _COUNTS[self.length if self.linked else 1][self.squares - 1]
 
     def least_log2(self, level: int) -> int:
-        """log2 of a number below all primes of a level."""
+        """Return the log2 of a number below all primes of a level."""
         return 30 - (self.length - 1 - level if self.linked else 0)
 
 
 class PrimeSource(Protocol):
-    """Where the primes of a run come from."""
+    """The origin of the primes of a run."""
 
     def chain(self, family: Family, number: int) -> Chain:
-        """The primes of draw ``number`` of a family; those of different draws differ at every
-        level.
+        """Return the primes of draw ``number`` of a family.
+
+        Those of different draws differ at every level.
         """
         ...
 
     def heights(self, family: Family, irrational: int) -> Heights:
-        """From how many primes, and from which size on, the next ones are drawn, whatever was drawn
-        before; ``irrational`` numbers occur in a stage.
+        """Return from how many primes, and from which size on, the next ones are drawn.
+
+        This holds whatever was drawn before. ``irrational`` numbers occur in a stage.
         """
         ...
 
 
 class DrawnPrimes:
-    """Chains drawn without replacement, by a generator keyed with the run's seed. The same seed
-    gives the same chains, whoever asks and in whatever order.
+    """Chains drawn without replacement, by a generator keyed with the run's seed.
+
+    The same seed gives the same chains, in whatever order they are asked for.
     """
 
     MOST = 1 << 9
-    """Draws of a family that are counted as made before."""
+    """The number of draws of a family that are counted as made before."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -103,7 +112,7 @@ class DrawnPrimes:
         self._more: dict[Family, Iterator[Chain]] = {}
 
     def chain(self, family: Family, number: int) -> Chain:
-        """The primes of draw ``number``. Where a family has not so many they begin again."""
+        """Return the primes of draw ``number``; in a family that has fewer, they begin again."""
         number %= max(1, family.count if family.linked else family.count // family.length)
         found = self._found.setdefault(family, [])
         more = self._more.setdefault(family, _draws(family, self._seed))
@@ -112,7 +121,7 @@ class DrawnPrimes:
         return found[number]
 
     def heights(self, family: Family, irrational: int) -> Heights:
-        """Those of a family, less what earlier draws may have taken."""
+        """Return the heights of a family, less the primes that earlier draws may have taken."""
         count = max(
             family.count // 2, family.count - self.MOST * (1 if family.linked else family.length)
         )
@@ -121,7 +130,7 @@ class DrawnPrimes:
 
 
 def _draws(family: Family, seed: int) -> Iterator[Chain]:
-    """Different chains for ever, or until there are no more."""
+    """Yield different chains for ever, or until there are no more."""
     length = family.length if family.linked else 1
     taken: set[int] = set()
     waiting: list[int] = []
@@ -139,8 +148,9 @@ def _draws(family: Family, seed: int) -> Iterator[Chain]:
 
 
 def _candidates(family: Family, length: int, key: str) -> list[int]:
-    """Numbers 11 modulo 12, each uniform, of which chains may begin: no member has a small divisor,
-    and the squares are as asked for.
+    """Return numbers 11 modulo 12, each uniform, at which chains may begin.
+
+    No member has a small divisor, and the squares are those of the family.
     """
     last = _STEP << (length - 1)
     low, high = -(-(LARGEST // 2) // last), LARGEST // last
@@ -163,8 +173,9 @@ def _candidates(family: Family, length: int, key: str) -> list[int]:
 
 
 def _has_square(small: int, primes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a small prime is a square modulo primes that are 3 modulo 4 (quadratic
-    reciprocity).
+    """Return True for each prime, 3 modulo 4, modulo which a small prime is a square.
+
+    The rule is quadratic reciprocity. The result has the shape of ``primes``.
     """
     if small == 2:
         return np.asarray(primes % 8 == 7)
@@ -174,7 +185,7 @@ def _has_square(small: int, primes: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def is_prime(number: int) -> bool:
-    """Whether an odd number between 48 and 2^31 is prime."""
+    """Return True if an odd number between 48 and 2^31 is prime."""
     odd = number - 1
     twos = (odd & -odd).bit_length() - 1
     odd >>= twos
@@ -192,11 +203,10 @@ def is_prime(number: int) -> bool:
 
 
 def squares_for(numbers: Iterable[int]) -> int:
-    """How many of ``SQUARES`` must be squares for roots of these positive integers to be exact, as
-    far as they are made of such primes.
+    """Return how many of ``SQUARES`` must be squares for roots of positive integers to be exact.
 
-    0 stands for integers that are not known: places along reduced dimensions, mostly, which are
-    small.
+    They are exact as far as the integers are made of these primes. 0 stands for integers that are
+    not known: mostly places along reduced dimensions, which are small.
     """
     needed = 1
     for number in numbers:
@@ -209,7 +219,6 @@ def squares_for(numbers: Iterable[int]) -> int:
             while left % small == 0:
                 left //= small
                 times += 1
-            # The root of m^2 that is taken is the one that is a square, which is m, and not -m,
-            # where m is one.
+            # Residues take the root of m^2 that is a square: m rather than -m if m is a square.
             needed = max(needed, place if times else 1)
     return needed

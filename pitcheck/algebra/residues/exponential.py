@@ -1,10 +1,12 @@
-"""The exponential of a chain: exp(x) at level i+1 is w^(x at level i), w of order P(i) modulo
-P(i+1).
+"""The exponential of a chain: exp(x) at level i+1 is w^(x at level i).
 
-x + P(i) and x give the same power, so exp(a + b) = exp(a) exp(b) holds exactly. Powers come from
-three tables of 2^11, 2^10 and 2^10 entries per trial and level, for the digits of a 31-bit
-exponent: they stay in the first-level cache and cost next to nothing to build, which larger tables
-do not.
+w has order P(i) modulo P(i+1). x + P(i) and x give the same power, so exp(a + b) = exp(a) exp(b)
+holds exactly. Powers come from three tables of 2^11, 2^10 and 2^10 entries per trial and level, for
+the digits of a 31-bit exponent. They stay in the first-level cache and cost next to nothing to
+build, which larger tables do not.
+
+>>> draw_exponents((11, 23), seed=1, trials=(0, 1)) == draw_exponents((11, 23), 1, (0, 1))
+True
 """
 
 from __future__ import annotations
@@ -18,16 +20,17 @@ from pitcheck.algebra.keyed import key_of
 from pitcheck.algebra.residues.modular import Modular
 
 GENERATOR = 4
-"""2^2 is a square other than 1 modulo every prime above 3, and the squares modulo P(i+1) have the
-prime order P(i): it generates them.
+"""A generator of the squares. 2^2 is a square other than 1 modulo every prime above 3, and the
+squares modulo P(i+1) have the prime order P(i).
 """
 
 _DIGITS = (11, 10, 10)
 
 
 class Exponential:
-    """exp for all levels and the given trials. ``exponents[i][t]`` is r in w = 4^r modulo P(i+1),
-    random for every level and trial number.
+    """The exponential at all levels and for given trials.
+
+    ``exponents[i][t]`` is r in w = 4^r modulo P(i+1), random for every level and trial number.
     """
 
     def __init__(self, modular: Modular, seed: int, trials: Sequence[int]) -> None:
@@ -39,8 +42,9 @@ class Exponential:
         self._offsets: dict[int, Any] = {}
 
     def __call__(self, x: Any, low: int) -> Any:
-        """Powers w^x: from residues at levels low .. to residues at levels low+1 .. of the same
-        count. All those levels must exist.
+        """Return the powers w^x of residues at levels low .., one level up.
+
+        Shape (levels, trials or 1, ...) becomes (levels, trials, ...). All those levels must exist.
         """
         xp = self.modular.xp
         tables = self._tables = self._tables or self._build()
@@ -58,7 +62,7 @@ class Exponential:
         return result
 
     def _build(self) -> list[Any]:
-        """Tables of shape (levels, trials, 2^bits), flattened."""
+        """Return tables of shape (levels, trials, 2^bits), flattened."""
         xp, primes = self.modular.xp, self.modular.chain.primes
         tables, shift = [], 0
         for bits in _DIGITS:
@@ -77,7 +81,7 @@ class Exponential:
 
 
 def draw_exponents(primes: Sequence[int], seed: int, trials: Sequence[int]) -> list[list[int]]:
-    """r per level i (of P(i) -> P(i+1)) and trial, uniform in [1, P(i))."""
+    """Return r per level i (of P(i) -> P(i+1)) and trial, uniform in [1, P(i))."""
     return [
         [1 + key_of(seed, "base of exp", level, trial) % (p - 1) for trial in trials]
         for level, p in enumerate(primes[:-1])

@@ -1,5 +1,15 @@
-"""Exponentials and formal logarithms: a value may be ``data + sum n_j log(S_j)`` with integers n_j,
-kept as it stands as long as that is exact.
+"""Exponentials and formal logarithms.
+
+A value may be ``data + sum n_j log(S_j)`` with integers n_j. It is kept in this form as long as
+that is exact.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+>>> from pitcheck.algebra.residues.chains import chains_of
+>>> algebra = ResidueAlgebra(np, chains_of(2)[0], seed=1, trials=(0,))
+>>> x = algebra.fresh("x", (3,))
+>>> bool(algebra.differs(algebra.exp(algebra.log(x)), x).any())
+False
 """
 
 from __future__ import annotations
@@ -18,13 +28,13 @@ from pitcheck.errors import BudgetError, ShapeError
 Logs = tuple[tuple[int, Value], ...]
 
 _LARGEST_FACTOR = 64
-"""Integer factors up to this size multiply the coefficients of formal logarithms; larger ones would
-make large powers, the discrete logarithm does them.
+"""The largest integer factor that multiplies the coefficients of formal logarithms. Larger ones
+would make large powers; the discrete logarithm takes over.
 """
 
 
 class Formal(Structure):
-    """exp, log and what they have to do with each other, over residues."""
+    """exp and log over residues, and the laws between them."""
 
     guarded: list[tuple[str, str, Value]]
     site: str
@@ -54,7 +64,12 @@ class Formal(Structure):
 
     # --- exp
     def exp(self, a: Value) -> Value:
-        """w^a one level up, times powers of the S_j. Raises BudgetError where no level is left."""
+        """Return w^a one level up, times powers of the S_j.
+
+        Raises:
+            BudgetError: if no level is left.
+            ShapeError: if ``a`` is not a field value.
+        """
         if a.kind != "field":
             raise ShapeError(
                 f"exp is defined for field values, not for {a.kind} values; cast first"
@@ -68,7 +83,7 @@ class Formal(Structure):
         return Value("field", data, result.lowest, special)
 
     def _exp_of_sum(self, a: Value) -> Value:
-        """exp of data and logarithms, special codes left aside."""
+        """Return exp of data and logarithms, special codes left aside."""
         result = None if a.logs and _is_zero(a) else self._exp_of_data(a)
         for n, s in a.logs:
             factor = self.power(s, n)
@@ -88,8 +103,13 @@ class Formal(Structure):
 
     # --- log
     def log(self, a: Value) -> Value:
-        """The formal logarithm of |a|: -inf where ``a`` is 0 at all levels; a zero by chance voids
-        its trial.
+        """Return the formal logarithm of |a|: -inf if ``a`` is 0 at all levels.
+
+        A zero by chance voids its trial.
+
+        Raises:
+            BudgetError: if no level is left.
+            ShapeError: if ``a`` is not a field value.
         """
         a = self.plain(a)
         if a.kind != "field":
@@ -122,7 +142,7 @@ class Formal(Structure):
 
     # --- keeping logarithms
     def _added_logs(self, first: Logs, second: Logs, shape: Sequence[int]) -> Logs:
-        """n log S + n log T = n log(S T): one term for each coefficient."""
+        """Return one term for each coefficient, by n log S + n log T = n log(S T)."""
         merged: dict[int, Value] = {}
         for n, s in (*first, *second):
             known = merged.get(n)
@@ -130,8 +150,9 @@ class Formal(Structure):
         return tuple((n, self.expand(merged[n], shape)) for n in sorted(merged))
 
     def _scaled_logs(self, a: Value, factor: Value) -> Value | None:
-        """``a`` times ``factor`` where that is one small integer and ``a`` has logarithms, else
-        None.
+        """Return ``a`` times ``factor`` if that is one small integer and ``a`` has logarithms.
+
+        Return None otherwise.
         """
         n = None if factor.logs or factor.special is not None else self._small_integer(factor)
         if n is None or not a.logs or a.special is not None:
@@ -147,7 +168,7 @@ class Formal(Structure):
         )
 
     def _small_integer(self, a: Value) -> int | None:
-        """The integer that ``a`` is at all its levels and elements, where it is a small one."""
+        """Return the small integer that ``a`` is at all its levels and elements, else None."""
         if a.data.shape[1] != 1 or a.data.shape[2] != 1 or a.data.size == 0:
             return None
         first = a.data.reshape(a.data.shape[0], -1)[:, :1]
@@ -161,15 +182,19 @@ class Formal(Structure):
         return number if same else None
 
     def _product(self, s: Value, axes: Sequence[int]) -> Value:
-        """Product over logical ``axes``, which disappear."""
+        """Return the product over logical ``axes``, which disappear."""
         data = s.data
         for axis in sorted(axes, reverse=True):
             data = self.arithmetic.product(data, LEADING + axis, s.lowest)
         return Value("field", data, s.lowest)
 
     def plain(self, a: Value) -> Value:
-        """``a`` as no formal root, its logarithms worked out: the discrete ones, which live one
-        level below. Raises BudgetError where no level is left.
+        """Return ``a`` with its logarithms worked out, and not as a formal root.
+
+        Discrete logarithms live one level below.
+
+        Raises:
+            BudgetError: if no level is left.
         """
         a = self.opened(a)
         if not a.logs:
@@ -190,8 +215,10 @@ class Formal(Structure):
         raise NotImplementedError
 
     def _log_differs(self, difference: Value) -> Any:
-        """Where ``data + sum n log S`` is not 0: exp of it is neither 1 nor -1 (a logarithm does
-        not see the sign), at the levels that have a logarithm.
+        """Return True where ``data + sum n log S`` is not 0.
+
+        There exp of it is neither 1 nor -1 (a logarithm does not see the sign), at the levels that
+        have a logarithm.
         """
         power = self._exp_of_sum(difference)
         skipped = 1 if power.lowest == 0 else 0
@@ -204,5 +231,5 @@ class Formal(Structure):
 
 
 def _is_zero(a: Value) -> bool:
-    """Whether the data is the constant 0."""
+    """Return True if the data is the constant 0."""
     return a.data.shape[1] == a.data.shape[2] == 1 and not bool(a.data.any())

@@ -1,16 +1,25 @@
-"""Formal roots: the square of the root of what cannot be negative is that itself, exactly.
+"""Formal roots: the square of the root of a value that cannot be negative is that value, exactly.
 
 A residue q has the root y = q^((p+1)/4), whose square is q in half of all draws and -q in the other
-half. Of real numbers sqrt(q)^2 = q holds wherever the root exists. So the root of a value that is
+half. For real numbers sqrt(q)^2 = q holds wherever the root exists. So the root of a value that is
 known not to be negative (a sum of squares, say) remembers the value (``Value.square``) as long as
-it is only moved: its square is that value, and norms of norms are the norm of everything. Products
-and quotients of two such roots are roots of one, as their residues are. For any other use it is
-*opened*: it is the residue y from then on, and is noted in ``roots``, because a bound has to see to
-the sign of y (:mod:`pitcheck.prove.legendre_symbols`). What is only squared is a root of nothing in
-the end.
+it is only moved. Its square is that value, and norms of norms are the norm of everything.
 
-Not everything that is true of roots follows: x / y / y divides by y^2 = q or -q, x / (y y) by q.
-Whoever uses that can do without formal roots.
+Products and quotients of two formal roots are formal roots of one value, as their residues are. For
+any other use a formal root is *opened*: it is the residue y from then on, and is noted in
+``roots``, because a bound has to see to the sign of y (:mod:`pitcheck.prove.legendre_symbols`). A
+root that is only squared needs no such note.
+
+Not everything that is true of roots follows: x / y / y divides by y^2 = q or -q, x / (y y) by q. A
+caller that needs this can do without formal roots.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+>>> from pitcheck.algebra.residues.chains import chains_of
+>>> algebra = ResidueAlgebra(np, chains_of(1)[0], seed=1, trials=(0,))
+>>> q = algebra.power(algebra.fresh("x", (3,)), 2)
+>>> bool(algebra.differs(algebra.power(algebra.sqrt(q), 2), q).any()), len(algebra.roots)
+(False, 0)
 """
 
 from __future__ import annotations
@@ -28,7 +37,7 @@ from pitcheck.errors import UnsupportedError
 
 
 class Roots(Discrete):
-    """sqrt over residues, and what squares of roots are."""
+    """sqrt over residues, and squares of roots."""
 
     arithmetic: Any
     chain: Any
@@ -37,12 +46,12 @@ class Roots(Discrete):
     def __init__(self) -> None:
         super().__init__()
         self.guarded: list[tuple[str, str, Value]] = []
-        """(site, "div", "log" or "sqrt", operand) of everything that is not defined for all real
-        numbers.
+        """The (site, "div", "log" or "sqrt", operand) of every operation that is not defined for
+        all real numbers.
         """
         self.undefined: Mapping[int, NDArray[np.bool_]] = {}
-        """Elements that are taken to have no value, of operands by their number in ``guarded``;
-        axes: draws (one), instances, those of the operand.
+        """Elements that are taken to have no value, by the number of their operand in ``guarded``.
+        Axes: draws (one), instances, those of the operand.
         """
         self.left_behind = False
         """True once a choice or place that inputs decide may have left an ``undefined`` element
@@ -50,11 +59,11 @@ class Roots(Discrete):
         """
         self._opened: dict[int, tuple[Value, Value]] = {}
         self.squared_roots = False
-        """Whether a formal root was squared: whether it matters that there are any."""
+        """True if a formal root was squared, so that it matters that there are any."""
 
     @property
     def roots(self) -> list[tuple[Value, Value]]:
-        """Arguments of the roots that were used otherwise than by their squares, and the roots."""
+        """The (argument, root) of every formal root that was used other than by its square."""
         return [
             (formal.square, root)
             for formal, root in self._opened.values()
@@ -68,7 +77,12 @@ class Roots(Discrete):
         raise NotImplementedError
 
     def sqrt(self, a: Value) -> Value:
-        """A formal root where ``a`` is known not to be negative."""
+        """Return a square root, a formal one if ``a`` is known not to be negative.
+
+        Raises:
+            UnsupportedError: if a prime is not 3 modulo 4.
+            ShapeError: if ``a`` is not a field value.
+        """
         a = self.plain(a)
         if a.kind != "field":
             raise self._wrong_kind("sqrt", a, "field")
@@ -93,8 +107,9 @@ class Roots(Discrete):
         return root if a.nonnegative and self.formal_roots else self.opened(root)
 
     def guard(self, what: str, operand: Value) -> Value:
-        """Note the operand of a partial operation, and return it with NaN where it is taken to be
-        ``undefined``.
+        """Note the operand of a partial operation.
+
+        Return it with NaN in the places that are taken to be ``undefined``.
         """
         without = self.undefined.get(len(self.guarded))
         self.guarded.append((self.site, what, operand))
@@ -106,9 +121,7 @@ class Roots(Discrete):
         )
 
     def chooses(self, chooser: Any, *values: Value) -> None:
-        """Note that ``chooser``, an array over draws, decides what becomes of elements of
-        ``values``.
-        """
+        """Note that ``chooser``, an array over draws, decides which elements of ``values`` stay."""
         decides = bool(self.undefined) and (chooser.shape[1] > 1 or len(self.trials) == 1)
         if decides and any(
             v.special is not None and bool((v.special == NAN).any()) for v in values
@@ -116,7 +129,7 @@ class Roots(Discrete):
             self.left_behind = True
 
     def opened(self, a: Value) -> Value:
-        """``a`` as a residue, noted among ``roots`` if it is a formal root."""
+        """Return ``a`` as a residue; if it is a formal root, note it among ``roots``."""
         if a.square is None:
             return a
         # The formal root is kept, too, so that no other value can have its identity.
@@ -124,7 +137,7 @@ class Roots(Discrete):
         return root
 
     def square_of(self, a: Value, b: Value) -> Value | None:
-        """The product of a formal root with itself, else None."""
+        """Return the product of a formal root with itself, else None."""
         if (
             a.square is None
             or b.square is None
@@ -135,8 +148,9 @@ class Roots(Discrete):
         return a.square
 
     def power_of_root(self, a: Value, exponent: int) -> Value | None:
-        """A power of a formal root: of its argument for even exponents, times the root for odd ones
-        above 1; else None.
+        """Return a power of a formal root, else None.
+
+        It is a power of its argument for even exponents, times the root for odd ones above 1.
         """
         if a.square is None or exponent == 0:
             return None
@@ -151,14 +165,13 @@ class Roots(Discrete):
     def under_one_root(
         self, operation: Callable[[Value, Value], Value], a: Value, b: Value
     ) -> Value | None:
-        """What the product or quotient of two formal roots is the root of; None where one of them
-        is none.
-        """
+        """Return the argument under a product or quotient of two formal roots, else None."""
         return None if a.square is None or b.square is None else operation(a.square, b.square)
 
     def _same(self, a: Value, b: Value) -> bool:
-        """Whether two arguments are the same residues at the same levels, and so, but for the bound
-        on equal formulas, the same.
+        """Return True if two arguments are the same residues at the same levels.
+
+        Then they are the same, but for the bound on equal formulas.
         """
         if (
             a.lowest != b.lowest

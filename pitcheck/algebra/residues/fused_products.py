@@ -1,5 +1,9 @@
-"""Products of small matrices of residues on a GPU in one kernel, where array operations would take
-a dozen launches.
+"""Products of small matrices of residues on a GPU, in one kernel instead of a dozen launches.
+
+>>> import numpy as np
+>>> a, b = np.zeros((1, 8, LARGEST)), np.zeros((1, LARGEST, 2))
+>>> FusedProduct.fits(a, b), FusedProduct.fits(b, np.zeros((1, 2, LARGEST + 1)))
+(True, False)
 """
 
 from __future__ import annotations
@@ -12,8 +16,7 @@ import numpy as np
 from pitcheck.resources import shipped
 
 LARGEST = 64
-"""Matrices up to this many terms and columns go through the kernel: larger ones are faster as
-float64 GEMMs.
+"""The most terms and columns of matrices for the kernel: larger ones are faster as float64 GEMMs.
 """
 
 _THREADS = 256
@@ -21,22 +24,25 @@ _BLOCKS = 1 << 16
 
 
 class FusedProduct:
-    """``kernels/modular_matmul.cu`` behind array shapes. ``xp`` is cupy."""
+    """``kernels/modular_matmul.cu`` behind array shapes; ``xp`` is cupy."""
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
         source = (shipped("kernels", "kernels") / "modular_matmul.cu").read_text()
         self.kernel = xp.RawModule(code=source).get_function("modular_matmul")
 
-    def fits(self, a: Any, b: Any) -> bool:
-        """Whether the product of these arrays is small enough a matrix for the kernel."""
+    @staticmethod
+    def fits(a: Any, b: Any) -> bool:
+        """Return True if the product of these arrays is a matrix small enough for the kernel."""
         return bool(
             0 < a.shape[-1] <= LARGEST and b.shape[-1] <= LARGEST and a.shape[-2] <= LARGEST
         )
 
     def __call__(self, a: Any, b: Any, primes: Any) -> Any:
-        """``a @ b`` modulo ``primes`` (levels,): int64 residues of shapes (levels, ..., m, k) and
-        (levels, ..., k, n), whose ... broadcast.
+        """Return ``a @ b`` modulo ``primes`` (levels,), int64 residues.
+
+        The operands have shapes (levels, ..., m, k) and (levels, ..., k, n), and their ...
+        broadcast.
         """
         xp = self.xp
         levels, m, k, n = a.shape[0], a.shape[-2], a.shape[-1], b.shape[-1]
@@ -56,6 +62,6 @@ class FusedProduct:
         return out.astype(np.int64)
 
     def _pairs(self, shape: tuple[int, ...], lead: tuple[int, ...]) -> Any:
-        """For every entry of the broadcast batch the number of the matrix that it uses."""
+        """Return the number of the matrix that each entry of the broadcast batch uses."""
         own = self.xp.arange(prod(shape), dtype=np.int64).reshape(shape)
         return self.xp.ascontiguousarray(self.xp.broadcast_to(own, lead)).reshape(-1)

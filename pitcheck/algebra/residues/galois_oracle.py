@@ -1,8 +1,14 @@
-"""The oracle: the algebra of residues with every sum, product, inverse and power done by the
-package galois, slowly and independently.
+"""The oracle: the algebra of residues with its arithmetic done by the package galois.
 
-Values, levels, specials and formal logarithms are the same code as for residues; arithmetic modulo
-primes is not. Fresh values are the same numbers.
+Every sum, product, inverse and power is computed slowly and independently. Values, levels, specials
+and formal logarithms are the same code as for residues; arithmetic modulo primes is not. Fresh
+values are the same numbers.
+
+>>> from fractions import Fraction
+>>> from pitcheck.algebra.residues.chains import Chain
+>>> algebra = GaloisAlgebra(Chain((11, 23)), seed=1, trials=(0,))
+>>> algebra.constant(Fraction(1, 2)).data.reshape(-1).tolist()
+[6, 12]
 """
 
 from __future__ import annotations
@@ -20,8 +26,9 @@ from pitcheck.errors import UnsupportedError
 
 
 class _GaloisArithmetic:
-    """The operations of :class:`pitcheck.algebra.residues.modular.Modular`, level by level in
-    galois' prime fields.
+    """The operations of :class:`pitcheck.algebra.residues.modular.Modular` in galois' prime fields.
+
+    They act level by level on arrays of shape (levels, trials, instances, ...).
     """
 
     def __init__(self, chain: Chain, seed: int, trials: Sequence[int]) -> None:
@@ -31,7 +38,7 @@ class _GaloisArithmetic:
         self.exponents = draw_exponents(chain.primes, seed, trials)
 
     def _each(self, operation: Callable[..., Any], low: int, *arrays: Any) -> Any:
-        """``operation`` in the field of every level, on the arrays' entries of that level."""
+        """Apply ``operation`` in the field of every level to the arrays' entries of that level."""
         levels = []
         for i in range(arrays[0].shape[0]):
             field = self.fields[low + i]
@@ -44,31 +51,31 @@ class _GaloisArithmetic:
         return np.stack(levels)
 
     def add(self, a: Any, b: Any, low: int) -> Any:
-        """a + b."""
+        """Return a + b."""
         return self._each(lambda x, y: x + y, low, a, b)
 
     def subtract(self, a: Any, b: Any, low: int) -> Any:
-        """a - b."""
+        """Return a - b."""
         return self._each(lambda x, y: x - y, low, a, b)
 
     def negate(self, a: Any, low: int) -> Any:
-        """-a."""
+        """Return -a."""
         return self._each(lambda x: -x, low, a)
 
     def multiply(self, a: Any, b: Any, low: int) -> Any:
-        """a b."""
+        """Return a b."""
         return self._each(lambda x, y: x * y, low, a, b)
 
     def inverse(self, a: Any, low: int) -> Any:
-        """1/a for a without zeros."""
+        """Return 1/a for ``a`` without zeros."""
         return self._each(lambda x: x**-1, low, a)
 
     def power(self, a: Any, exponent: int, low: int) -> Any:
-        """a^exponent."""
+        """Return a^exponent."""
         return self._each(lambda x: x**exponent, low, a)
 
     def root(self, a: Any, low: int) -> Any:
-        """x^((p+1)/4)."""
+        """Return x^((p+1)/4)."""
         roots = [
             self.power(a[i : i + 1], (self.chain.primes[low + i] + 1) // 4, low + i)
             for i in range(a.shape[0])
@@ -76,11 +83,11 @@ class _GaloisArithmetic:
         return np.concatenate(roots)
 
     def sum(self, a: Any, axes: tuple[int, ...], low: int) -> Any:
-        """Sum over array axes ``axes``."""
+        """Return the sum over array axes ``axes``."""
         return self._folded(np.add, a, axes, low)
 
     def product(self, a: Any, axis: int, low: int) -> Any:
-        """Product along array axis ``axis``."""
+        """Return the product along array axis ``axis``."""
         return self._folded(np.multiply, a, (axis,), low)
 
     def _folded(self, operation: Any, a: Any, axes: tuple[int, ...], low: int) -> Any:
@@ -89,19 +96,19 @@ class _GaloisArithmetic:
         return a
 
     def matmul(self, a: Any, b: Any, low: int) -> Any:
-        """Matrix product over the last two axes, as products and sums."""
+        """Return the matrix product over the last two axes, as products and sums."""
         products = self.multiply(a[..., :, :, None], b[..., None, :, :], low)
         return self.sum(products, (products.ndim - 2,), low)
 
     def embed(self, integers: Any, low: int, count: int) -> Any:
-        """Integers as residues of ``count`` levels."""
+        """Return integers as residues of ``count`` levels."""
         whole = [
             [int(v) % p for v in integers.reshape(-1)] for p in self.chain.primes[low : low + count]
         ]
         return np.array(whole, dtype=np.int64).reshape(count, *integers.shape[1:])
 
     def constant(self, numerator: int, denominator: int, low: int, count: int) -> Any:
-        """A rational as residues, shape (count, 1, 1)."""
+        """Return a rational as residues, shape (count, 1, 1)."""
         fields = zip(
             self.fields[low : low + count], self.chain.primes[low : low + count], strict=True
         )
@@ -110,7 +117,7 @@ class _GaloisArithmetic:
         ).reshape(count, 1, 1)
 
     def residues_of(self, words: Any, domain: str) -> Any:
-        """Uniform words as residues, by Python's integers."""
+        """Return uniform words as residues, by Python's integers."""
         levels = []
         for level, p in zip(words, self.chain.primes, strict=True):
             flat = [
@@ -124,7 +131,7 @@ class _GaloisArithmetic:
         return np.stack(levels)
 
     def exp(self, x: Any, low: int) -> Any:
-        """w^x, one level up."""
+        """Return w^x, one level up."""
         levels = []
         for i in range(x.shape[0]):
             field, rows = self.fields[low + i + 1], self.exponents[low + i]
@@ -140,7 +147,7 @@ class _GaloisArithmetic:
         return np.stack(levels)
 
     def log(self, x: Any, low: int) -> Any:
-        """Logarithms of |x| to base w, one level down, by galois' own discrete logarithm."""
+        """Return logarithms of |x| to base w, one level down, by galois' own discrete logarithm."""
         levels = []
         for i in range(x.shape[0]):
             level = low + i
@@ -150,8 +157,9 @@ class _GaloisArithmetic:
         return np.stack(levels)
 
     def _log_row(self, x: Any, level: int, exponent: int) -> Any:
-        """log to a primitive root g modulo p = 2q + 1: |x| is x or -x, -1 = g^q; then log x / log w
-        in the group of order q, halved on both sides.
+        """Return log x / log w in the group of order q, where p = 2q + 1 and both logs are halved.
+
+        Logs are to a primitive root g modulo p; |x| is x or -x, and -1 = g^q.
         """
         field, below = self.fields[level], self.fields[level - 1]
         order = below.order
@@ -164,7 +172,7 @@ class _GaloisArithmetic:
         return np.asarray(result, dtype=np.int64).reshape(x.shape)
 
     def add_at(self, base: Any, index: tuple[Any, ...], source: Any, low: int) -> Any:
-        """``base[index] += source`` with Python's integers."""
+        """Return ``base[index] += source`` computed with Python's integers."""
         exact = base.astype(object)
         np.add.at(exact, index, source.astype(object))
         return np.stack(
@@ -173,8 +181,10 @@ class _GaloisArithmetic:
 
 
 class GaloisAlgebra(PrimeAlgebra):
-    """Residues along ``chain`` for trial numbers ``trials``, computed by galois. Raises
-    UnsupportedError where galois is not installed.
+    """Residues along ``chain`` for trial numbers ``trials``, computed by galois.
+
+    Raises:
+        UnsupportedError: if galois is not installed.
     """
 
     def __init__(self, chain: Chain, seed: int, trials: Sequence[int]) -> None:

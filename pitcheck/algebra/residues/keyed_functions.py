@@ -1,9 +1,18 @@
-"""Functions without algebra as keyed random functions: equal arguments give equal results, nothing
-else is assumed but the symmetry of known ones.
+"""Functions without algebra, as keyed random functions.
 
-A function is keyed by its name, the trial, and the joint residues of its arguments at the two
-highest levels they have in common: about 62 bits, so that different arguments do not meet, and none
-of the lower levels that one side of a comparison may have lost to an exponential.
+Equal arguments give equal results; nothing else is assumed but the symmetry of known functions. A
+function is keyed by its name, the trial, and the joint residues of its arguments at the two highest
+levels that they have in common. These are about 62 bits, so that different arguments do not meet.
+They include none of the lower levels that one side of a comparison may have lost to an exponential.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+>>> from pitcheck.algebra.residues.chains import chains_of
+>>> algebra = ResidueAlgebra(np, chains_of(2)[0], seed=1, trials=(0,))
+>>> x = algebra.fresh("x", (3,))
+>>> odd = algebra.function("erf", algebra.negate(x)), algebra.negate(algebra.function("erf", x))
+>>> bool(algebra.differs(*odd).any())
+False
 """
 
 from __future__ import annotations
@@ -20,13 +29,13 @@ from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, POSITIVE_INF
 from pitcheck.errors import ShapeError
 
 ODD = frozenset({"erf", "sin", "tan"})
-"""f(-x) = -f(x)."""
+"""The functions with f(-x) = -f(x)."""
 
 EVEN = frozenset({"cos", "normal_density"})
-"""f(-x) = f(x)."""
+"""The functions with f(-x) = f(x)."""
 
 LIMITS = {"erf": (1, -1), "normal_cdf": (1, 0), "normal_density": (0, 0)}
-"""Values at +inf and -inf; functions that are not here are NaN there."""
+"""The values at +inf and -inf; other functions are NaN there."""
 
 _JOINT = 2
 
@@ -65,7 +74,7 @@ class KeyedFunctions(Structure):
         return result if result.special is None else self._at_infinity(name, result)
 
     def _normal_cdf(self, x: Value) -> Value:
-        """(1 + erf(x / sqrt 2)) / 2."""
+        """Return (1 + erf(x / sqrt 2)) / 2."""
         half = self.constant(Fraction(1, 2))
         erf = self._hashed(
             "erf", [self.multiply(Value("field", x.data, x.lowest), self.sqrt(half))], odd=True
@@ -103,7 +112,7 @@ class KeyedFunctions(Structure):
         return remainder(words, p.reshape((-1,) + (1,) * (words.ndim - 1))).view(np.int64)
 
     def _joint(self, residues: Any) -> Any:
-        """One 64-bit word from the residues of one or two levels, which are below 2^31 each."""
+        """Return one 64-bit word from the residues of one or two levels, each below 2^31."""
         word = residues[:1].view(np.uint64)
         return (
             word
@@ -112,7 +121,7 @@ class KeyedFunctions(Structure):
         )
 
     def _special_any(self, arguments: list[Value], shape: tuple[int, ...]) -> Any:
-        """Codes of the only argument; of several, NaN wherever one is special."""
+        """Return the codes of the only argument; of several, NaN wherever one is special."""
         if all(a.special is None for a in arguments):
             return None
         if len(arguments) == 1:
@@ -145,8 +154,12 @@ class KeyedFunctions(Structure):
         return Value("field", data, result.lowest, left if bool(left.any()) else None)
 
     def draw(self, stream: str, index: Value) -> Value:
-        """Uniform residues, one function of (stream, index) per trial. They stand on both sides of
-        every probability in the order of residues.
+        """Return uniform residues, one function of (stream, index) per trial.
+
+        They stand on both sides of every probability in the order of residues.
+
+        Raises:
+            ShapeError: if ``index`` is not an int value.
         """
         if index.kind != "int":
             raise ShapeError(f"the index of a draw is an int value, not a {index.kind} value")

@@ -1,10 +1,15 @@
-"""Discrete logarithms: log(x) at level i is the exponent r of |x| = w^r modulo P(i+1), where |x| is
-whichever of x and -x is a square.
+"""Discrete logarithms: log(x) at level i is the exponent r of |x| = w^r modulo P(i+1).
 
-The squares modulo P(i+1) form a group of prime order P(i), so log(x y) = log(x) + log(y) holds
-exactly, and log(-x) = log(x). Found by baby steps and giant steps (Shanks 1971): baby steps are
-sorted once per prime, giant steps of all elements run together, and a table of bits keeps most of
-them from being searched.
+|x| is whichever of x and -x is a square. The squares modulo P(i+1) form a group of prime order
+P(i), so log(x y) = log(x) + log(y) holds exactly, and log(-x) = log(x). The exponent is found by
+baby steps and giant steps (Shanks 1971). Baby steps are sorted once per prime, giant steps of all
+elements run together, and a table of bits spares most of them a search.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.residues.chains import Chain
+>>> logarithm = Logarithm(Modular(np, Chain((11, 23))))
+>>> logarithm(np.array([[[pow(4, 7, 23)]]]), low=1, exponents=[[1]]).item()
+7
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from pitcheck.errors import UnsupportedError
 _BABY_BITS = 17
 _FILTER_BITS = 22
 _BLOCK = 1 << 20
-"""Giant steps looked at together: enough to be fast, few enough to stay in the cache."""
+"""The giant steps looked at together: enough to be fast, few enough to stay in the cache."""
 
 
 class _Steps:
@@ -44,7 +49,7 @@ class _Steps:
 
 
 def _powers(modular: Modular, base: int, count: int, level: int) -> Any:
-    """base^0 .. base^(count-1) modulo the prime of ``level``; count is a power of two."""
+    """Return base^0 .. base^(count-1) modulo the prime of ``level``; count is a power of two."""
     xp, prime = modular.xp, modular.chain.primes[level]
     table = xp.ones((1, 1), dtype=np.int64)
     while table.shape[1] < count:
@@ -61,10 +66,13 @@ class Logarithm:
         self._steps: dict[int, _Steps] = {}
 
     def __call__(self, x: Any, low: int, exponents: list[list[int]]) -> Any:
-        """From nonzero residues at levels low .. (all >= 1), shape (levels, trials, ...), to
-        logarithms at levels low-1 ...
+        """Return the logarithms of nonzero residues at levels low .. (all >= 1), one level down.
 
+        ``x`` has shape (levels, trials or 1, ...), the result (levels, trials, ...).
         ``exponents[i][t]`` is r in w = 4^r, the base at level i+1.
+
+        Raises:
+            UnsupportedError: if ``low`` is 0: the lowest level has no logarithm.
         """
         xp, primes = self.modular.xp, self.modular.chain.primes
         if low < 1:
@@ -86,7 +94,7 @@ class Logarithm:
         return xp.concatenate(results)
 
     def _to_generator(self, x: Any, level: int) -> Any:
-        """r in |x| = 4^r modulo the prime of ``level``, for x of shape (n,)."""
+        """Return r in |x| = 4^r modulo the prime of ``level``, for x of shape (n,)."""
         xp, prime = self.modular.xp, self.modular.chain.primes[level]
         steps = self._steps.get(level)
         if steps is None:

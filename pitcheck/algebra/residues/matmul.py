@@ -1,11 +1,17 @@
 """Exact products of matrices of residues below 2^31, out of int64 or float64 arithmetic.
 
-With balanced residues, whose size is below 2^30, an int64 dot product of at most 8 terms is below 8
-* 2^60 = 2^63: it cannot overflow. Longer ones go through float64: one operand is split into a low
-part of size at most 2^15 and a high part of size at most 2^14 (times 2^16), and a dot product of
-192 terms is at most 192 * 2^15 * 2^30 < 2^52.6, where float64 holds every integer. The two parts
-are stacked, so that one GEMM does both. Batches are cut into pieces that stay in the cache through
-all of these steps.
+The size of balanced residues is below 2^30. So an int64 dot product of at most 8 terms is below 8 *
+2^60 = 2^63: it cannot overflow. Longer ones go through float64. One operand is split into a low
+part of size at most 2^15 and a high part of size at most 2^14 (times 2^16). A dot product of 192
+terms is at most 192 * 2^15 * 2^30 < 2^52.6, and float64 holds every such integer. The two parts are
+stacked, so that one GEMM does both. Batches are cut into pieces that stay in the cache through all
+of these steps.
+
+>>> from pitcheck.algebra.residues.chains import Chain
+>>> from pitcheck.algebra.residues.modular import Modular
+>>> product = MatrixProduct(np, Modular(np, Chain((101,))))
+>>> product(np.array([[[100, 2]]]), np.array([[[3], [4]]]), low=0).tolist()
+[[[5]]]
 """
 
 from __future__ import annotations
@@ -24,13 +30,13 @@ INT64_TERMS = 8
 FLOAT64_TERMS = 192
 _SPLIT = 1 << 16
 _CACHED = 1 << 18
-"""Elements of operands and result together (2 MiB) up to which everything stays in the second-level
-cache.
+"""The elements of operands and result together (2 MiB) up to which everything stays in the
+second-level cache.
 """
 
 
 class MatrixProduct:
-    """Matrix products modulo the primes of one chain."""
+    """Products of matrices modulo the primes of one chain."""
 
     def __init__(self, xp: Any, modular: Modular) -> None:
         self.xp = xp
@@ -38,8 +44,9 @@ class MatrixProduct:
         self.small = small_product(xp)
 
     def __call__(self, a: Any, b: Any, low: int) -> Any:
-        """``a @ b`` for residues of shapes (levels, ..., m, k) and (levels, ..., k, n) with equally
-        many axes, which broadcast.
+        """Return ``a @ b`` for residues of shapes (levels, ..., m, k) and (levels, ..., k, n).
+
+        Both have equally many axes, which broadcast.
         """
         if self.small is not None and self.small.fits(a, b):
             return self.small(a, b, self.modular.primes(low, a.shape[0], 1))
@@ -51,7 +58,7 @@ class MatrixProduct:
         return self._in_int64(a, b, low) if k <= INT64_TERMS else self._in_float64(a, b, low)
 
     def _in_pieces(self, a: Any, b: Any, low: int, lead: tuple[int, ...], size: int) -> Any:
-        """The batch cut into pieces that fit the cache, along its first axis that can be cut."""
+        """Return the product of a batch, cut along its first long axis; pieces fit the cache."""
         axis = next(i for i, extent in enumerate(lead) if extent > 1)
         piece = max(1, lead[axis] * _CACHED // size) if axis else 1
         parts = []
@@ -78,13 +85,14 @@ class MatrixProduct:
         return result
 
     def _balanced(self, a: Any, low: int) -> Any:
-        """Representatives in [-(p-1)/2, (p-1)/2]."""
+        """Return representatives in [-(p-1)/2, (p-1)/2]."""
         p = self.modular.primes(low, a.shape[0], a.ndim)
         return a - p * (a > p >> 1)
 
     def _product(self, split: Any, y: Any, low: int) -> Any:
-        """2^16 times the product of the high parts plus that of the low parts, reduced: below 2^47
-        + 2^53 before the second reduction.
+        """Return 2^16 times the product of the high parts plus that of the low parts, reduced.
+
+        It is below 2^47 + 2^53 before the second reduction.
         """
         both = (split @ y).astype(np.int64)
         rows = split.shape[-2] // 2

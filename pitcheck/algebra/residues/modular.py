@@ -1,9 +1,14 @@
-"""Ring operations on residues along a chain, on int64 arrays of shape (levels, trials, instances,
-...).
+"""Ring operations on residues along a chain, on int64 arrays (levels, trials, instances, ...).
 
 Products of two residues below 2^31 fit int64. A sum or difference is brought back into [0, p) by
-the smaller of two unsigned readings: what fell below 0 is huge as unsigned. Array operations are
-few because most arrays are small, where every call counts.
+the smaller of two unsigned readings: a number below 0 is huge as unsigned. Array operations are few
+because most arrays are small, where every call counts.
+
+>>> from pitcheck.algebra.residues.chains import Chain
+>>> modular = Modular(np, Chain((11, 23)))
+>>> a, b = np.array([[5], [5]]), np.array([[8], [20]])
+>>> modular.add(a, b, low=0).tolist(), modular.multiply(a, b, low=0).tolist()
+([[2], [2]], [[7], [8]])
 """
 
 from __future__ import annotations
@@ -18,13 +23,11 @@ from pitcheck.algebra.keyed import remainder
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.matmul import MatrixProduct
 
-_TERMS = 1 << 31
-"""Residues that can be summed before an int64 overflows: 2^63 / 2^31, less a margin."""
-
 
 class Modular:
-    """Exact arithmetic modulo the members of one chain. ``low`` is the chain level of an array's
-    first entry.
+    """Exact arithmetic modulo the members of one chain.
+
+    ``low`` is the chain level of an array's first entry.
     """
 
     def __init__(self, xp: Any, chain: Chain) -> None:
@@ -34,7 +37,7 @@ class Modular:
         self._primes: dict[tuple[int, int, int], Any] = {}
 
     def primes(self, low: int, count: int, ndim: int) -> Any:
-        """The primes from level ``low``, shaped (count, 1, ..., 1) with ``ndim`` axes."""
+        """Return the primes from level ``low``, shaped (count, 1, ..., 1) with ``ndim`` axes."""
         found = self._primes.get((low, count, ndim))
         if found is None:
             column = self.xp.asarray(self.chain.primes[low : low + count], dtype=np.int64)
@@ -45,7 +48,7 @@ class Modular:
         return self.primes(low, array.shape[0], array.ndim)
 
     def reduce(self, t: Any, low: int) -> Any:
-        """``t`` modulo the primes, in [0, p), for any int64 ``t``; overwrites ``t``."""
+        """Return ``t`` modulo the primes, in [0, p), for any int64 ``t``; ``t`` is overwritten."""
         p = self._of(t, low)
         quotient = t // p
         quotient *= p
@@ -53,49 +56,51 @@ class Modular:
         return t
 
     def add(self, a: Any, b: Any, low: int) -> Any:
-        """a + b."""
+        """Return a + b."""
         total = a + b
         less = total - self._of(total, low)
         return self.xp.minimum(total.view(np.uint64), less.view(np.uint64)).view(np.int64)
 
     def subtract(self, a: Any, b: Any, low: int) -> Any:
-        """a - b."""
+        """Return a - b."""
         difference = a - b
         more = difference + self._of(difference, low)
         return self.xp.minimum(difference.view(np.uint64), more.view(np.uint64)).view(np.int64)
 
     def negate(self, a: Any, low: int) -> Any:
-        """-a."""
+        """Return -a."""
         negative = -a
         more = negative + self._of(a, low)
         return self.xp.minimum(negative.view(np.uint64), more.view(np.uint64)).view(np.int64)
 
     def multiply(self, a: Any, b: Any, low: int) -> Any:
-        """a b."""
+        """Return a b."""
         return self.reduce(a * b, low)
 
     def sum(self, a: Any, axes: tuple[int, ...], low: int) -> Any:
-        """Sum over array axes ``axes``."""
+        """Return the sum over array axes ``axes``."""
         return self.reduce(a.sum(axis=axes), low)
 
     def matmul(self, a: Any, b: Any, low: int) -> Any:
-        """Matrix product over the last two axes."""
+        """Return the matrix product over the last two axes."""
         return self.matrix_product(a, b, low)
 
     def embed(self, integers: Any, low: int, count: int) -> Any:
-        """Integers of shape (1, ...) as residues of shape (count, ...)."""
+        """Return integers of shape (1, ...) as residues of shape (count, ...)."""
         return self.reduce(self.xp.repeat(integers, count, axis=0), low)
 
     def constant(self, numerator: int, denominator: int, low: int, count: int) -> Any:
-        """A rational as residues, shape (count, 1, 1). The denominator divides no prime."""
+        """Return a rational as residues, shape (count, 1, 1); no prime divides the denominator."""
         residues = [
             numerator * pow(denominator, -1, p) % p for p in self.chain.primes[low : low + count]
         ]
         return self.xp.asarray(residues, dtype=np.int64).reshape(count, 1, 1)
 
     def residues_of(self, words: Any, domain: str) -> Any:
-        """Uniform 64-bit words of shape (all levels, ...) as residues: any, nonzero, or squares of
-        nonzero ones.
+        """Return uniform 64-bit words of shape (all levels, ...) as residues of the same shape.
+
+        By ``domain`` they are any ("any"), nonzero ("nonzero"), or squares of nonzero ones
+        ("square").
         """
         p = self._of(words, 0).view(np.uint64)
         if domain == "any":
@@ -105,7 +110,7 @@ class Modular:
         return nonzero if domain == "nonzero" else self.multiply(nonzero, nonzero, 0)
 
     def power(self, a: Any, exponent: int, low: int) -> Any:
-        """a^exponent for ``exponent >= 0``, by squaring."""
+        """Return a^exponent for ``exponent >= 0``, by squaring."""
         result = self.xp.ones_like(a) if exponent == 0 else None
         square = a
         while exponent:
@@ -117,8 +122,10 @@ class Modular:
         return result
 
     def root(self, a: Any, low: int) -> Any:
-        """x^((p+1)/4). Along a chain that exponent doubles from level to level, so all levels share
-        one power and some are squared on.
+        """Return x^((p+1)/4).
+
+        Along a chain that exponent doubles from level to level, so all levels share one power and
+        some are squared on.
         """
         if not self.chain.linked:
             powers = [
@@ -134,7 +141,7 @@ class Modular:
         return result
 
     def product(self, a: Any, axis: int, low: int) -> Any:
-        """Product along array axis ``axis``, which disappears; of nothing it is 1."""
+        """Return the product along array axis ``axis``, which disappears; that of nothing is 1."""
         a = self.xp.moveaxis(a, axis, -1)
         if a.shape[-1] == 0:
             return self.xp.ones(a.shape[:-1], dtype=np.int64)
@@ -149,8 +156,10 @@ class Modular:
         return a[..., 0]
 
     def inverse(self, a: Any, low: int) -> Any:
-        """1/a for a without zeros: products of pairs up to a few, those by Euclid, and down again
-        (Montgomery's trick as a tree).
+        """Return 1/a for ``a`` without zeros.
+
+        Pairs are multiplied up to a few products, those are inverted by Euclid, and the way goes
+        down again (Montgomery's trick as a tree).
         """
         columns = a.reshape(a.shape[0], -1)
         return self._inverse_columns(columns, low).reshape(a.shape)
@@ -180,8 +189,9 @@ class Modular:
         return self.xp.asarray(found, dtype=np.int64).reshape(x.shape)
 
     def add_at(self, base: Any, index: tuple[Any, ...], source: Any, low: int) -> Any:
-        """``base[index] += source``, repeats adding up; ``base`` is overwritten. At most 2^32
-        additions into one element.
+        """Return ``base[index] += source``, repeats adding up; ``base`` is overwritten.
+
+        At most 2^32 additions may go into one element.
         """
         scatter_add(self.xp, base, index, source)
         return self.reduce(base, low)

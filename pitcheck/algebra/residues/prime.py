@@ -1,9 +1,16 @@
-"""Values as residues along a prime chain: what operators mean there, whoever does the arithmetic.
+"""Values as residues along a prime chain: the meaning of operations, for any arithmetic.
 
-Ring operations and division act on every level; exp maps level i to level i+1; log stays formal as
+Ring operations and division act on every level; exp maps level i to level i+1. log stays formal as
 long as it can (``Value.logs``), so that exp of it is exact. Divisors that vanish at every level are
-zeros of the discrete data and give NaN or infinity; one that vanishes at some levels only does so
-by chance, and the trial is marked in ``void``: it must be drawn anew.
+zeros of the discrete data and give NaN or infinity. A divisor that vanishes at some levels only
+does so by chance, and the trial is marked in ``void``: it must be drawn anew.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.residues.modular import Modular
+>>> chain = Chain((101,))
+>>> algebra = PrimeAlgebra(np, chain, seed=0, trials=(0,), arithmetic=Modular(np, chain))
+>>> algebra.divide(algebra.constant(Fraction(1)), algebra.constant(Fraction(2))).data.item()
+51
 """
 
 from __future__ import annotations
@@ -22,10 +29,11 @@ from pitcheck.algebra.discrete import Discrete
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.keyed import drawn_words
 from pitcheck.algebra.residues.chains import Chain
-from pitcheck.algebra.residues.formal_exponentials import Formal
+from pitcheck.algebra.residues.formal_exponentials import Formal, Logs
 from pitcheck.algebra.residues.formal_roots import Roots
 from pitcheck.algebra.residues.keyed_functions import KeyedFunctions
 from pitcheck.algebra.residues.residue_order import order_key
+from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.algebra.special import codes_of, stand_in
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, Value
@@ -33,8 +41,10 @@ from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 
 class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
-    """An algebra of residues. ``arithmetic`` computes on arrays (levels, trials, instances, ...);
-    see :class:`pitcheck.algebra.residues.modular.Modular`.
+    """An algebra of residues.
+
+    ``arithmetic`` computes on arrays (levels, trials, instances, ...), as
+    :class:`pitcheck.algebra.residues.modular.Modular` does.
     """
 
     def __init__(
@@ -58,7 +68,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
 
     @property
     def void(self) -> NDArray[np.bool_]:
-        """Which trials must be drawn anew, shape (trials,)."""
+        """True for each trial that must be drawn anew, shape (trials,)."""
         result: NDArray[np.bool_] = to_host(self.xp, self._void)
         return result
 
@@ -107,8 +117,9 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         return Value("field", self.arithmetic.embed(a.data, 0, len(self.chain)))
 
     def _truncated(self, a: Value) -> Value:
-        """Integers are recognised where all (at least two) levels agree on a number whose size is
-        far below the primes.
+        """Return integers, recognised if all levels agree on a number far below the primes.
+
+        At least two levels are needed.
         """
         a = self.plain(a)
         balanced = [self._balanced(a.data[i : i + 1], a.lowest + i) for i in range(a.data.shape[0])]
@@ -129,8 +140,9 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
 
     # --- specials
     def _sign(self, a: Value) -> Any:
-        """-1, 0 or 1 of finite elements, shape (1, trials, instances, *shape): 0 where all levels
-        are 0, else by the order.
+        """Return -1, 0 or 1 for finite elements, shape (1, trials, instances, *shape).
+
+        It is 0 if all levels are 0, else it is decided by the order.
         """
         top = a.data[-1:]
         key = order_key(self.xp, top, self.chain.primes[a.lowest + a.data.shape[0] - 1])
@@ -144,10 +156,14 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         return codes_of(self.xp, stand_ins)
 
     def _special_of(self, operation: Callable[..., Any], *operands: Value) -> Any:
-        """Codes of an operation's result by running it on stand-ins; None where no operand is
-        special or nothing special comes out.
+        """Return the codes of an operation's result, by running it on stand-ins.
+
+        Return None if no operand is special or nothing special comes out.
         """
-        if all(v.special is None for v in operands):
+        for v in operands:
+            if v.special is not None:
+                break
+        else:
             return None
         rank = max(v.rank for v in operands)
         with np.errstate(all="ignore"):
@@ -156,19 +172,22 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             )
 
     def _zeroed(self, data: Any, where: Any) -> Any:
-        """``data`` with 0 where bool ``where`` (1, trials, instances, ...) holds."""
+        """Return ``data`` with 0 where bool ``where`` (1, trials, instances, ...) holds."""
         return self.xp.where(where, 0, data)
 
     def _void_where(self, chance: Any) -> None:
-        """Void the trials in which bool ``chance`` (any, trials or 1, instances, ...) holds
-        anywhere.
+        """Void the trials in which bool ``chance`` (any, trials or 1, instances, ...) holds.
+
+        One place is enough.
         """
         self._void |= chance.any(axis=(0, *range(2, chance.ndim)))
 
     # --- ring
     def _pair(self, what: str, a: Value, b: Value) -> tuple[Any, Any, int]:
-        """Arrays of two field values on their common levels, logical axes aligned, and the lowest
-        of those levels.
+        """Return the arrays of two field values on their common levels, logical axes aligned.
+
+        Returns:
+            Both arrays, and the lowest of the common levels.
         """
         if a.kind != "field" or b.kind != "field":
             raise ShapeError(
@@ -196,32 +215,31 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             ) from error
 
     def add(self, a: Value, b: Value) -> Value:
-        if a.kind == "int":
-            return self._int_binary("add", self.xp.add, a, b)
-        a, b = self.opened(a), self.opened(b)
-        data, low = self._ring("add", self.arithmetic.add, a, b)
-        special = (
-            None if a.special is None and b.special is None else self._special_of(self.xp.add, a, b)
-        )
-        logs = self._added_logs(a.logs, b.logs, data.shape[LEADING:]) if a.logs or b.logs else ()
-        return Value("field", data, low, special, logs, a.nonnegative and b.nonnegative)
+        return self._sum_of_two("add", self.arithmetic.add, self.xp.add, a, b, 1)
 
     def subtract(self, a: Value, b: Value) -> Value:
+        return self._sum_of_two("subtract", self.arithmetic.subtract, self.xp.subtract, a, b, -1)
+
+    def _sum_of_two(
+        self,
+        what: str,
+        operation: Callable[[Any, Any, int], Any],
+        on_numbers: Callable[[Any, Any], Any],
+        a: Value,
+        b: Value,
+        sign: int,
+    ) -> Value:
         if a.kind == "int":
-            return self._int_binary("subtract", self.xp.subtract, a, b)
+            return self._int_binary(what, on_numbers, a, b)
         a, b = self.opened(a), self.opened(b)
-        data, low = self._ring("subtract", self.arithmetic.subtract, a, b)
-        special = (
-            None
-            if a.special is None and b.special is None
-            else self._special_of(self.xp.subtract, a, b)
-        )
-        logs = (
-            self._added_logs(a.logs, tuple((-n, s) for n, s in b.logs), data.shape[LEADING:])
-            if a.logs or b.logs
-            else ()
-        )
-        return Value("field", data, low, special, logs)
+        data, low = self._ring(what, operation, a, b)
+        special = self._special_of(on_numbers, a, b)
+        logs: Logs = ()
+        if a.logs or b.logs:
+            second = tuple((sign * n, s) for n, s in b.logs)
+            logs = self._added_logs(a.logs, second, data.shape[LEADING:])
+        nonnegative = sign > 0 and a.nonnegative and b.nonnegative
+        return Value("field", data, low, special, logs, nonnegative)
 
     def negate(self, a: Value) -> Value:
         if a.kind == "int":
@@ -254,11 +272,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
                 return scaled
             a, b = self.plain(a), self.plain(b)
         data, low = self._ring("multiply", self.arithmetic.multiply, a, b)
-        special = (
-            None
-            if a.special is None and b.special is None
-            else self._special_of(self.xp.multiply, a, b)
-        )
+        special = self._special_of(self.xp.multiply, a, b)
         return Value("field", data, low, special, (), nonnegative, under)
 
     def divide(self, a: Value, b: Value) -> Value:
@@ -290,8 +304,10 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         )
 
     def _inverse(self, b: Value) -> tuple[Value, bool]:
-        """(1/b with 1 for 1/0, whether ``b`` has finite elements that are 0 at all levels). Chance
-        zeros void their trials.
+        """Return 1/b, with 1 for 1/0; chance zeros void their trials.
+
+        Returns:
+            The inverse, and True if ``b`` has finite elements that are 0 at all levels.
         """
         zero = b.data == 0
         if not bool(zero.any()):
@@ -344,11 +360,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
 
     def matmul(self, a: Value, b: Value) -> Value:
         a, b = self.plain(a), self.plain(b)
-        if a.rank < 2 or b.rank < 2 or self.shape(a)[-1] != self.shape(b)[-2]:
-            raise ShapeError(
-                f"matmul: tensors of shapes {self.shape(a)} and {self.shape(b)} are not (..., m, "
-                f"k) and (..., k, n)"
-            )
+        check_matmul(self.shape(a), self.shape(b))
         data, low = self._ring("matmul", self.arithmetic.matmul, a, b)
         return Value("field", data, low, self._special_of(self.xp.matmul, a, b))
 
@@ -357,7 +369,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             return self.arithmetic.add_at(base, index, source, like.lowest)
         return super()._added_at(base, index, source, like)
 
-    # --- what is chosen by what inputs decide
+    # --- choices that inputs decide
     def take(self, a: Value, axis: int, indices: Value) -> Value:
         self.chooses(indices.data, a)
         return super().take(a, axis, indices)
@@ -398,7 +410,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         ]
 
     def shift(self, a: Value, axis: int) -> Value:
-        """Zero: nothing overflows here, and no decision is taken for something that cancels."""
+        """Return 0: nothing overflows here, and no decision is taken for a number that cancels."""
         zero = self.constant(Fraction(0))
         return self.expand(zero, a.data.shape[LEADING:][:axis] + a.data.shape[LEADING:][axis + 1 :])
 

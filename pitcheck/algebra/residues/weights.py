@@ -1,11 +1,17 @@
-"""Sums over reduced axes in which every place has a weight of its own: what holds for all weights
-holds for more places than there are.
+"""Sums over reduced axes with a weight for every place.
 
-An axis of n places is reduced to m. Every sum along it is weighted, and its number of places, where
-that is used as a number, is the sum of the weights. A polynomial in the number of places that
-happens to vanish at m, and at any other small number, does not vanish for random weights. Weights
-belong to the units of a scaling class: equal segments have equal weights. An array axis is known by
-its size alone, so that only sizes that say which axis it is have any.
+A claim that holds for all weights holds for more places than there are. An axis of n places is
+reduced to m. Every sum along it is weighted, and its number of places, if used as a number, is the
+sum of the weights. A polynomial in the number of places that happens to vanish at m, and at any
+other small number, does not vanish for random weights. Weights belong to the units of a scaling
+class: equal segments have equal weights. An array axis is known by its size alone, so only sizes
+that identify one axis have weights.
+
+>>> from pitcheck.algebra.dimensions.axis_classes import AxisSystem
+>>> system = AxisSystem()
+>>> axis = system.dimension(4096)
+>>> list(patterns(system, system.solve(), plain=())) == [system.solve().size(axis)]
+True
 """
 
 from __future__ import annotations
@@ -22,16 +28,16 @@ from pitcheck.algebra.value import Value
 from pitcheck.errors import UnsupportedError
 
 ONES = -1
-"""Stands for a class in factors without weights."""
+"""The number in place of a class in factors without weights."""
 
 Factor = tuple[int, int, int]
-"""(number of the class or ``ONES``, how many units, elements of a unit)."""
+"""The triple (number of the class or ``ONES``, number of units, elements of a unit)."""
 Pattern = tuple[Factor, ...]
 """The factors of an axis, the last one varying fastest."""
 
 
 class UnweighedError(UnsupportedError):
-    """A sum along an axis of ``size`` cannot be weighted."""
+    """A sum along an axis of ``size`` that cannot be weighted."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -41,8 +47,9 @@ class UnweighedError(UnsupportedError):
 
 
 def patterns(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> dict[int, Pattern]:
-    """The weights of every array axis by its reduced size; ``plain`` are sizes of axes that have
-    none. A size that may be two axes has none, nor have these.
+    """Return the weights of every array axis by its reduced size.
+
+    ``plain`` are sizes of axes without weights. A size that may be two axes has none either.
     """
     found: dict[int, set[Pattern]] = {size: {_ones(size)} for size in plain}
     excluded = {ONES}
@@ -86,8 +93,9 @@ def _pattern(system: AxisSystem, sizes: Sizes, node: Dimension) -> Pattern:
 
 
 def _normal(pattern: Pattern, excluded: Collection[int]) -> Pattern:
-    """Factors of excluded classes without weights, such factors beside each other as one, and none
-    of a single element.
+    """Return a pattern with the factors of excluded classes replaced by factors without weights.
+
+    Neighbouring factors without weights become one, and none has a single element.
     """
     result: list[Factor] = []
     for number, count, unit in pattern:
@@ -101,8 +109,10 @@ def _normal(pattern: Pattern, excluded: Collection[int]) -> Pattern:
 
 
 class WeightedAlgebra(ResidueAlgebra):
-    """Residues whose sums along the axes of ``patterns`` are weighted. Raises UnweighedError where
-    formal logarithms would be.
+    """Residues whose sums along the axes of ``patterns`` are weighted.
+
+    Raises:
+        UnweighedError: if a formal logarithm would be summed so.
     """
 
     def __init__(self, weights: Mapping[int, Pattern], *arguments: Any, **named: Any) -> None:
@@ -111,7 +121,7 @@ class WeightedAlgebra(ResidueAlgebra):
         self._weights: dict[int, Value] = {}
 
     def weights(self, size: int) -> Value | None:
-        """The weights along an axis of ``size``, shape (size,); None where it has none."""
+        """Return the weights along an axis of ``size``, shape (size,); None if it has none."""
         pattern = self._patterns.get(size)
         if pattern is None:
             return None
@@ -135,7 +145,7 @@ class WeightedAlgebra(ResidueAlgebra):
         return result
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
-        """The weighted sum of field values; integers are counted as they are."""
+        """Return the weighted sum of field values; integers are counted as they are."""
         if a.kind == "field":
             for axis in axes:
                 weights = self.weights(self.shape(a)[axis])
@@ -149,7 +159,7 @@ class WeightedAlgebra(ResidueAlgebra):
         return super().sum(a, axes)
 
     def matmul(self, a: Value, b: Value) -> Value:
-        """The weighted product of field values."""
+        """Return the weighted product of field values."""
         if (
             a.kind == "field"
             and a.rank > 1
@@ -163,7 +173,7 @@ class WeightedAlgebra(ResidueAlgebra):
         return super().matmul(a, b)
 
     def extent(self, a: Value, axes: Sequence[int]) -> Value:
-        """The sum of all weights."""
+        """Return the sum of all weights."""
         result = self.constant(Fraction(1))
         for axis in axes:
             weights = self.weights(self.shape(a)[axis])

@@ -1,4 +1,4 @@
-"""Reader of nnScaler's execution plans."""
+"""The frontend for nnScaler's execution plans."""
 
 from pitcheck.frontends.nnscaler.build import read_nnscaler
 

@@ -1,7 +1,7 @@
-"""Gradients of parameters: summed over micro-batches, as autograd does, and reduced over devices,
-where a reducer stands.
+"""The gradients of parameters on one device.
 
-A reducer sums what has been accumulated when it runs; what comes later is added to its result.
+They are summed over micro-batches, as autograd does, and reduced over devices by reducers. A
+reducer sums what has been accumulated when it runs; later terms are added to its result.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from pitcheck.frontends.nnscaler.context import Context, Value
+from pitcheck.frontends.nnscaler.execution_plan import Cell
 from pitcheck.frontends.nnscaler.families import GRADIENT, Family
-from pitcheck.frontends.nnscaler.program import Cell
 from pitcheck.plan.model import Attribute, Group
 
 
@@ -25,12 +25,13 @@ class Accumulation:
         self._versions: dict[str, int] = {}
 
     def add(self, parameter: str, gradient: Value, microbatch: int) -> None:
-        """A further term of the gradient of a parameter."""
+        """Add a term to the gradient of a parameter."""
         self._pending.setdefault(parameter, []).append((gradient.family, microbatch))
 
     def reduce(self, cell: Cell) -> None:
-        """Run a reducer: an all-reduce of the gradient of each of its weights; a weight without a
-        gradient takes part with zeros.
+        """Run a reducer: an all-reduce of the gradient of each of its weights.
+
+        A weight without a gradient takes part with zeros.
         """
         context = self.context
         group = context.layout.group(context.device, cell.devices, joined=True)
@@ -43,7 +44,7 @@ class Accumulation:
             self._write("all_reduce", (present,), {"reduction": "sum"}, weight.name, group=group)
 
     def finish(self) -> None:
-        """Accumulate what is left, and name the last version of every gradient."""
+        """Accumulate the remaining terms, and name the last version of every gradient."""
         for parameter in list(self._pending):
             self._flush(parameter)
         context = self.context
@@ -64,7 +65,7 @@ class Accumulation:
             )
 
     def _flush(self, parameter: str) -> None:
-        """Sum every pending family over its micro-batches, and the sums of all families."""
+        """Sum every pending family over its micro-batches, and add up the sums of all families."""
         terms: dict[str, tuple[Family, list[int]]] = {}
         for family, microbatch in self._pending.pop(parameter, []):
             terms.setdefault(family.name, (family, []))[1].append(microbatch)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.nnscaler.autograd_tape import Communicated, Customized, Forward
 from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
+from pitcheck.frontends.nnscaler.execution_plan import Adapter, Primitive
 from pitcheck.frontends.nnscaler.objects import SLICE, dtype_of, placed, shown
 from pitcheck.frontends.nnscaler.primitives import (
     Step,
     check_call,
     contradiction,
     denied_by_tensors,
-    device_of,
     devices_of,
     forward_step,
+    integer_of,
     is_differentiable,
     keyword,
 )
-from pitcheck.frontends.nnscaler.program import Adapter, Primitive
-from pitcheck.frontends.nnscaler.tape import Communicated, Customized, Forward
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.model import Attribute, Number
 
@@ -30,11 +30,14 @@ from pitcheck.plan.model import Attribute, Number
 def run_adapter(
     context: Context, adapter: Adapter, local: dict[int, Value], forward: Forward, *, alone: bool
 ) -> None:
-    """Append what an adapter runs; ``local`` are the values by id, to which its outputs are added.
+    """Append the operators that an adapter runs.
 
-    An adapter inside a segment is watched by autograd, and goes onto the tape of ``forward``; one
-    that stands ``alone`` is not. Raises PlanError for a primitive whose class contradicts its
-    signature, or whose keywords or tensors do not fit, UnsupportedError for one that is not known.
+    ``local`` are the values by id, to which its outputs are added. Autograd watches an adapter
+    inside a segment, which goes onto the tape of ``forward``. It does not watch one that stands
+    ``alone``.
+
+    Raises PlanError for a primitive whose class contradicts its signature, or whose keywords or
+    tensors do not fit; UnsupportedError for an unknown one.
     """
     if adapter.backward is None:
         run_primitives(context, adapter, local, forward.microbatch, None if alone else forward)
@@ -62,8 +65,9 @@ def run_primitives(
     microbatch: int,
     forward: Forward | None = None,
 ) -> None:
-    """Append what the primitives of an adapter run, each as it stands; put what has a backward half
-    onto the tape of ``forward``.
+    """Append the operators that the primitives of an adapter run, in order.
+
+    Primitives with a backward half go onto the tape of ``forward``, if it is given.
     """
     runner = _Runner(context, local, microbatch)
     for number, primitive in enumerate(adapter.primitives):
@@ -83,11 +87,10 @@ def run_primitives(
 
 
 def check_class(context: Context, primitive: Primitive, *, watched: bool) -> None:
-    """Raise PlanError where the class of a primitive says something else than its signature, which
-    is what runs.
+    """Raise PlanError if the class of a primitive contradicts its signature, which is what runs.
 
-    One primitive is let pass, and noted: it gives the very tensor that it takes, as its signature
-    says, and no gradient ever comes back through it.
+    One kind of contradiction is noted and let pass: the primitive returns the very tensor that it
+    takes, as its signature says, and no gradient ever comes back through it.
     """
     said = contradiction(primitive)
     if not said:
@@ -105,8 +108,10 @@ def _is_tracked(local: Mapping[int, Value], number: int) -> bool:
 
 
 def _taped(runner: _Runner, adapter: Adapter, number: int, forward: Forward) -> None:
-    """Run a primitive inside a segment: gradients flow through functions with a backward half, and
-    through what gives its very input.
+    """Run a primitive inside a segment.
+
+    Gradients flow through functions with a backward half, and through a primitive that returns its
+    input.
     """
     primitive = adapter.primitives[number]
     if not is_differentiable(primitive):
@@ -124,13 +129,21 @@ def _taped(runner: _Runner, adapter: Adapter, number: int, forward: Forward) -> 
 
 
 class _Runner:
+    """The primitives of an adapter as one device runs them for a micro-batch.
+
+    ``local`` are the values by id.
+    """
+
     def __init__(self, context: Context, local: dict[int, Value], microbatch: int) -> None:
         self.context = context
         self.local = local
         self.microbatch = microbatch
 
     def run(self, primitive: Primitive) -> None:
-        """Run the forward half of one primitive."""
+        """Run the forward half of one primitive.
+
+        Raises UnsupportedError for a function without a meaning.
+        """
         special = {
             "identity": self._same,
             "move": self._move,
@@ -155,25 +168,29 @@ class _Runner:
             if receives
             else self.context.read(_only_input(primitive), self.local)
         )
-        if step.kind == "reduce" and not primitive.outputs:
-            self._emit(primitive, step, value, None)
-            return
-        self._emit(primitive, step, value, self._write(_only_output(primitive)))
+        # Only the root of a reduce has a result.
+        has_result = step.kind != "reduce" or bool(primitive.outputs)
+        results = [self._write(_only_output(primitive))] if has_result else []
+        operands: tuple[Value | Number, ...] = (value, *step.numbers)
+        self._emit(primitive, step.kind, operands, results, step.attributes, step.group)
 
     def _nothing(self, primitive: Primitive) -> Value:
-        """What a member that only receives gives to a broadcast: zeros, which nobody reads."""
+        """Return the operand of a member that only receives a broadcast.
+
+        It is zeros, which nobody reads.
+        """
         shape, dtype = self._buffer(primitive, _only_output(primitive))
         return Value(self.context.shared.zero(shape, dtype), None)
 
     def _buffer(
         self, primitive: Primitive, tensor: SubTensor, said: tuple[int, ...] | None = None
     ) -> tuple[tuple[int, ...], DType]:
-        """The shape and dtype of the buffer that a primitive receives a tensor into; that of a
-        tensor without dimensions has one element.
+        """Return the shape and dtype of the buffer into which a primitive receives a tensor.
 
-        The keyword must say ``said``, which is the shape of the tensor unless it is given.
+        The buffer of a tensor without dimensions has one element. The keyword must say the shape
+        ``said``, by default that of the tensor.
 
-        Raises PlanError where the file gives the tensor another shape or dtype than its buffer.
+        Raises PlanError if the file gives the tensor another shape or dtype than its buffer.
         """
         shape = keyword(primitive, "shape")
         if not isinstance(shape, tuple) or any(type(size) is not int or size < 0 for size in shape):
@@ -193,20 +210,23 @@ class _Runner:
             )
         return self.context.shared.shape_of(tensor), dtype
 
-    def _emit(self, primitive: Primitive, step: Step, value: Value, result: Value | None) -> None:
-        group = (
-            self.context.layout.group(self.context.device, step.group)
-            if step.group is not None
-            else None
-        )
-        outputs = () if result is None else (result,)
+    def _emit(
+        self,
+        primitive: Primitive,
+        kind: str,
+        inputs: Sequence[Value | Number],
+        outputs: Sequence[Value],
+        attributes: Mapping[str, Attribute],
+        devices: tuple[int, ...] | None = None,
+    ) -> None:
+        """Append an operator of a primitive, over a group of ``devices`` if there are some."""
         self.context.emit(
-            step.kind,
-            (value, *step.numbers),
+            kind,
+            inputs,
             outputs,
-            step.attributes,
+            attributes,
             self.microbatch,
-            group=group,
+            group=self.context.group(devices),
             module=primitive.name,
         )
 
@@ -215,20 +235,20 @@ class _Runner:
         return value
 
     def _same(self, primitive: Primitive) -> None:
-        """The identity: its output is its input, which autograd goes on watching."""
+        """Run the identity: its output is its input, which autograd goes on watching."""
         self.local[_only_output(primitive).id] = self.context.read(
             _only_input(primitive), self.local
         )
 
     def _kept(self, primitive: Primitive, value: Value) -> None:
-        """What a sender has afterwards: nnScaler's functions give it what it has sent."""
+        """Give a sender back what it has sent, as nnScaler's functions do."""
         for tensor in primitive.outputs:
             self.local[tensor.id] = value
 
     # --- between two devices
 
     def _move(self, primitive: Primitive) -> None:
-        source, target = device_of(primitive, "src"), device_of(primitive, "dst")
+        source, target = integer_of(primitive, "src"), integer_of(primitive, "dst")
         if self.context.device == source:
             value = self.context.read(_only_input(primitive), self.local)
             self._send(primitive, value, target)
@@ -246,15 +266,11 @@ class _Runner:
 
     def _send(self, primitive: Primitive, value: Value, target: int) -> None:
         self._check_device(target)
-        self.context.emit(
-            "send", (value,), (), {"peer": target}, self.microbatch, module=primitive.name
-        )
+        self._emit(primitive, "send", (value,), (), {"peer": target})
 
     def _receive(self, primitive: Primitive, source: int, value: Value) -> None:
         self._check_device(source)
-        self.context.emit(
-            "receive", (), (value,), {"peer": source}, self.microbatch, module=primitive.name
-        )
+        self._emit(primitive, "receive", (), (value,), {"peer": source})
 
     def _check_device(self, device: int) -> None:
         if not 0 <= device < self.context.layout.devices:
@@ -264,11 +280,11 @@ class _Runner:
             )
 
     def _scatter(self, primitive: Primitive) -> None:
-        """The source sends every target its part."""
+        """Send every target its part, or receive it."""
         source, targets, axis = (
-            device_of(primitive, "src"),
+            integer_of(primitive, "src"),
             _in_order(primitive, "dsts"),
-            device_of(primitive, "dim"),
+            integer_of(primitive, "dim"),
         )
         if self.context.device != source:
             self._check_member(primitive, targets)
@@ -284,33 +300,20 @@ class _Runner:
             self._receive(primitive, source, self._write(tensor))
             return
         value = self.context.read(_only_input(primitive), self.local)
-        shape = list(value.family.shape)
-        if not -len(shape) <= axis < len(shape) or shape[axis] % len(targets):
-            raise PlanError(
-                f"a tensor of shape {value.family.shape} cannot be cut into {len(targets)} along "
-                f"dimension {axis}",
-                ".kwargs.dim",
-            )
-        shape[axis] //= len(targets)
+        shape = _divided(value.family.shape, axis, len(targets), "cut into")
         for position, target in enumerate(targets):
-            part = self._temporary(value, tuple(shape))
-            self.context.emit(
-                "chunk",
-                (value,),
-                (part,),
-                {"axis": axis, "count": len(targets), "position": position},
-                self.microbatch,
-                module=primitive.name,
-            )
+            part = self._temporary(value, shape)
+            chunk = {"axis": axis, "count": len(targets), "position": position}
+            self._emit(primitive, "chunk", (value,), (part,), chunk)
             self._send(primitive, part, target)
         self._kept(primitive, value)
 
     def _gather(self, primitive: Primitive) -> None:
-        """The target receives every source's part, in the order of the sources, and joins them."""
+        """Receive every source's part, in the order of the sources, and join them; or send it."""
         sources, target, axis = (
             _in_order(primitive, "srcs"),
-            device_of(primitive, "dst"),
-            device_of(primitive, "dim"),
+            integer_of(primitive, "dst"),
+            integer_of(primitive, "dim"),
         )
         if self.context.device != target:
             self._check_member(primitive, sources)
@@ -319,26 +322,13 @@ class _Runner:
             self._kept(primitive, value)
             return
         tensor = _only_output(primitive)
-        shape = list(self.context.shared.shape_of(tensor))
-        if not -len(shape) <= axis < len(shape) or shape[axis] % len(sources):
-            raise PlanError(
-                f"a tensor of shape {tensor.shape} cannot be joined from {len(sources)} along "
-                f"dimension {axis}",
-                ".kwargs.dim",
-            )
-        shape[axis] //= len(sources)
-        self._buffer(primitive, tensor, tuple(shape))
-        parts = [self.context.write(tensor, self.microbatch, shape=tuple(shape)) for _ in sources]
+        whole = self.context.shared.shape_of(tensor)
+        shape = _divided(whole, axis, len(sources), "joined from")
+        self._buffer(primitive, tensor, shape)
+        parts = [self.context.write(tensor, self.microbatch, shape=shape) for _ in sources]
         for source, part in zip(sources, parts, strict=True):
             self._receive(primitive, source, part)
-        self.context.emit(
-            "cat",
-            parts,
-            (self._write(tensor),),
-            {"axis": axis},
-            self.microbatch,
-            module=primitive.name,
-        )
+        self._emit(primitive, "cat", parts, (self._write(tensor),), {"axis": axis})
 
     def _check_member(self, primitive: Primitive, devices: tuple[int, ...]) -> None:
         if self.context.device not in devices:
@@ -361,14 +351,12 @@ class _Runner:
         total = values[0]
         for value in values[1:]:
             result = self._write(_only_output(primitive))
-            self.context.emit(
-                "add", (total, value), (result,), {}, self.microbatch, module=primitive.name
-            )
+            self._emit(primitive, "add", (total, value), (result,), {})
             total = result
 
     def _select(self, primitive: Primitive) -> None:
-        """A box of a tensor, and a term of it: the box divided by the number of terms."""
-        box, terms = keyword(primitive, "indmap"), device_of(primitive, "valmap")
+        """Take a box of a tensor, and a term of it: the box divided by the number of terms."""
+        box, terms = keyword(primitive, "indmap"), integer_of(primitive, "valmap")
         value, tensor = (
             self.context.read(_only_input(primitive), self.local),
             _only_output(primitive),
@@ -394,28 +382,28 @@ class _Runner:
             steps.append(("identity", {}, (), tuple(shape)))
         for number, (kind, attributes, numbers, sizes) in enumerate(steps, 1):
             result = self._temporary(value, sizes) if number < len(steps) else self._write(tensor)
-            self.context.emit(
-                kind,
-                (value, *numbers),
-                (result,),
-                attributes,
-                self.microbatch,
-                module=primitive.name,
-            )
+            self._emit(primitive, kind, (value, *numbers), (result,), attributes)
             value = result
 
     def _merge(self, primitive: Primitive) -> None:
-        values: list[Value | Number] = [
-            self.context.read(number, self.local) for number in primitive.inputs
-        ]
-        self.context.emit(
-            "cat",
-            values,
-            (self._write(_only_output(primitive)),),
-            {"axis": device_of(primitive, "dim")},
-            self.microbatch,
-            module=primitive.name,
+        values = [self.context.read(number, self.local) for number in primitive.inputs]
+        result = self._write(_only_output(primitive))
+        self._emit(primitive, "cat", values, (result,), {"axis": integer_of(primitive, "dim")})
+
+
+def _divided(shape: tuple[int, ...], axis: int, count: int, what: str) -> tuple[int, ...]:
+    """Return a shape with dimension ``axis`` divided by ``count``.
+
+    Raises PlanError if that cannot be done; ``what`` says there what is done to the tensor.
+    """
+    if not -len(shape) <= axis < len(shape) or shape[axis] % count:
+        raise PlanError(
+            f"a tensor of shape {shape} cannot be {what} {count} along dimension {axis}",
+            ".kwargs.dim",
         )
+    sizes = list(shape)
+    sizes[axis] //= count
+    return tuple(sizes)
 
 
 def _only_input(primitive: Primitive) -> int:
@@ -431,14 +419,17 @@ def _only_output(primitive: Primitive) -> SubTensor:
 
 
 def _in_order(primitive: Primitive, name: str) -> tuple[int, ...]:
-    """Devices of point-to-point primitives, whose order is that of the parts."""
+    """Return the devices of a point-to-point primitive, in the order of their parts."""
     devices_of(primitive, name)
     value: tuple[int, ...] = keyword(primitive, name)
     return value
 
 
 def _bounds(primitive: Primitive, entry: object, size: int) -> tuple[int, int]:
-    """(start, stop) of a slice of a dimension of ``size``."""
+    """Return start and stop of a slice of a dimension of ``size``.
+
+    Raises PlanError for anything else than a slice of step 1 within the dimension.
+    """
     if isinstance(entry, tuple) and len(entry) == 4 and entry[0] == SLICE and entry[3] is None:
         start, stop = entry[1], entry[2]
         if type(start) is int and type(stop) is int and 0 <= start <= stop <= size:

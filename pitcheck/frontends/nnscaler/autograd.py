@@ -1,8 +1,8 @@
-"""The backward pass of a segment: what PyTorch's autograd makes of the forward segment.
+"""The backward pass of a segment, as PyTorch's autograd derives it from the forward segment.
 
 nnScaler calls ``torch.autograd.backward`` on the outputs of the forward segment. The backward
-operators in the file never run; they say what gradients are called. Autograd runs the operators
-that need a gradient in the reverse of the order in which they ran forward.
+operators in the file never run; they only name gradients. Autograd runs the operators that need a
+gradient in the reverse of the order in which they ran forward.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ from collections.abc import Mapping, Sequence
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.accumulation import Accumulation
 from pitcheck.frontends.nnscaler.adapters import run_primitives
+from pitcheck.frontends.nnscaler.autograd_tape import (
+    Communicated,
+    Computed,
+    Customized,
+    Entry,
+    Forward,
+)
 from pitcheck.frontends.nnscaler.context import Context, Value
+from pitcheck.frontends.nnscaler.execution_plan import Adapter, Argument, Cell, Compute, Derive
 from pitcheck.frontends.nnscaler.primitives import backward_step
-from pitcheck.frontends.nnscaler.program import Adapter, Argument, Cell, Compute, Derive
-from pitcheck.frontends.nnscaler.tape import Communicated, Computed, Customized, Entry, Forward
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.model import Attribute
 
 
 class Names:
-    """What a backward segment of the file calls gradients."""
+    """The names that a backward segment of the file gives to gradients."""
 
     def __init__(self, cell: Cell) -> None:
         self._of_operators: dict[tuple[int, int], SubTensor] = {}
@@ -35,7 +41,7 @@ class Names:
                 self._of_adapters[node.mirror] = node.outputs[0]
 
     def of_operand(self, node: Compute, argument: Argument) -> SubTensor | None:
-        """Return the gradient of what an operator reads, None where the file names none."""
+        """Return the gradient of an operand of an operator; None if the file does not name it."""
         return (
             None
             if argument.gradient is None
@@ -43,7 +49,7 @@ class Names:
         )
 
     def of_adapter(self, adapter: Adapter) -> SubTensor | None:
-        """Return the gradient of what an adapter is given, None where the file names none."""
+        """Return the gradient of an adapter's input; None if the file does not name it."""
         return self._of_adapters.get(adapter.id)
 
 
@@ -66,11 +72,11 @@ class Backward:
         self._gradients: dict[int, Value] = {}
 
     def run(self, outputs: Sequence[Value], gradients: Sequence[Value]) -> list[Value]:
-        """Differentiate ``outputs``, whose gradients are given; return the gradients of the inputs
-        that autograd watches.
+        """Differentiate ``outputs``, whose gradients are given.
 
-        Raises PlanError for an output that autograd does not watch, and for an input that gets no
-        gradient: nnScaler stops there.
+        Returns the gradients of the inputs that autograd watches, in order. Raises PlanError for an
+        output that autograd does not watch, and for an input that gets no gradient, where nnScaler
+        stops.
         """
         given: list[tuple[Value, Value]] = []
         for value, gradient in zip(outputs, gradients, strict=False):
@@ -95,7 +101,7 @@ class Backward:
         return [self._gradients[id(value)] for value in watched]
 
     def _add(self, value: Value, gradient: Value, name: SubTensor | None) -> None:
-        """A further term of the gradient of a value."""
+        """Add a term to the gradient of a value."""
         before = self._gradients.get(id(value))
         if before is not None:
             total = self._write(value, name)
@@ -171,8 +177,10 @@ class Backward:
             self.accumulation.add(owner, gradient, self.forward.microbatch)
 
     def _derived(self, entry: Computed, given: tuple[int, ...]) -> dict[str, Attribute]:
-        """The attributes of the derivative: one object for each operator of the file, and for each
-        set of gradients that it is given.
+        """Return the attributes of a derivative.
+
+        They are one object for each operator of the file and each set of gradients that it is
+        given.
         """
         known = self._attributes.get(id(entry.node))
         if known is None or known["gradients"] != given:
@@ -190,25 +198,21 @@ class Backward:
         name = self.names.of_adapter(entry.adapter)
         result = self._write(entry.operand, name)
         step = backward_step(entry.primitive, self.context.device)
-        group = (
-            self.context.layout.group(self.context.device, step.group)
-            if step.group is not None
-            else None
-        )
         self.context.emit(
             step.kind,
             (gradient, *step.numbers),
             (result,),
             step.attributes,
             self.forward.microbatch,
-            group=group,
+            group=self.context.group(step.group),
             module=entry.primitive.name,
         )
         self._add(entry.operand, result, name)
 
     def _adapter(self, entry: Customized, given: Mapping[int, Value]) -> None:
-        """Run the backward adapter of a custom one as a whole; a result without a gradient has
-        zeros.
+        """Run the backward adapter of a custom one as a whole.
+
+        A result without a gradient has zeros.
         """
         backward = entry.adapter.backward
         if backward is None or not any(operand.tracked for operand in entry.operands):

@@ -8,12 +8,13 @@ from pathlib import Path
 import msgspec
 
 from pitcheck.frontends.nnscaler.context import Context, Shared
+from pitcheck.frontends.nnscaler.execution_plan import Compute, ExecutionPlan
 from pitcheck.frontends.nnscaler.families import GRADIENT, LOSS, Family
-from pitcheck.frontends.nnscaler.gradients import gradient_names
+from pitcheck.frontends.nnscaler.gradient_names import gradient_names
 from pitcheck.frontends.nnscaler.layout import Layout
 from pitcheck.frontends.nnscaler.lineage import Lineages
 from pitcheck.frontends.nnscaler.lower import DeviceLowering, microbatches_of
-from pitcheck.frontends.nnscaler.program import Compute, ExecutionPlan, read_program
+from pitcheck.frontends.nnscaler.reader import read_program
 from pitcheck.plan.collector import collector_off
 from pitcheck.plan.fold import Instance, fold
 from pitcheck.plan.model import Lineage, Number, Operator, Output, Plan, Tensor
@@ -34,16 +35,18 @@ _RESHAPES = frozenset({"view"})
 
 
 def read_nnscaler(path: str | Path) -> Plan:
-    """The plan in a pickle of nnScaler's ``ModuleCodeGen``, a reference or a parallel plan.
+    """Return the plan in a pickle of nnScaler's ``ModuleCodeGen``, a reference or a parallel plan.
 
     Neither nnScaler nor torch is needed, and nothing in the file runs. The mesh is (dp, pp, tp), or
-    (dp, device) where the stages are not alike. A plan of one rank and one micro-batch is a
-    reference: its tensors have no lineage. Outputs are the loss, ``loss``, and of every parameter P
-    the gradient, ``grad:P``.
+    (dp, device) if the stages differ in size. A plan of one rank and one micro-batch is a
+    reference, whose tensors have no lineage. The outputs are the loss, ``loss``, and for every
+    parameter P its gradient, ``grad:P``.
 
-    Raises PlanError for a file that is damaged, is of something else, contradicts itself or cannot
-    run; UnsupportedError for a primitive without a meaning; OSError where the file cannot be
-    opened.
+    Raises:
+        PlanError: for a file that is damaged, holds something else, contradicts itself or cannot
+            run.
+        UnsupportedError: for a primitive without a meaning.
+        OSError: if the file cannot be opened.
     """
     path = Path(path)
     with collector_off():
@@ -51,6 +54,8 @@ def read_nnscaler(path: str | Path) -> Plan:
 
 
 class _Builder:
+    """The plan of one file in the making."""
+
     def __init__(self, plan: ExecutionPlan, name: str) -> None:
         self.plan = plan
         self.name = name
@@ -62,7 +67,7 @@ class _Builder:
         self._held: frozenset[str] = frozenset()
 
     def run(self) -> Plan:
-        """The plan."""
+        """Return the plan."""
         operators, blocks, programs = fold(self.layout.mesh, self.microbatches, self._programs())
         self._held = frozenset(family.name for family in self.shared.parameters)
         return Plan(
@@ -94,7 +99,7 @@ class _Builder:
     # --- tensors
 
     def _families(self, operators: Iterable[Operator]) -> Iterator[Family]:
-        """Inputs, parameters, then the rest in the order in which operators name them."""
+        """Yield inputs, parameters, then the others in the order in which operators name them."""
         seen = dict.fromkeys(
             family.name for family in (*self.shared.inputs, *self.shared.parameters)
         )
@@ -172,8 +177,9 @@ class _Builder:
 
 
 def _shifted(instances: list[Instance], shift: int) -> list[Instance]:
-    """The operators of a device in a later replica: other peers; groups name all replicas
-    already.
+    """Return the operators of a device as a later replica runs them.
+
+    Its peers differ; groups name all replicas already.
     """
     if not shift or not any("peer" in instance.attributes for instance in instances):
         return instances
@@ -192,15 +198,17 @@ def _moved(instance: Instance, shift: int) -> Instance:
 
 
 def scalars_of(plan: ExecutionPlan) -> frozenset[int]:
-    """Ids of the full tensors, and of their gradients, that have no dimension when they run, which
-    nnScaler writes as (1,).
+    """Return the ids of full tensors, and of their gradients, that have no dimension when they run.
 
-    They are made by reductions over all dimensions, and by element-wise operators from such alone.
+    nnScaler writes their shape as (1,). They are made by reductions over all dimensions, and by
+    element-wise operators from such tensors alone.
     """
     candidates = [
         node
-        for node in _compute_nodes(plan)
-        if any(result.tensor.shape == (1,) for result in node.results)
+        for cell in plan.cells
+        if cell.kind == "forward"
+        for node in cell.nodes
+        if isinstance(node, Compute) and any(result.tensor.shape == (1,) for result in node.results)
     ]
     scalars: set[int] = set()
     before = -1
@@ -220,12 +228,3 @@ def _reduces_all(node: Compute) -> bool:
     if node.kind in _LOSSES:
         return bool(node.attributes.get("reduction", "mean") != "none")
     return node.kind in _WHOLE and "axes" not in node.attributes
-
-
-def _compute_nodes(plan: ExecutionPlan) -> Iterator[Compute]:
-    seen: set[int] = set()
-    for calls in plan.programs.values():
-        for call in calls:
-            if call.cell.kind == "forward" and id(call.cell) not in seen:
-                seen.add(id(call.cell))
-                yield from (node for node in call.cell.nodes if isinstance(node, Compute))

@@ -1,4 +1,4 @@
-"""What the lowering of a device works with: names, values, and the list of operators that grows."""
+"""The state of the lowering of a device: names, values, and the operators so far."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, Group, Number, Operand, Role, Use
 
 FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
-"""Dtypes of which there are gradients."""
+"""The dtypes that have gradients."""
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """A tensor of a device: its family, the micro-batch whose tensor it is (None where there is one
-    for all), and whether autograd watches it.
+    """A tensor of a device.
+
+    ``microbatch`` is the micro-batch whose tensor it is; None if there is one for all. ``tracked``
+    says that autograd watches it.
     """
 
     family: Family
@@ -30,7 +32,9 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 
 
 class Shared:
-    """What all devices share: families, the plan's inputs and parameters, the tensors without
+    """The state that all devices share.
+
+    It has the families, the plan's inputs, parameters and losses, and the tensors without
     dimensions.
     """
 
@@ -54,16 +58,20 @@ class Shared:
         self._starts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         self.disregarded: dict[str, None] = {}
-        """What the file says of a primitive and is not what runs: sentences, in order."""
+        """Sentences, in order, about statements of the file that are not what runs."""
 
     def shape_of(self, tensor: SubTensor) -> tuple[int, ...]:
-        """The shape of a tensor when it runs: nnScaler writes (1,) for tensors without
-        dimensions.
+        """Return the shape of a tensor when it runs.
+
+        It is () for tensors without dimensions, which nnScaler writes as (1,).
         """
         return () if tensor.full in self._scalars and tensor.shape == (1,) else tensor.shape
 
     def input(self, cell: int, position: int, tensor: SubTensor, device: int) -> Family:
-        """The family of an output of the data loader."""
+        """Return the family of an output of the data loader.
+
+        Raises PlanError if its shape or dtype differs between devices.
+        """
         key = (cell, position)
         if key not in self._inputs:
             base = base_of(tensor)
@@ -85,7 +93,10 @@ class Shared:
         return found
 
     def parameter(self, tensor: SubTensor, version: int) -> Family:
-        """The family of a parameter or buffer. Raises PlanError where two tensors have one name."""
+        """Return the family of a parameter or buffer.
+
+        Raises PlanError if two tensors have one name.
+        """
         base = base_of(tensor)
         if self._owners.setdefault(base, tensor.full) != tensor.full:
             raise PlanError(f"two different tensors of the model are both named {tensor.name!r}")
@@ -99,8 +110,9 @@ class Shared:
         return family
 
     def seed(self, loss: Family) -> Family:
-        """The gradient of the loss: one. Raises PlanError for a loss of more than one element,
-        where PyTorch stops.
+        """Return the gradient of the loss, which is one.
+
+        Raises PlanError for a loss of more than one element, where PyTorch stops.
         """
         if prod(loss.shape) != 1:
             raise PlanError(
@@ -110,7 +122,7 @@ class Shared:
         return self._constant(f"{GRADIENT}{LOSS}", loss.shape, loss.dtype, 1)
 
     def zero(self, shape: tuple[int, ...], dtype: DType) -> Family:
-        """Zeros."""
+        """Return a tensor of zeros."""
         return self._constant(f"zero:{'x'.join(map(str, shape))}", shape, dtype, 0)
 
     def _constant(self, name: str, shape: tuple[int, ...], dtype: DType, value: int) -> Family:
@@ -119,7 +131,7 @@ class Shared:
         return family
 
     def base_of(self, tensor: SubTensor) -> str:
-        """The name that a tensor's families begin with."""
+        """Return the name with which a tensor's families begin."""
         return (
             self._gradient_names.get(tensor.full) or base_of(tensor)
             if tensor.gradient
@@ -129,21 +141,21 @@ class Shared:
     # --- versions
 
     def first_version(self, base: str) -> int:
-        """The version that the devices of the present stage begin with."""
+        """Return the version with which the devices of the present stage begin."""
         return self._starts.get(base, 0)
 
     def saw(self, base: str, version: int) -> None:
-        """A device of the present stage has used a version."""
+        """Note that a device of the present stage has used a version."""
         if version >= self._ends.get(base, 0):
             self._ends[base] = version + 1
 
     def end_stage(self) -> None:
-        """The next stage counts on from here."""
+        """Have the next stage count on from the versions that were used."""
         self._starts = dict(self._ends)
 
 
 class Context:
-    """One device: reads, writes, and the operators so far."""
+    """One device: its reads, its writes, and the operators so far."""
 
     def __init__(self, shared: Shared, device: int) -> None:
         self.shared = shared
@@ -156,7 +168,7 @@ class Context:
         self._losses: dict[int, Family] = {}
 
     def parameter(self, tensor: SubTensor) -> Value:
-        """The value of a parameter or buffer: one per sub-tensor."""
+        """Return the value of a parameter or buffer; there is one per sub-tensor."""
         found = self._parameters.get(tensor.id)
         if found is None:
             base = base_of(tensor)
@@ -169,7 +181,10 @@ class Context:
         return found
 
     def read(self, number: int, local: Mapping[int, Value]) -> Value:
-        """What was last written under an id. Raises PlanError where nothing was."""
+        """Return the value that was last written under an id.
+
+        Raises PlanError if there is none.
+        """
         found = local.get(number)
         if found is None:
             raise PlanError(
@@ -187,7 +202,7 @@ class Context:
         shape: tuple[int, ...] | None = None,
         tracked: bool = False,
     ) -> Value:
-        """A new value for a tensor; ``like`` is the tensor whose gradient it is."""
+        """Return a new value for a tensor; ``like`` is the tensor whose gradient it is."""
         base = self.shared.base_of(tensor)
         version = self._next_version(base, microbatch)
         actual = (
@@ -217,8 +232,9 @@ class Context:
         shape: tuple[int, ...] | None = None,
         gradient_of: str | None = None,
     ) -> Value:
-        """A new value that the file does not name, of the shape and dtype of ``like`` where no
-        other shape is given.
+        """Return a new value that the file does not name.
+
+        It has the shape and dtype of ``like``, unless ``shape`` is given.
         """
         version = self._next_version(base, microbatch)
         sizes = like.shape if shape is None else shape
@@ -254,7 +270,7 @@ class Context:
         source: str = "",
         module: str = "",
     ) -> None:
-        """Append an operator. An operand of another micro-batch is named with it."""
+        """Append an operator. An operand of another micro-batch is named with its micro-batch."""
         self.instances.append(
             Instance(
                 kind=kind,
@@ -273,12 +289,16 @@ class Context:
             )
         )
 
+    def group(self, devices: Sequence[int] | None) -> Group | None:
+        """Return the group over ``devices`` that the device names; None without devices."""
+        return None if devices is None else self.layout.group(self.device, devices)
+
     def returned(self, losses: Mapping[int, Family]) -> None:
-        """Take what a step returns, by micro-batch, for the losses."""
+        """Set the losses to the tensors that a step returns, by micro-batch."""
         self._losses = dict(losses)
 
     def name_loss(self) -> None:
-        """Give the last version of the loss, on every device, one name."""
+        """Give the last version of the loss one name on every device."""
         renamed: dict[tuple[str, int | None], str] = {}
         for microbatch, family in self._losses.items():
             final = self.shared.families.named(
@@ -306,8 +326,9 @@ class Context:
 
 
 def _stated(tensor: SubTensor, base: str) -> str:
-    """The reference's name for a tensor; "" for the gradient of the loss, which is no tensor of the
-    reference.
+    """Return the reference's name for a tensor.
+
+    It is "" for the gradient of the loss, which the reference does not have.
     """
     if tensor.loss:
         return "" if tensor.gradient else LOSS

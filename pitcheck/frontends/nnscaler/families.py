@@ -1,9 +1,9 @@
-"""Names: which tensors of which ranks and micro-batches are one family of the plan.
+"""The names of tensors.
 
-A family is named after nnScaler's full tensor, followed by a version where a rank writes it more
-than once: ``linear_1``, then ``linear_1.1`` after an all-reduce. Versions count on from stage to
-stage, so that the ranks of one stage share their names and other stages do not. Equal programs get
-equal names.
+The tensors of several ranks and micro-batches are one family of the plan. A family is named after
+nnScaler's full tensor, with a version behind it if a rank writes it more than once: ``linear_1``,
+then ``linear_1.1`` after an all-reduce. Versions count on from stage to stage, so that the ranks of
+one stage share their names and other stages do not. Equal programs get equal names.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from pitcheck.plan.model import Role
 
 LOSS = "loss"
 GRADIENT = "grad:"
-"""What the loss and the gradient of a parameter are called, in a reference and in a parallel plan
-alike.
-"""
+"""The prefix of gradients of parameters; they and the loss have these names in every plan."""
 _RESERVED = ("grad:", "partial:", "zero:")
 
 
 @dataclass(eq=False)
 class Family:
-    """One tensor of the plan in the making. ``parts``: per device the part of the full tensor that
-    it holds there, as the planner says.
+    """One tensor of the plan in the making.
+
+    - ``parts``: for each device, the part of the full tensor that it holds, as the planner says.
+    - ``stated``: the name of the reference tensor; the planner says that this is a part of it.
+    - ``reduced``: it is already the sum over micro-batches.
     """
 
     name: str
@@ -37,13 +38,11 @@ class Family:
     value: int | None = None
     parts: dict[int, SubTensor] = field(default_factory=dict)
     stated: str = ""
-    """Name of the reference tensor that it is said to be a part of."""
     reduced: bool = False
-    """Whether it is the sum over micro-batches already."""
 
 
 class Families:
-    """All families of a plan by name."""
+    """The families of a plan by name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Family] = {}
@@ -60,8 +59,9 @@ class Families:
         microbatched: bool,
         gradient_of: str | None = None,
     ) -> Family:
-        """The family with this base and version. Where ranks disagree about shape, dtype or role,
-        each opinion is a family of its own.
+        """Return the family with this base and version.
+
+        If ranks disagree about shape, dtype or role, each opinion is a family of its own.
         """
         key = (base, version, shape, dtype, role, microbatched, gradient_of)
         name = self._names.get(key)
@@ -78,8 +78,9 @@ class Families:
 
 
 def base_of(tensor: SubTensor) -> str:
-    """The name that a tensor's families begin with; names with a meaning of their own are kept for
-    it.
+    """Return the name with which a tensor's families begin.
+
+    Names that have a meaning in plans are changed.
     """
     return (
         f"{tensor.name}_"

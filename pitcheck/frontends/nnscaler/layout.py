@@ -1,7 +1,7 @@
-"""Where ranks stand: the mesh of a plan, groups by its axes, replicas.
+"""The mesh of a plan, its replicas, and groups by mesh axes.
 
-One replica is stored. Rank r runs the sequence of device r mod n, where n is the number of devices
-of a replica, and the ranks that the sequence names are shifted likewise.
+The file has one replica of n devices. Rank r runs the sequence of device r mod n, with the ranks
+that the sequence names shifted accordingly.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.nnscaler.program import Call, Compute, ExecutionPlan
+from pitcheck.frontends.nnscaler.execution_plan import Call, Compute, ExecutionPlan
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis, Group
 
 
 class Layout:
-    """The mesh is (dp, pp, tp) where all stages have equally many devices that follow each other,
-    else (dp, device).
+    """The mesh of a plan.
 
-    ``stages``: the devices of a replica that compute parts of the same tensors, in order.
+    It is (dp, pp, tp) if all stages have equally many devices that follow each other, and (dp,
+    device) if not. ``stages`` are the devices of a replica that compute parts of the same tensors,
+    in order.
     """
 
     def __init__(self, plan: ExecutionPlan) -> None:
@@ -42,11 +43,11 @@ class Layout:
         self._groups: dict[tuple[int, tuple[int, ...]], Group] = {}
 
     def group(self, device: int, devices: Sequence[int], joined: bool = False) -> Group:
-        """The group over ``devices`` of one replica that ``device`` names, at all replicas;
-        ``joined``: over the devices of all replicas together.
+        """Return the group over ``devices`` of one replica that ``device`` names, at all replicas.
 
-        A group is a set: PyTorch sorts its ranks. Raises PlanError for a device that does not exist
-        or stands twice.
+        ``joined`` makes it one group over the devices of all replicas together. A group is a set:
+        PyTorch sorts its ranks. Raises PlanError for a device that does not exist or is named
+        twice.
         """
         key = (device if not joined else device - self.devices, tuple(devices))
         if key not in self._groups:
@@ -76,7 +77,7 @@ class Layout:
         return Group(ranks=lists)
 
     def _axes_of(self, ranks: tuple[int, ...]) -> Group | None:
-        """The mesh axes over which ``ranks`` is a group, the fewest."""
+        """Return the fewest mesh axes over which ``ranks`` is a group; None without any."""
         if self._by_axes is None:
             self._by_axes = {}
             coordinates = Coordinates(self.mesh, 1)
@@ -90,8 +91,9 @@ class Layout:
 
 
 def _stages(plan: ExecutionPlan) -> list[list[int]]:
-    """Devices that compute parts of the same tensors in the forward pass, ordered by their first
-    device.
+    """Return the devices that compute parts of the same tensors in the forward pass.
+
+    Stages are ordered by their first device.
     """
     owners: dict[int, int] = {}
     stage_of = {device: device for device in plan.programs}
@@ -110,7 +112,7 @@ def _stages(plan: ExecutionPlan) -> list[list[int]]:
 
 
 def _computed(calls: list[Call]) -> set[int]:
-    """Ids of the full tensors that forward operators write."""
+    """Return the ids of the full tensors that forward operators write."""
     cells = {id(call.cell): call.cell for call in calls if call.cell.kind == "forward"}
     nodes = [node for cell in cells.values() for node in cell.nodes if isinstance(node, Compute)]
     return {result.tensor.full for node in nodes for result in node.results}

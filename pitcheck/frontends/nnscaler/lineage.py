@@ -1,8 +1,7 @@
-"""Lineage from what nnScaler says of its sub-tensors: boxes (``_indmap``) and terms of sums
-(``_valmap``).
+"""Lineage from nnScaler's sub-tensors: boxes (``_indmap``) and terms of sums (``_valmap``).
 
-Of inputs and parameters it is specification; of everything in between it is a hint, which nobody
-has to believe.
+For inputs and parameters it is specification. For all other tensors it is a hint, which is proven
+before it is used.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard
 from pitcheck.plan.tables import Places
 
 Intervals = Mapping[int, tuple[int, int]]
-"""(start, stop) per device of a replica."""
+"""A half-open interval (start, stop) per device of a replica."""
 
 _Part = tuple[tuple[tuple[int, int], ...], tuple[int, int]]
 
 
 class Lineages:
-    """Builds lineages for one plan."""
+    """The lineages of one plan."""
 
     def __init__(self, layout: Layout, microbatches: int) -> None:
         self._axes = [axis.name for axis in layout.mesh[1:] if axis.size > 1]
@@ -35,13 +34,18 @@ class Lineages:
         self._known: dict[tuple[object, ...], tuple[tuple[Shard, ...], tuple[str, ...]] | None] = {}
 
     def of_input(self, reference: str, rank: int) -> Lineage | None:
-        """An input whose first of ``rank`` dimensions is cut over replicas, then micro-batches."""
+        """Return the lineage of an input with ``rank`` dimensions.
+
+        Its first dimension is cut over replicas, then micro-batches.
+        """
         shards = (Shard(0, by=self._batch),) if rank and self._batch else ()
         return Lineage(reference, shards)
 
     def of_parameter(self, reference: str, parts: Mapping[int, SubTensor]) -> Lineage:
-        """The part of a parameter that every device holds. Raises PlanError for a box that is not
-        of the tensor's shape or lies outside the whole.
+        """Return the lineage of a parameter from the part that every device holds.
+
+        Raises PlanError for a box that does not fit the tensor's shape or lies outside of the
+        whole.
         """
         for tensor in parts.values():
             for dim, ((start, stop), size, local) in enumerate(
@@ -62,7 +66,10 @@ class Lineages:
         return Lineage(reference, tuple(shard for shard in shards if shard is not None))
 
     def of_loss(self) -> Lineage | None:
-        """One term per replica and micro-batch."""
+        """Return the lineage of the loss, with one term per replica and micro-batch.
+
+        Returns None if there is one term.
+        """
         return Lineage("loss", partial=self._batch) if self._batch else None
 
     def hint(
@@ -75,11 +82,12 @@ class Lineages:
         partial: bool,
         reduced: bool,
     ) -> Lineage | None:
-        """What a tensor in between is said to hold, None where that cannot be written.
+        """Return the lineage of an intermediate tensor; None if it cannot be written.
 
-        ``batched``: the first dimension is cut over replicas and micro-batches; ``partial``: every
-        replica and micro-batch has a term (``reduced``: every replica); a tensor without dimensions
-        that is ``batched`` has a term likewise.
+        ``batched`` says that the first dimension is cut over replicas and micro-batches.
+        ``partial`` says that every replica and micro-batch has a term; with ``reduced`` every
+        replica has one. A tensor without dimensions that is ``batched`` has a term per replica and
+        micro-batch as well.
         """
         described = tuple(
             (device, (tensor.box, tensor.term), tensor.whole) for device, tensor in parts.items()
@@ -122,7 +130,7 @@ class Lineages:
     # --- one dimension
 
     def _shard(self, dim: int, size: int, boxes: Intervals) -> Shard | None:
-        """None where every device holds the whole dimension."""
+        """Return how devices cut a dimension; None if every device holds all of it."""
         if all(box == (0, size) for box in boxes.values()):
             return None
         start, stop = next(iter(boxes.values()))
@@ -144,7 +152,10 @@ class Lineages:
         )
 
     def _terms(self, terms: Mapping[int, tuple[int, int]]) -> tuple[str, ...] | None:
-        """The axes over whose members the terms of a sum lie; () where there is one term."""
+        """Return the axes over whose members the terms of a sum lie.
+
+        Returns () if there is one term, None if no axes fit.
+        """
         counts = {count for _, count in terms.values()}
         if counts == {1}:
             return ()
@@ -160,17 +171,16 @@ class Lineages:
     def _separates(
         self, axes: tuple[str, ...], count: int, terms: Mapping[int, tuple[int, int]]
     ) -> bool:
-        """Whether devices that differ along ``axes`` alone have all terms; the order of terms means
-        nothing.
-        """
+        """Return True if devices that differ along ``axes`` alone have all terms, in any order."""
         others = self._places.along(tuple(axis for axis in self._axes if axis not in axes))
         groups = {others[device] for device in terms}
         found = {(others[device], number) for device, (number, _) in terms.items()}
         return len(found) == len(terms) == count * len(groups)
 
     def _counted(self, count: int, numbers: Mapping[int, int]) -> tuple[str, ...] | None:
-        """Axes of ``count`` positions, all of them taken, along which every device stands at its
-        number.
+        """Return axes along which every device stands at its number; None without any.
+
+        The axes have ``count`` positions, and all of them are taken.
         """
         if set(numbers.values()) != set(range(count)):
             return None

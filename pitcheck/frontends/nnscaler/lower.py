@@ -1,8 +1,8 @@
 """From the calls of one device to operators of the plan.
 
-A tensor id read is what was last written under this id on this device. A segment has ids of its
-own, bound to those of the call at its borders; its backward pass is autograd of the forward call,
-whose saved inputs are taken first in, first out.
+A tensor id stands for the value that was last written under it on this device. The ids of a segment
+are bound to those of the call at its borders. The backward pass of a segment is autograd of the
+forward call, whose saved inputs are taken first in, first out.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler.accumulation import Accumulation
 from pitcheck.frontends.nnscaler.adapters import check_class, run_adapter
 from pitcheck.frontends.nnscaler.autograd import Backward, Names
+from pitcheck.frontends.nnscaler.autograd_tape import Computed, Forward
 from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
-from pitcheck.frontends.nnscaler.families import Family
-from pitcheck.frontends.nnscaler.objects import placed, within
-from pitcheck.frontends.nnscaler.program import (
+from pitcheck.frontends.nnscaler.execution_plan import (
     Adapter,
     Argument,
     Call,
@@ -28,14 +27,15 @@ from pitcheck.frontends.nnscaler.program import (
     Measure,
     Node,
 )
-from pitcheck.frontends.nnscaler.tape import Computed, Forward
+from pitcheck.frontends.nnscaler.families import Family
+from pitcheck.frontends.nnscaler.objects import placed, within
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, Number
 
 
 class DeviceLowering:
-    """The operators of one device, in order."""
+    """The lowering of one device."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -47,7 +47,9 @@ class DeviceLowering:
         self._attributes: dict[int, dict[str, Attribute]] = {}
 
     def run(self, calls: list[Call], returned: tuple[SubTensor, ...] = ()) -> list[Instance]:
-        """Raises PlanError for what cannot run: a tensor that is read before it is written, a
+        """Return the operators of the device, in order.
+
+        Raises PlanError for calls that cannot run: a tensor that is read before it is written, a
         backward pass before its forward pass.
         """
         for call in calls:
@@ -59,8 +61,10 @@ class DeviceLowering:
         return self.context.instances
 
     def _return(self, returned: tuple[SubTensor, ...]) -> None:
-        """The losses are those that the step returns, one of each micro-batch. Raises PlanError for
-        one that is not there, or is there twice.
+        """Take the losses from the tensors that the step returns, one for each micro-batch.
+
+        Raises PlanError for a tensor that nothing has written, and for a second loss of a
+        micro-batch.
         """
         losses: dict[int, Family] = {}
         for tensor in returned:
@@ -104,7 +108,7 @@ class DeviceLowering:
     # --- calls
 
     def _load(self, call: Call, microbatch: int) -> None:
-        """The n-th call of the data loader gives micro-batch n."""
+        """Load data: the n-th call of the data loader gives micro-batch n."""
         outer = [tensor for tensor in call.outputs if tensor is not None]
         for position, (name, tensor) in enumerate(zip(outer, call.cell.tensors, strict=True)):
             self._environment[name] = Value(
@@ -113,8 +117,9 @@ class DeviceLowering:
             )
 
     def _forward(self, call: Call, microbatch: int) -> None:
-        """A forward segment, or an adapter between segments. What a segment is given is cut off
-        from what autograd watched before.
+        """Run a forward segment, or an adapter between segments.
+
+        The inputs of a segment are cut off from what autograd watched before.
         """
         segment = call.cell.kind == "forward"
         given = [None if name is None else self._environment.get(name) for name in call.inputs]
@@ -145,8 +150,8 @@ class DeviceLowering:
         for inner, outer in zip(call.cell.outputs, call.outputs, strict=True):
             if inner is not None and outer is not None and inner in local:
                 value = local[inner]
-                # Autograd watches what an adapter between segments gives, as the beginning of the
-                # next segment.
+                # The next segment begins with the results of an adapter between segments, and
+                # autograd watches them.
                 tracked = (
                     value.tracked if segment else value.family.dtype in FLOATS
                 ) and call.tracked
@@ -171,8 +176,10 @@ class DeviceLowering:
     # --- backward
 
     def _backward(self, call: Call) -> None:
-        """What nnScaler calls for a backward segment: autograd from the outputs of a forward call,
-        the gradients of its inputs in their order.
+        """Run a backward segment as nnScaler does.
+
+        That is autograd from the outputs of a forward call; it gives the gradients of the call's
+        inputs in their order.
         """
         cell = call.cell
         if cell.mirror is None:
@@ -206,8 +213,9 @@ class DeviceLowering:
         self._take(call, results)
 
     def _check_order(self, outputs: list[Value], forward: Forward) -> None:
-        """Raise PlanError where a backward pass begins at outputs of another forward call than the
-        one whose inputs were saved first.
+        """Raise PlanError if a backward pass begins at outputs of the wrong forward call.
+
+        The right one is the call whose inputs were saved first.
         """
         for value in outputs:
             if not forward.gives(value) and any(
@@ -221,8 +229,9 @@ class DeviceLowering:
                 )
 
     def _take(self, call: Call, results: list[Value]) -> None:
-        """Give the gradients the names of the call. Raises PlanError where there are more or fewer
-        names than gradients.
+        """Give gradients the names of the call.
+
+        Raises PlanError if there are more or fewer names than gradients.
         """
         names = [name for name in call.outputs if name is not None]
         for name in names:
@@ -286,8 +295,9 @@ class DeviceLowering:
         return self.context.read(argument.id, local)
 
     def _measure(self, node: Measure, local: Mapping[int, Value]) -> None:
-        """The model's code has computed with a shape of the file: it must be the one that the
-        tensor has.
+        """Raise UnsupportedError if a tensor's shape is not the one in the file.
+
+        The model's code has computed with that shape.
         """
         value = self.context.read(node.id, local)
         if value.family.shape != node.shape:
@@ -298,8 +308,9 @@ class DeviceLowering:
 
 
 def microbatches_of(programs: Mapping[int, list[Call]]) -> int:
-    """The number of micro-batches: how often a device runs one forward segment, or loads data, at
-    most.
+    """Return the number of micro-batches.
+
+    It is the greatest number of times that a device runs one forward segment or loads data.
     """
     most = 1
     for calls in programs.values():

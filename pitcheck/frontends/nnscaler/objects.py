@@ -1,5 +1,6 @@
-"""What stands in nnScaler's objects, read with distrust: every field may be missing or hold
-anything.
+"""Fields of nnScaler's objects, read with distrust: each may be missing or hold anything.
+
+Functions raise PlanError, with the place of the field, for a value that they cannot use.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pitcheck.frontends.nnscaler.pickles import Stub
 
 LARGEST_INTEGER = 2**53
 SLICE = "<slice>"
-"""First entry of the tuple that a slice becomes."""
+"""The first entry of the tuple that stands for a slice."""
 _SEQUENCES = (list, tuple)
 _NUMBERS = (bool, int, float)
 _LONGEST_TEXT = 1000
@@ -45,12 +46,12 @@ _SCALARS: Mapping[str, str] = MappingProxyType(
         )
     )
 )
-"""Codes of NumPy's dtypes, and the codes of ``struct`` for the same bytes."""
+"""The codes of NumPy's dtypes, with those of ``struct`` for the same bytes."""
 
 
 @contextmanager
 def within(place: str) -> Iterator[None]:
-    """Put ``place`` in front of the place of a PlanError that is raised inside."""
+    """Put ``place`` in front of the place of a PlanError that is raised in this context."""
     try:
         yield
     except PlanError as error:
@@ -58,23 +59,26 @@ def within(place: str) -> Iterator[None]:
 
 
 def placed(error: PlanError, place: str) -> PlanError:
-    """The same error with ``place`` in front of its place."""
+    """Return an error with ``place`` in front of its place."""
     joiner = "" if error.place.startswith(("[", ".")) or not error.place else "."
     return PlanError(error.message, f"{place}{joiner}{error.place}")
 
 
 def class_of(thing: object) -> str:
-    """The name of the class that an object of the pickle has, or of its Python type."""
+    """Return the name of the class that an object of the pickle has, or of its Python type."""
     return type(thing).origin[1] if isinstance(thing, Stub) else type(thing).__name__
 
 
 def has(thing: object, name: str) -> bool:
-    """Whether an object of the pickle has a field."""
+    """Return True if an object of the pickle has a field."""
     return isinstance(thing, Stub) and name in thing.__dict__
 
 
 def field(thing: object, name: str) -> Any:
-    """A field of an object of the pickle. Raises PlanError where it has none of that name."""
+    """Return a field of an object of the pickle.
+
+    Raises PlanError if it has none of that name.
+    """
     if not isinstance(thing, Stub):
         raise PlanError(
             f"there is a {type(thing).__name__} where an object with the field {name!r} is needed"
@@ -86,7 +90,7 @@ def field(thing: object, name: str) -> Any:
 
 
 def items(thing: object, name: str) -> list[Any] | tuple[Any, ...]:
-    """A field that is a list or a tuple."""
+    """Return a field that is a list or a tuple. Raises PlanError for anything else."""
     value = field(thing, name)
     if not isinstance(value, _SEQUENCES):
         raise PlanError(f"{class_of(value)} where a list is needed", f".{name}")
@@ -94,7 +98,7 @@ def items(thing: object, name: str) -> list[Any] | tuple[Any, ...]:
 
 
 def table(thing: object, name: str) -> dict[Any, Any]:
-    """A field that is a dictionary."""
+    """Return a field that is a dictionary. Raises PlanError for anything else."""
     value = field(thing, name)
     if not isinstance(value, dict):
         raise PlanError(f"{class_of(value)} where a dictionary is needed", f".{name}")
@@ -102,7 +106,7 @@ def table(thing: object, name: str) -> dict[Any, Any]:
 
 
 def number(value: object) -> int | float | bool | None:
-    """A plain number, or a NumPy scalar decoded from its bytes; None for anything else."""
+    """Return a plain number, or a NumPy scalar decoded from its bytes; None for anything else."""
     if isinstance(value, _NUMBERS):
         return value
     if (
@@ -138,7 +142,7 @@ def _scalar(value: Stub) -> int | float | bool | None:
 
 
 def whole(value: object, what: str) -> int:
-    """An integer of sensible size. Raises PlanError for anything else."""
+    """Return an integer of at most ``LARGEST_INTEGER``. Raises PlanError for anything else."""
     found = number(value)
     if isinstance(found, float) or found is None or isinstance(found, bool):
         raise PlanError(f"{what} is {shown(value)}, not an integer")
@@ -148,7 +152,7 @@ def whole(value: object, what: str) -> int:
 
 
 def integer(thing: object, name: str) -> int:
-    """A field that is an integer."""
+    """Return a field that is an integer. Raises PlanError for anything else."""
     found = thing.__dict__.get(name) if isinstance(thing, Stub) else None
     if type(found) is int and -LARGEST_INTEGER < found < LARGEST_INTEGER:
         return found
@@ -156,7 +160,7 @@ def integer(thing: object, name: str) -> int:
 
 
 def integers(value: object, what: str) -> tuple[int, ...]:
-    """A list or tuple of integers."""
+    """Return a list or tuple of integers as a tuple. Raises PlanError for anything else."""
     if not isinstance(value, _SEQUENCES):
         raise PlanError(f"{what} is {shown(value)}, not a list of integers")
     for entry in value:
@@ -166,7 +170,7 @@ def integers(value: object, what: str) -> tuple[int, ...]:
 
 
 def text(thing: object, name: str) -> str:
-    """A field that is a string of printable characters."""
+    """Return a field that is a name of printable characters. Raises PlanError for anything else."""
     value = field(thing, name)
     if not isinstance(value, str) or len(value) > _LONGEST_NAME or not value.isprintable():
         raise PlanError(f"{class_of(thing)}.{name} is {shown(value)}, not a name", f".{name}")
@@ -174,7 +178,7 @@ def text(thing: object, name: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value in an error message: short, printable, and without asking the value."""
+    """Return a short, printable description of a value for a message, without asking the value."""
     if isinstance(value, Stub):
         return f"a {'.'.join(type(value).origin)}"
     if value is None or isinstance(value, bool | float):
@@ -187,8 +191,9 @@ def shown(value: object) -> str:
 
 
 def plain(value: object, depth: int = 0) -> Any:
-    """A keyword's value as plain Python: numbers, strings, None, tuples; what is none of these
-    becomes a description in angle brackets.
+    """Return the value of a keyword as plain Python: numbers, strings, None and tuples.
+
+    Anything else becomes a description in angle brackets.
     """
     found = number(value)
     if found is not None:
@@ -229,7 +234,10 @@ def _described(value: object) -> str:
 
 
 def dtype_of(value: object, name: str) -> DType:
-    """A dtype of the plan from ``torch.float32`` and the like (a stub, or the name as a string)."""
+    """Return a dtype from ``torch.float32`` and the like, given as a stub or as its name.
+
+    Raises PlanError for a dtype that plans do not know.
+    """
     said = "<class>"
     if isinstance(value, type) and issubclass(value, Stub):
         said = ".".join(value.origin)

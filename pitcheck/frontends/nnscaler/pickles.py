@@ -1,9 +1,9 @@
 """Reading a pickle without running anything that is in it.
 
 Every class and function that the pickle names becomes an inert :class:`Stub`, which stores what it
-is given. Real classes stand for ``OrderedDict``, ``set`` and ``frozenset`` alone. Before the pickle
-is loaded its opcodes are scanned for those that reserve memory by a number in the file, or that
-reach Python's registry of extensions.
+is given. Only ``OrderedDict``, ``set`` and ``frozenset`` are real classes. Before the pickle is
+loaded, its opcodes are scanned for those that reserve memory by a number in the file, or that reach
+Python's registry of extensions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from pitcheck.errors import PlanError
 
 LARGEST = 2**30
-"""Bytes a pickle may have."""
+"""The greatest number of bytes of a pickle."""
 
 _REAL: Mapping[tuple[str, str], type] = MappingProxyType(
     {
@@ -37,8 +37,8 @@ _REAL: Mapping[tuple[str, str], type] = MappingProxyType(
     }
 )
 
-# Hashing a nested tuple recurses in C without a check. A pickle is loaded on a stack that its
-# deepest possible tuple fits.
+# Hashing a nested tuple recurses in C without a check. So the stack on which a pickle is loaded
+# has room for the deepest tuple that it can contain.
 _STACK_PER_TUPLE = 512
 _SMALL_STACK = 2**22
 _LARGEST_STACK = 2**30
@@ -46,24 +46,27 @@ _TUPLES = b"\x85\x86\x87t"
 
 
 class _Sealed(type):
-    """The class of the stub classes that a pickle can name: nothing in a pickle can change them."""
+    """The metaclass of the stub classes that a pickle can name.
+
+    Nothing in a pickle can change these classes.
+    """
 
     def __setattr__(cls, name: str, value: object) -> None:
         raise TypeError(f"{cls.__name__}.{name} cannot be set")
 
 
 class Stub:
-    """Stands for an object of the class or function ``origin`` (module, name) of the pickle; its
-    attributes are what the pickle stored.
+    """A stand-in for an object of a class or function of the pickle.
 
-    No pickle can name this class itself, so that it need not be sealed: ``isinstance`` is slow
-    where a class has a class of its own.
+    ``origin`` is the module and the name of the class or function. The attributes are those that
+    the pickle stored. No pickle can name this class itself, so that it need not be sealed:
+    ``isinstance`` is slow for a class with a metaclass.
     """
 
     origin: tuple[str, str] = ("", "")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: what is to be kept of the arguments has been stored."""
+        """Do nothing: the arguments that are to be kept have been stored."""
 
     def __setattr__(self, name: str, value: object) -> None:
         self.__dict__[name] = value
@@ -84,10 +87,10 @@ class Stub:
 
 
 class _Listed(Stub, metaclass=_Sealed):
-    """A stub that stores its arguments, and is listed."""
+    """A stub that stores its arguments, and is listed in ``made``."""
 
     made: list[Stub]
-    """All listed stubs of the pickle."""
+    """The listed stubs of the pickle."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> _Listed:
         stub = object.__new__(cls)
@@ -100,20 +103,21 @@ class _Listed(Stub, metaclass=_Sealed):
 
 
 class _Stateful(_Listed):
-    """A stub of a class whose state may be anything, not only a dictionary of attributes."""
+    """A stub whose state may be anything, not only a dictionary of attributes."""
 
     def __setstate__(self, state: object) -> None:
         self.__dict__["__state__"] = state
 
 
-# The method that sets ``__dict__``, bound to the stub: no Python code runs where the reader takes a
-# state over, which must be a dictionary, and is not copied.
+# The method that sets ``__dict__``, bound to the stub. The unpickler takes a state over without
+# running Python code or copying it; it must be a dictionary.
 _TAKEN_OVER = property(partial(MethodType, vars(Stub)["__dict__"].__set__))
 
 
 class _Light(Stub, metaclass=_Sealed):
-    """A stub of one of the many small objects of a plan. It is not listed: such objects refer to
-    each other in circles only through listed ones.
+    """A stub of one of the many small objects of a plan.
+
+    It is not listed: such objects refer to each other in circles only through listed ones.
     """
 
     __setstate__ = _TAKEN_OVER
@@ -139,17 +143,19 @@ _BASES: Mapping[tuple[str, str], type[Stub]] = MappingProxyType(
         ("nnscaler.graph.gener.utils", "DummyInputOuput"): _Heavy,
     }
 )
-"""The classes with most objects; all of them have dictionaries as their states."""
+"""The classes with most objects. The state of each is a dictionary."""
 
 
 class _Reader(pickle.Unpickler):
+    """An unpickler that makes stubs of everything that the pickle names."""
+
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
         self._stubs: dict[tuple[str, str], type[Any]] = {}
         self.made: list[Stub] = []
 
     def find_class(self, module: str, name: str) -> Any:
-        """A real class of the three, else a stub class; nothing is imported."""
+        """Return one of the three real classes, or else a stub class. Nothing is imported."""
         key = (module, name)
         found = _REAL.get(key) or self._stubs.get(key)
         if found is None:
@@ -159,8 +165,9 @@ class _Reader(pickle.Unpickler):
         return found
 
     def release(self) -> None:
-        """Empty the stubs: they refer to each other in circles, and would wait for a long garbage
-        collection.
+        """Empty the stubs.
+
+        They refer to each other in circles, and would wait for a long garbage collection.
         """
         for stub in self.made:
             stub.__dict__.clear()
@@ -168,7 +175,7 @@ class _Reader(pickle.Unpickler):
 
 
 def _base_of(origin: tuple[str, str]) -> type[Stub]:
-    # The other objects of the planner have plain attributes too: the reader fills them without
+    # The planner's other objects have plain attributes, too. The unpickler fills them without
     # calling Python.
     return _BASES.get(origin) or (
         _Listed if origin[0].partition(".")[0] == "nnscaler" else _Stateful
@@ -177,11 +184,10 @@ def _base_of(origin: tuple[str, str]) -> type[Stub]:
 
 @contextmanager
 def loaded(path: Path) -> Iterator[Any]:
-    """The object graph of the pickle at ``path``, made of stubs, plain containers and plain values;
-    afterwards the stubs are empty.
+    """Yield the objects of the pickle at ``path``: stubs, plain containers and plain values.
 
-    Raises PlanError for a file that is too large, is no pickle, is damaged or asks for more memory
-    than it may.
+    Afterwards the stubs are empty. Raises PlanError for a file that is too large, is no pickle, is
+    damaged, or asks for more memory than it may.
     """
     place = str(path)
     data = _content(path)
@@ -205,10 +211,10 @@ def loaded(path: Path) -> Iterator[Any]:
 
 
 def _content(path: Path) -> bytes:
-    """What is in the file, up to one byte more than may be."""
+    """Return the content of a file, up to one byte more than the limit."""
     with path.open("rb") as file:
-        # A buffer of the greatest size would cost more than most files, but what is no ordinary
-        # file has no size beforehand.
+        # A buffer of the greatest size would cost more than reading most files. The size may be
+        # wrong for anything but an ordinary file.
         stated = min(os.fstat(file.fileno()).st_size, LARGEST)
         data = file.read(stated + 1)
         return data if len(data) <= stated else data + file.read(LARGEST + 1 - len(data))
@@ -221,7 +227,7 @@ def _unpickled(reader: _Reader, place: str) -> Any:
         raise PlanError("the pickle asks for more memory than there is", place) from None
     except RecursionError:
         raise PlanError("the pickle is nested too deeply", place) from None
-    # damaged data can raise anything; nothing of the file has run, so nothing else can be behind it
+    # Damaged data can raise anything. Nothing of the file has run, so there is no other cause.
     except Exception as error:
         raise PlanError(
             f"the pickle is damaged ({type(error).__name__}: {str(error)[:200]}); write it anew",
@@ -230,8 +236,10 @@ def _unpickled(reader: _Reader, place: str) -> Any:
 
 
 def _on_stack(size: int, work: Callable[[], Any]) -> Any:
-    """The result of ``work`` on a stack of at least ``size`` bytes; what it raises is
-    raised here.
+    """Return the result of ``work`` on a stack of at least ``size`` bytes.
+
+    An exception that it raises is raised here. Raises PlanError if there is no memory for the
+    stack.
     """
     if size <= _SMALL_STACK:
         return work()
@@ -266,7 +274,7 @@ def _on_stack(size: int, work: Callable[[], Any]) -> Any:
 
 @cache
 def _plain_opcodes() -> re.Pattern[bytes]:
-    """A run of opcodes of fixed size that need no look."""
+    """Return the pattern of a run of opcodes of fixed size that need no look."""
     sizes: dict[int, list[bytes]] = {}
     for opcode in pickletools.opcodes:
         size = 0 if opcode.arg is None else opcode.arg.n
@@ -274,9 +282,8 @@ def _plain_opcodes() -> re.Pattern[bytes]:
             sizes.setdefault(size, []).append(opcode.code.encode("latin-1"))
     kinds = {size: b"[" + b"".join(map(re.escape, codes)) + b"]" for size, codes in sizes.items()}
     bare = kinds.pop(0)
-    # References to the memo are most frequent, and stand first: the engine tries the ways in order,
-    # and tells a way that begins with one byte at once.
-    # The dots are written out because it is slower with {n}.
+    # References to the memo come first because they are most frequent: the engine tries the
+    # alternatives in order, and fastest those that begin with one byte. Dots are faster than {n}.
     ways = [
         _MEMO[1] + b".",
         _MEMO[4] + b"....",
@@ -288,7 +295,7 @@ def _plain_opcodes() -> re.Pattern[bytes]:
 
 
 _MEMO = MappingProxyType({1: b"h", 4: b"j"})
-"""Opcodes that refer to the memo, by the size of their argument."""
+"""The opcodes that refer to the memo, by the size of their argument in bytes."""
 _LOOKED_AT = frozenset({"STOP", "LONG_BINPUT", "EXT1", "EXT2", "EXT4"})
 _LENGTHS = MappingProxyType(
     {
@@ -305,20 +312,23 @@ _LENGTHS = MappingProxyType(
         0x8D: 8,
     }
 )
-"""Opcodes followed by a length of so many bytes and then by as many bytes of text, bytes or
-integer.
+"""The opcodes with a length in front of their argument, with the bytes of that length.
+
+The argument is as many bytes of text, bytes or integer.
 """
 _LINES = MappingProxyType(
     {0x49: 1, 0x4C: 1, 0x53: 1, 0x56: 1, 0x46: 1, 0x67: 1, 0x70: 1, 0x50: 1, 0x63: 2, 0x69: 2}
 )
-"""Opcodes followed by so many lines."""
+"""The opcodes followed by lines, with the number of lines."""
 _STOP, _PUT, _LONG_PUT = 0x2E, 0x70, 0x72
 _EXTENSIONS = frozenset({0x82, 0x83, 0x84})
 
 
 def check_opcodes(data: bytes, place: str) -> None:
-    """Scan the opcodes of a pickle. Raises PlanError, with the byte, where it is cut off, is no
-    pickle, or asks for what it may not.
+    """Scan the opcodes of a pickle.
+
+    Raises PlanError, with the byte, for one that is cut off, is no pickle, or asks for what it may
+    not.
     """
     plain = _plain_opcodes()
     position = 0
@@ -339,7 +349,7 @@ def check_opcodes(data: bytes, place: str) -> None:
 
 
 def _after(data: bytes, position: int, opcode: int, place: str) -> int:
-    """Where the opcode after the one at ``position`` stands."""
+    """Return the position of the opcode after the one at ``position``."""
     here = f"{place}: byte {position}"
     if opcode in _EXTENSIONS:
         raise PlanError(
@@ -379,8 +389,10 @@ def _after(data: bytes, position: int, opcode: int, place: str) -> int:
 
 
 def _check_memo(number: int, size: int, place: str) -> None:
-    """The reader's memo has room for twice its largest number; an honest pickle has fewer memos
-    than bytes.
+    """Raise PlanError for a number in the memo that exceeds the size of the pickle.
+
+    The reader's memo has room for twice its largest number. An honest pickle has fewer entries than
+    bytes.
     """
     if number >= size:
         raise PlanError(

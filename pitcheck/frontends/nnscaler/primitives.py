@@ -1,9 +1,9 @@
-"""What the primitives of an adapter run, forward and backward (``nnscaler/ir/adapter/prim.py`` and
-``nnscaler/runtime/adapter``).
+"""The operators that the primitives of an adapter run, forward and backward.
 
-The signature of a primitive says what it runs: nnScaler's code generator writes that, and the
-class, which says it too, never runs. Functions of ``nn`` have a forward and a backward half.
-``ranks`` is a set: gathering concatenates, and chunking counts, in ascending order of ranks.
+They follow ``nnscaler/ir/adapter/prim.py`` and ``nnscaler/runtime/adapter``. The signature of a
+primitive says what it runs: nnScaler's code generator writes that. Its class says it, too, but
+never runs. Functions of ``nn`` have a forward and a backward half. ``ranks`` is a set: gathering
+concatenates, and chunking counts, in ascending order of ranks.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.nnscaler.execution_plan import Primitive
 from pitcheck.frontends.nnscaler.objects import shown
-from pitcheck.frontends.nnscaler.program import Primitive
 from pitcheck.plan.model import Number
 
 
 class Step(NamedTuple):
-    """One operator with one tensor in and one out: over the devices of ``group`` where it
-    communicates; ``numbers`` are further operands.
+    """One operator with one tensor in and one out.
+
+    ``group`` has the devices over which it communicates, if it does. ``numbers`` are further
+    operands.
     """
 
     kind: str
@@ -41,13 +43,15 @@ def _all_reduce(primitive: Primitive, _: int) -> Step:
 
 
 def _all_gather(primitive: Primitive, _: int) -> Step:
-    return Step("all_gather", {"axis": _integer(primitive, "dim")}, devices_of(primitive, "ranks"))
+    return Step(
+        "all_gather", {"axis": integer_of(primitive, "dim")}, devices_of(primitive, "ranks")
+    )
 
 
 def _reduce_scatter(primitive: Primitive, _: int) -> Step:
     return Step(
         "reduce_scatter",
-        {"axis": _integer(primitive, "dim"), "reduction": "sum"},
+        {"axis": integer_of(primitive, "dim"), "reduction": "sum"},
         devices_of(primitive, "ranks"),
     )
 
@@ -55,7 +59,7 @@ def _reduce_scatter(primitive: Primitive, _: int) -> Step:
 def _all_to_all(primitive: Primitive, _: int) -> Step:
     return Step(
         "all_to_all",
-        {"split_axis": _integer(primitive, "odim"), "concat_axis": _integer(primitive, "idim")},
+        {"split_axis": integer_of(primitive, "odim"), "concat_axis": integer_of(primitive, "idim")},
         devices_of(primitive, "ranks"),
     )
 
@@ -63,7 +67,7 @@ def _all_to_all(primitive: Primitive, _: int) -> Step:
 def _all_to_all_back(primitive: Primitive, _: int) -> Step:
     return Step(
         "all_to_all",
-        {"split_axis": _integer(primitive, "idim"), "concat_axis": _integer(primitive, "odim")},
+        {"split_axis": integer_of(primitive, "idim"), "concat_axis": integer_of(primitive, "odim")},
         devices_of(primitive, "ranks"),
     )
 
@@ -73,7 +77,7 @@ def _chunk(primitive: Primitive, device: int) -> Step:
     return Step(
         "chunk",
         {
-            "axis": _integer(primitive, "dim"),
+            "axis": integer_of(primitive, "dim"),
             "count": len(ranks),
             "position": _place(primitive, ranks, device),
         },
@@ -81,32 +85,22 @@ def _chunk(primitive: Primitive, device: int) -> Step:
 
 
 def _value_chunk(primitive: Primitive, device: int) -> Step:
-    """A term of a sum of equal terms: the tensor divided by their number."""
+    """Return a term of a sum of equal terms: the tensor divided by their number."""
     ranks = devices_of(primitive, "ranks")
     _place(primitive, ranks, device)
     return Step("div", {}, numbers=(Number(len(ranks)),))
 
 
-def _broadcast(source: str) -> Rule:
-    def rule(primitive: Primitive, _: int) -> Step:
-        ranks = devices_of(primitive, "ranks")
-        return Step(
-            "broadcast", {"root": _place(primitive, ranks, _integer(primitive, source))}, ranks
-        )
-
-    return rule
+def _broadcast(primitive: Primitive, _: int) -> Step:
+    ranks = devices_of(primitive, "ranks")
+    root = _place(primitive, ranks, integer_of(primitive, "src"))
+    return Step("broadcast", {"root": root}, ranks)
 
 
-def _reduce(target: str) -> Rule:
-    def rule(primitive: Primitive, _: int) -> Step:
-        ranks = devices_of(primitive, "ranks")
-        return Step(
-            "reduce",
-            {"root": _place(primitive, ranks, _integer(primitive, target)), "reduction": "sum"},
-            ranks,
-        )
-
-    return rule
+def _reduce(primitive: Primitive, _: int) -> Step:
+    ranks = devices_of(primitive, "ranks")
+    root = _place(primitive, ranks, integer_of(primitive, "dst"))
+    return Step("reduce", {"root": root, "reduction": "sum"}, ranks)
 
 
 _RANKS = frozenset({"ranks"})
@@ -122,11 +116,11 @@ _STEPS: Mapping[str, tuple[Rule, frozenset[str]]] = MappingProxyType(
         "all_to_all": (_all_to_all, frozenset({"idim", "odim", "ranks"})),
         "chunk": (_chunk, _ALONG),
         "vchunk": (_value_chunk, _RANKS),
-        "broadcast": (_broadcast("src"), _BUFFER | {"src", "ranks"}),
-        "reduce": (_reduce("dst"), frozenset({"dst", "ranks"})),
+        "broadcast": (_broadcast, _BUFFER | {"src", "ranks"}),
+        "reduce": (_reduce, frozenset({"dst", "ranks"})),
     }
 )
-"""Functions without a backward half that are one operator; and their parameters."""
+"""The functions without a backward half that are one operator, with their parameters."""
 
 _HALVES: Mapping[str, tuple[Rule, Rule, frozenset[str]]] = MappingProxyType(
     {
@@ -144,7 +138,7 @@ _HALVES: Mapping[str, tuple[Rule, Rule, frozenset[str]]] = MappingProxyType(
         ),
     }
 )
-"""Functions that autograd knows: what they run forward and backward; and their parameters."""
+"""The functions that autograd knows: their forward half, backward half and parameters."""
 
 _SEVERAL: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -156,9 +150,7 @@ _SEVERAL: Mapping[str, frozenset[str]] = MappingProxyType(
         "select": frozenset({"indmap", "valmap"}),
     }
 )
-"""Functions that are more than one operator, or no operator on some devices; and their
-parameters.
-"""
+"""The functions that are several operators, or none on some devices, with their parameters."""
 
 _CLASSES: Mapping[str, str] = MappingProxyType(
     {
@@ -189,12 +181,13 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
         "AllToAllAllToAllPrim": "nn.alltoall_alltoall",
     }
 )
-"""The function that objects of nnScaler's classes are made with."""
+"""The functions for which nnScaler makes objects of its classes."""
 
 
 def contradiction(primitive: Primitive) -> str:
-    """Return a sentence where the class of a primitive and its signature name different functions,
-    else "".
+    """Return a sentence if the class of a primitive and its signature name different functions.
+
+    Returns "" if they agree.
     """
     if _CLASSES.get(primitive.name, primitive.function) == primitive.function:
         return ""
@@ -202,8 +195,9 @@ def contradiction(primitive: Primitive) -> str:
 
 
 def denied_by_tensors(primitive: Primitive) -> bool:
-    """Return whether the primitive gives the very tensor that it takes, as its signature does in
-    the forward pass whatever its class says.
+    """Return True if the primitive returns the very tensor that it takes.
+
+    Its signature does so in the forward pass, whatever its class says.
     """
     halves = _HALVES.get(primitive.function)
     same = (
@@ -214,8 +208,10 @@ def denied_by_tensors(primitive: Primitive) -> bool:
 
 
 def check_call(primitive: Primitive) -> None:
-    """Raise PlanError for an argument that the function does not take, UnsupportedError for a
-    function without a meaning here.
+    """Check the function and the keywords of a primitive.
+
+    Raises PlanError for a keyword that the function does not take, UnsupportedError for a function
+    without a meaning.
     """
     function = primitive.function
     known = _SEVERAL.get(function)
@@ -234,33 +230,39 @@ def check_call(primitive: Primitive) -> None:
 
 
 def is_differentiable(primitive: Primitive) -> bool:
-    """Return whether gradients flow through a primitive that stands in a segment."""
+    """Return True if gradients flow through a primitive that stands in a segment."""
     return primitive.function in _HALVES
 
 
 def forward_step(primitive: Primitive, device: int) -> Step | None:
-    """Return what ``device`` runs forward; None where that is not one operator. Raises PlanError
-    for a missing or wrong keyword.
+    """Return the operator that ``device`` runs forward; None if it is not one operator.
+
+    Raises PlanError for a missing or wrong keyword.
     """
     found = _STEPS.get(primitive.function) or _HALVES.get(primitive.function)
     return None if found is None else found[0](primitive, device)
 
 
 def backward_step(primitive: Primitive, device: int) -> Step:
-    """Return what ``device`` runs in the backward pass of a differentiable primitive. Raises
-    PlanError for a missing or wrong keyword.
+    """Return the operator that ``device`` runs in the backward pass of a differentiable primitive.
+
+    Raises PlanError for a missing or wrong keyword.
     """
     return _HALVES[primitive.function][1](primitive, device)
 
 
 def keyword(primitive: Primitive, name: str) -> Any:
-    """A keyword of a primitive. Raises PlanError where it is missing."""
+    """Return a keyword of a primitive. Raises PlanError if it is missing."""
     if name not in primitive.keywords:
         raise PlanError(f"{primitive.name} needs the keyword {name!r}", f".kwargs.{name}")
     return primitive.keywords[name]
 
 
-def _integer(primitive: Primitive, name: str) -> int:
+def integer_of(primitive: Primitive, name: str) -> int:
+    """Return a keyword that is an integer, such as a device or a dimension.
+
+    Raises PlanError for anything else.
+    """
     value = keyword(primitive, name)
     if isinstance(value, bool) or not isinstance(value, int):
         raise PlanError(
@@ -269,13 +271,11 @@ def _integer(primitive: Primitive, name: str) -> int:
     return value
 
 
-def device_of(primitive: Primitive, name: str) -> int:
-    """A keyword that names a device."""
-    return _integer(primitive, name)
-
-
 def devices_of(primitive: Primitive, name: str) -> tuple[int, ...]:
-    """A keyword that is a set of devices, in ascending order."""
+    """Return a keyword that is a set of devices, in ascending order.
+
+    Raises PlanError for anything else.
+    """
     value = keyword(primitive, name)
     if not isinstance(value, tuple) or not value or any(type(entry) is not int for entry in value):
         raise PlanError(

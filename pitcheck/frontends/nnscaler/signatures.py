@@ -1,7 +1,7 @@
 """From a PyTorch or nnScaler function and its arguments to an operator of the plan.
 
-A function that is not listed, and an argument that is not understood, are carried over as they are:
-as an operator or an attribute that has no meaning, so that nothing is taken to be what it is not.
+An unknown function or argument is carried over as it is, as an operator or attribute that has no
+meaning. So nothing is taken for something else.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from pitcheck.frontends.nnscaler.tensors import is_tensor
 from pitcheck.plan.model import Number
 
 UNKNOWN = "nnscaler:"
-"""Start of the kind of an operator whose function is not known here."""
+"""The start of the kind of an operator whose function is not known."""
 
 
 class Meaning(NamedTuple):
-    """An operator: its kind, its operands (sub-tensors of the pickle, or numbers), its
-    attributes.
-    """
+    """An operator: kind, operands (sub-tensors of the pickle, or numbers) and attributes."""
 
     kind: str
     operands: tuple[Any, ...]
@@ -33,15 +31,18 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True)
 class Function:
-    """How a function is called.
+    """A function and its arguments.
 
-    ``parameters``: names of its positional arguments, in order. ``tensors``: those that are
-    operands (a number there is a literal operand). ``attributes``: the attribute that an argument
-    becomes. ``neutral``: values of arguments that change nothing. ``ignored``: arguments without
-    effect. ``needed``: arguments that must be there, because without them the function does
-    something else. ``sequence``: the argument that takes all remaining positional ones (``view(2,
-    3)``). ``many``: all positional arguments are operands. ``optional``: how many of the last
-    operands may be missing or None.
+    - ``parameters``: the names of its positional arguments, in order.
+    - ``tensors``: those that are operands; a number there is a literal operand.
+    - ``attributes``: the attribute that an argument becomes.
+    - ``neutral``: values of arguments that change nothing.
+    - ``ignored``: arguments without effect.
+    - ``needed``: arguments that must be given, because without them the function does something
+      else.
+    - ``sequence``: the argument that takes all remaining positional ones, as in ``view(2, 3)``.
+    - ``many``: all positional arguments are operands.
+    - ``optional``: the number of last operands that may be missing or None.
     """
 
     kind: str
@@ -196,13 +197,13 @@ def _structure() -> dict[str, Function]:
 
 _FUNCTIONS: Mapping[str, Function] = MappingProxyType(_arithmetic() | _layers() | _structure())
 _TUPLES = frozenset({"axes", "sizes", "permutation"})
-"""Attributes that are a tuple of integers even where one integer is given."""
+"""The attributes that are a tuple of integers even if one integer is given."""
 
 
 def meaning_of(
     signature: str, arguments: Sequence[Any], keywords: Mapping[Any, Any], results: Sequence[str]
 ) -> Meaning:
-    """The operator that a call of ``signature`` is; ``results`` are the dtypes of its outputs.
+    """Return the operator that a call of ``signature`` is; ``results`` are its outputs' dtypes.
 
     Raises PlanError for a keyword that is no string.
     """
@@ -224,7 +225,7 @@ def meaning_of(
 def _bound(
     function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Arguments by name, None where they do not fit the function."""
+    """Return arguments by name; None if they do not fit the function."""
     if function.many:
         return dict(keywords)
     count = len(function.parameters)
@@ -244,7 +245,7 @@ def _bound(
 def _operands(
     function: Function, bound: Mapping[str, Any], arguments: Sequence[Any]
 ) -> tuple[Any, ...] | None:
-    """Tensors and numbers in order, or None where one is missing or is something else."""
+    """Return tensors and numbers in order; None if one is missing or something else."""
     if function.many:
         given = (
             arguments[0]
@@ -268,7 +269,7 @@ def _operands(
 def _attributes(
     function: Function, bound: Mapping[str, Any], results: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The attributes, or None where an argument is missing or has no meaning as an attribute."""
+    """Return the attributes; None if an argument is missing or has no meaning as an attribute."""
     if any(name not in bound for name in function.needed):
         return None
     attributes: dict[str, Any] = {}
@@ -288,8 +289,7 @@ def _attributes(
             continue
         if is_tensor(value):
             return None
-        # An argument that is not understood gets a name that no operator has, so that it is
-        # refused.
+        # An unknown argument gets a name that no operator has, so that it is refused.
         attribute = renamed.get(name, f"torch.{name}")
         attributes[attribute] = (
             len(simple)
@@ -302,12 +302,12 @@ def _attributes(
 
 
 def _integers(value: Any) -> bool:
-    """Whether a value is a tuple of at least one integer."""
+    """Return True if a value is a tuple of at least one integer."""
     return isinstance(value, tuple) and bool(value) and all(type(entry) is int for entry in value)
 
 
 def _equal(value: Any, neutral: Any) -> bool:
-    """Whether an argument has its neutral value; True is not 1."""
+    """Return True if an argument has its neutral value; True is not 1."""
     return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)
 
 
@@ -321,8 +321,9 @@ def _operand(value: Any) -> Any:
 
 
 def _same_dtype(value: Any, results: Sequence[str]) -> bool:
-    """Whether a conversion to ``value`` changes nothing, which is said here of float32 alone:
-    narrower results are computed wider inside.
+    """Return True if a conversion to ``value`` changes nothing.
+
+    That is known of float32 alone: narrower results are computed wider inside.
     """
     try:
         return (
@@ -335,8 +336,9 @@ def _same_dtype(value: Any, results: Sequence[str]) -> bool:
 
 
 def _attribute(name: str, value: Any) -> Any:
-    """A value of the plan's type: a scalar, a tuple of integers, or of tuples of integers; anything
-    else becomes its description.
+    """Return a value of the plan's type: a scalar, a tuple of integers, or of tuples of integers.
+
+    Anything else becomes its description.
     """
     if name in _TUPLES and isinstance(value, int) and not isinstance(value, bool):
         return (value,)
@@ -354,7 +356,7 @@ def _attribute(name: str, value: Any) -> Any:
 
 
 def _unknown(signature: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Meaning:
-    """The call as it stands: its tensors and numbers as operands, everything else as attributes."""
+    """Return a call as it stands: tensors and numbers as operands, all else as attributes."""
     operands: list[Any] = []
     attributes: dict[str, Any] = {}
     for position, value in enumerate(arguments):
@@ -376,3 +378,75 @@ def _inside(value: Any) -> list[Any]:
         if isinstance(value, list | tuple)
         else []
     )
+
+
+# --- calls of one form
+
+_SIMPLE = frozenset({int, bool, str, type(None)})
+"""The types whose equal values are the same value. Floats are not: 0.0 equals -0.0."""
+
+
+class _Place(Stub):
+    """A stand-in for the tensor at a place of a call.
+
+    All that a meaning asks about a tensor is if it is one.
+    """
+
+    origin = ("", "IRSubTensor")
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.place = place
+
+
+class Meanings:
+    """The meanings of the calls of one pickle, found once for all calls of one form.
+
+    The layers of a model repeat the same calls on other tensors. The attributes of calls of one
+    form are one object, which nobody changes.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Meaning] = {}
+
+    def of(
+        self,
+        signature: str,
+        arguments: Sequence[Any],
+        keywords: Mapping[Any, Any],
+        results: Sequence[str],
+    ) -> Meaning:
+        """Return the meaning of a call.
+
+        Arguments and errors are those of
+        :func:`meaning_of`.
+        """
+        form: list[Any] = [signature, len(arguments), *results]
+        for value in arguments:
+            kind = value.__class__
+            if kind in _SIMPLE:
+                form.append((kind, value))
+            elif is_tensor(value):
+                form.append(_Place)
+            else:
+                return meaning_of(signature, arguments, keywords, results)
+        for name, value in keywords.items():
+            # A tensor as a keyword is rare, and the meaning of an unknown call may name its class.
+            if name.__class__ is not str or value.__class__ not in _SIMPLE:
+                return meaning_of(signature, arguments, keywords, results)
+            form.append((name, value.__class__, value))
+        key = tuple(form)
+        known = self._known.get(key)
+        if known is None:
+            places = [
+                _Place(place) if is_tensor(value) else value
+                for place, value in enumerate(arguments)
+            ]
+            known = self._known[key] = meaning_of(signature, places, keywords, results)
+        operands = tuple(
+            [
+                arguments[operand.place] if isinstance(operand, _Place) else operand
+                for operand in known.operands
+            ]
+        )
+        return Meaning(known.kind, operands, known.attributes)

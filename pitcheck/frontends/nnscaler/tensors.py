@@ -1,8 +1,6 @@
-"""The tensors of nnScaler's objects: a part (``IRSubTensor``) with what its whole
-(``IRFullTensor``) says.
+"""The tensors of nnScaler's objects: parts (``IRSubTensor``) of a whole (``IRFullTensor``).
 
-Many parts share one whole, one box and one dtype; what has been read and checked once is not read
-again.
+Many parts share one whole, one box and one dtype. Each is read and checked once.
 """
 
 from __future__ import annotations
@@ -41,8 +39,11 @@ _read_fields = itemgetter(*_FIELDS)
 
 
 class SubTensor(msgspec.Struct, frozen=True, gc=False):
-    """A part of a tensor on a device. ``box``: (start, stop) per dimension of ``whole``; ``term``
-    is (i, n): term i of n that add up.
+    """A part of a tensor on a device.
+
+    - ``box``: (start, stop) per dimension of the whole, whose shape is ``whole``.
+    - ``term``: (i, n) for term i of n that add up.
+    - ``full``: the id of the whole.
     """
 
     id: int
@@ -60,6 +61,8 @@ class SubTensor(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Whole(msgspec.Struct, frozen=True, gc=False):
+    """A full tensor."""
+
     id: int
     name: str
     shape: tuple[int, ...]
@@ -67,24 +70,25 @@ class _Whole(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_tensor(value: object) -> bool:
-    """Whether an operand is a tensor (and not a number or another object)."""
+    """Return True if an operand is a tensor (and not a number or another object)."""
     return isinstance(value, Stub) and type(value).origin[1] == "IRSubTensor"
 
 
 def tensor_id(value: object) -> int:
-    """The id of a sub-tensor: two with one id are one tensor."""
+    """Return the id of a sub-tensor: two with one id are one tensor."""
     return integer(value, "_id")
 
 
 def gradient_id(value: object) -> int | None:
-    """The id of the gradient of a sub-tensor, None where it has none."""
+    """Return the id of the gradient of a sub-tensor; None if it has none."""
     gradient = field(value, "_grad")
     return tensor_id(gradient) if is_tensor(gradient) else None
 
 
 class Tensors:
-    """Reads the sub-tensors of one pickle, whose objects must live as long as this: what is known
-    is known by their identity.
+    """A reader of the sub-tensors of one pickle.
+
+    Its objects must live as long as this reader, which knows them by their identity.
     """
 
     def __init__(self) -> None:
@@ -94,8 +98,10 @@ class Tensors:
         self._dtypes: dict[int, DType] = {}
 
     def read(self, value: object) -> SubTensor:
-        """A sub-tensor with what its full tensor says. Raises PlanError for a field that is
-        missing, of another type, or that contradicts the shape.
+        """Return a sub-tensor with the fields of its full tensor.
+
+        Raises PlanError for a field that is missing, of another type, or that contradicts the
+        shape.
         """
         if not is_tensor(value):
             raise PlanError(f"{shown(value)} where an IRSubTensor is needed")
@@ -127,11 +133,11 @@ class Tensors:
         )
 
     def read_all(self, things: list[Any] | tuple[Any, ...]) -> tuple[SubTensor, ...]:
-        """Those of ``things`` that are tensors."""
+        """Return those of ``things`` that are tensors."""
         return tuple([self.read(thing) for thing in things if is_tensor(thing)])
 
     def full_id(self, value: object) -> int:
-        """The id of the full tensor of a sub-tensor."""
+        """Return the id of the full tensor of a sub-tensor."""
         full = field(value, "_full_tensor")
         known = self._wholes.get(id(full))
         return integer(full, "_id") if known is None else known.id
@@ -166,7 +172,7 @@ class Tensors:
 
 
 def _fields(value: Any) -> tuple[Any, ...]:
-    """What ``_FIELDS`` name. Raises PlanError where one is missing."""
+    """Return the fields that ``_FIELDS`` names. Raises PlanError if one is missing."""
     try:
         found: tuple[Any, ...] = _read_fields(value.__dict__)
     except KeyError as error:

@@ -1,3 +1,4 @@
-"""Reader of PyTorch programs, as they run: a program of one rank after the other is recorded
-without a GPU and becomes a plan.
+"""The frontend for PyTorch programs.
+
+Every rank's program is run and recorded without a GPU, and the recordings become plans.
 """

@@ -9,16 +9,20 @@ from pitcheck.plan.model import Plan
 
 
 def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
-    """The reference and the parallel plan of a pair of programs, recorded on fake tensors;
-    ``jobs``: ranks recorded at once (one per processor, at most 4).
+    """Record a pair of programs on fake tensors; return the reference and the parallel plan.
 
-    Raises UnsupportedError for an operator without a meaning and a tensor of which nothing tells
-    what part a rank holds, PlanError for programs that contradict themselves or raise, UsageError
-    where PyTorch is not installed.
+    ``jobs`` is the number of ranks that are recorded at once; by default one per processor, at most
+    4.
+
+    Raises:
+        UnsupportedError: for an operator without a meaning, and for a tensor if nothing tells which
+            part of it a rank holds.
+        PlanError: for programs that contradict themselves or raise.
+        UsageError: if PyTorch is not installed.
     """
     try:
         from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan  # noqa: PLC0415  a specification is written without torch
-        from pitcheck.frontends.torch.planning.matched import matched  # noqa: PLC0415
+        from pitcheck.frontends.torch.planning.compared_state import matched  # noqa: PLC0415
         from pitcheck.frontends.torch.recording.record import record  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "torch":

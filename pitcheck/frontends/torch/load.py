@@ -1,5 +1,6 @@
-"""Specifications in Python files: ``FILE.py:NAME``. The file is the user's own program,
-and runs.
+"""Specifications in Python files, ``FILE.py:NAME``.
+
+The file is the user's own program, and runs.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ import sys
 from pathlib import Path
 
 from pitcheck.errors import PlanError, UsageError
+from pitcheck.frontends.torch.patches.program_output import guest
+from pitcheck.frontends.torch.patches.set_order import UserLoader, sets_by_rank
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.recording.ordered import UserLoader, sets_by_rank
-from pitcheck.frontends.torch.recording.output import guest
 
 
 def load_spec(file: str, name: str) -> Spec:
-    """The specification called ``name`` in a Python file; imports beside the file work as they do
-    when it is run.
+    """Run a Python file and return its specification ``name``.
 
-    Raises PlanError for a file that is not there or raises, UsageError for a name that is no
-    specification, and where PyTorch is missing.
+    Modules beside the file can be imported, as when the file is run by itself.
+
+    Raises:
+        PlanError: for a file that does not exist or raises.
+        UsageError: for a name that is no specification, and if PyTorch is missing.
     """
     path = Path(file)
     if not path.is_file():

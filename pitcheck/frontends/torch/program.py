@@ -1,6 +1,4 @@
-"""What a user hands over: how to build the single-device program and that of a rank, and how the
-batch is divided.
-"""
+"""The specification that a user writes: both programs, the mesh and the batch."""
 
 from __future__ import annotations
 
@@ -14,13 +12,15 @@ Axes = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor of the batch: its whole shape, and its dtype ("float32", "int64", "bool").
-    ``bounds``: of an integer the half-open range of its values.
+    """A tensor of the batch.
 
-    ``split``: mesh axes by dimension, over which the batch of a rank is a part: {0: "dp"}, {0:
-    ("dp", "cp"), 1: "tp"}; a dimension that is not named is whole. ``values``: the elements,
-    row-major, of an integer or bool tensor that every trial has as they are, such as a mask; then
-    the program may look at them.
+    - ``shape``: the shape of the whole tensor.
+    - ``dtype``: its name, such as "float32", "int64" or "bool".
+    - ``bounds``: the half-open range of the values of an integer tensor.
+    - ``split``: the mesh axes that divide a dimension among the ranks, such as {0: "dp"} or {0:
+      ("dp", "cp"), 1: "tp"}. Other dimensions are whole.
+    - ``values``: the elements, row-major, of an integer or bool tensor, such as a mask. Every trial
+      has these elements, and the program may look at them.
     """
 
     shape: tuple[int, ...]
@@ -32,8 +32,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Part:
-    """What the ranks hold of an output: along ``split`` a part of every dimension named, and the
-    terms of a ``sum`` or of a ``mean`` over mesh axes.
+    """The part of an output that each rank holds.
+
+    Along ``split`` it is a part of every dimension named. Over the axes of ``sum`` or ``mean`` the
+    ranks hold the terms of a sum or of a mean.
     """
 
     split: Mapping[int, Axes] = field(default_factory=dict)
@@ -45,17 +47,19 @@ class Part:
 class Program:
     """A program that is ready to train.
 
-    ``model``: a module or tensors by name, whose parameters and buffers the step begins with and
-    whose gradients it leaves; several modules (the chunks of a pipeline rank) as a list. ``step``:
-    runs forward and backward on a batch (a dict of tensors), and returns the loss, or outputs by
-    name ({"loss": ...}), or None on a rank that has none. ``optimizer``: one or more optimizers
-    that ``step`` steps; their state and the new parameters are compared then. ``names``: the
-    reference's name of a parameter, of its name here; where several modules have parameters of one
-    name, these are preceded by the module's place, as "0.weight". ``parts``: of parameters whose
-    part nothing else tells, by their name here: per dimension the half-open intervals of the
-    reference's dimension that this rank holds. ``state``: gives, after a call of ``step``, further
-    tensors that it keeps for the next one, by their names in the reference; those that it does not
-    name are called after the way to them ("step.momentum.0").
+    - ``model``: a module or tensors by name. The step begins with its parameters and buffers and
+      leaves their gradients. Several modules (the chunks of a pipeline rank) are a list.
+    - ``step``: runs forward and backward on a batch (a dict of tensors). It returns the loss, or
+      outputs by name ({"loss": ...}), or None on a rank that has none.
+    - ``optimizer``: one or more optimizers that ``step`` steps. Their state and the new parameters
+      are compared.
+    - ``names``: the reference's name of a parameter, by its name here. If several modules have
+      parameters of one name, these begin with the module's place, as in "0.weight".
+    - ``parts``: the parts of parameters that nothing else tells, by their name here. For each
+      dimension it has the half-open intervals of the reference's dimension that this rank holds.
+    - ``state``: returns, after a call of ``step``, further tensors that the step keeps for the next
+      one, by their names in the reference. Kept tensors that it does not name are called after the
+      way to them ("step.momentum.0").
     """
 
     model: Any
@@ -77,13 +81,14 @@ class Rank:
 
 @dataclass(frozen=True)
 class Spec:
-    """A pair of programs to compare. ``mesh``: the size of every axis, ranks row-major. ``batch``:
-    the whole batch, by name.
+    """A pair of programs to compare.
 
-    ``outputs``: what ranks hold of an output that is not whole and equal on every rank that has it,
-    by its name ("loss", "grad:NAME" of a gradient). ``buffered_sends``: a send that blocks returns
-    before its receive has begun, whatever its size. NCCL's do not, and two ranks that both send
-    first hang.
+    - ``mesh``: the size of every axis. Ranks are numbered row-major.
+    - ``batch``: the whole batch, by name.
+    - ``outputs``: the parts that ranks hold of outputs that are not whole and equal on every rank
+      that has them. The name is that of the output ("loss"), or "grad:NAME" for a gradient.
+    - ``buffered_sends``: a send that blocks returns before its receive has begun, whatever its
+      size. NCCL's sends do not: two ranks that both send first hang.
     """
 
     reference: Callable[[], Program]

@@ -1,8 +1,8 @@
-"""What one rank executed, as pure functions of values: every operator, collective and result of one
-training step.
+"""The trace of one rank: one training step as pure functions of values.
 
-In-place operators and views are gone: what is written to a storage is a new value, and a read of a
-view gives the value that it has by then.
+It has every operator, collective and result of the step. Operators that write in place, and views,
+are gone: a write to a storage makes a new value, and a read of a view gives the value that the view
+has by then.
 """
 
 from __future__ import annotations
@@ -14,12 +14,42 @@ import msgspec
 from pitcheck.base.dtypes import DType
 
 Role = OneOf["input", "parameter", "buffer", "optimizer_state", "gradient", "kept", "constant"]
-"""A gradient that the call before left, and any other tensor that it left for this one, are given,
-too.
+"""The roles of the values with which a step starts.
+
+A "gradient" is one that the call before left; a "kept" tensor is any other that it left.
 """
 LEFT = "old grad:"
-"""What the gradient that the call before left is called, before the name of its parameter."""
+"""The prefix of the names of gradients that the call before left."""
 Intervals = tuple[tuple[int, int], ...]
+COLLECTIVES = frozenset(
+    {
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "broadcast",
+        "barrier",
+        "send",
+        "receive",
+        "wait",
+    }
+)
+"""The operators of communication, with their arguments:
+
+- ``all_reduce`` (x, reduction): the reduction is "sum", "avg", "max", "min" or "product".
+- ``all_gather`` (x,): the members' tensors joined along dimension 0.
+- ``reduce_scatter`` (x, reduction): every member gets an equal part of dimension 0 of the sum.
+- ``all_to_all`` (x, sizes sent, sizes received): parts of dimension 0; None for equal parts.
+- ``broadcast`` (x, root): the operand of the member at place ``root`` of the group.
+- ``send`` (x, peer, tag): to global rank ``peer``; has no output.
+- ``receive`` (peer, tag): from global rank ``peer``.
+- ``barrier`` (): nobody goes on before all members have come here; has no output.
+- ``wait`` (x,): the value of ``x`` that may be read from here on.
+
+The ``group`` of the event says which rank is which. An asynchronous collective stands where it is
+launched, and a ``wait`` of its result where it is waited for. A send that was ``launched`` is
+waited for by a ``wait`` of the value that it sends; this one has no output.
+"""
 
 
 class Ref(msgspec.Struct, frozen=True, tag="ref"):
@@ -30,35 +60,41 @@ class Ref(msgspec.Struct, frozen=True, tag="ref"):
 
 Item = Ref | bool | int | float | str | None
 Argument = Item | tuple[Item | tuple[Item, ...], ...]
-"""An operand: a value, a literal, or a list of them, at most a list of lists. A dtype is its name
-("float32"); devices, layouts, memory formats and generators are None."""
+"""An operand: a value, a literal, or a list of them, at most a list of lists.
+
+A dtype is its name ("float32"). Devices, layouts, memory formats and generators are None.
+"""
 
 
 Complex = OneOf["complex64", "complex128"]
-"""Dtypes of pairs of numbers, of which a plan knows nothing: there such a value is a tensor of real
-numbers with one dimension more, of size 2, at the end.
+"""The dtypes of complex numbers, which plans do not know.
+
+A plan has such a value as a tensor of real numbers with a further last dimension of size 2.
 """
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A tensor that is computed once; shape on this rank."""
+    """A tensor that is computed once, with its shape on this rank."""
 
     shape: tuple[int, ...]
     dtype: DType | Complex
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One operator.
+    """One operator or collective.
 
-    ``operator``: an ATen overload without its namespace and without the mark of writing in place
-    ("add.Tensor", "_softmax.default", "split_with_sizes.default"), or a collective: "all_reduce",
-    "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "send", "receive", "wait".
-    ``arguments``: all of the schema's, in its order, defaults filled in, but for those that only
-    say where the result is stored (``out``); of a collective see
-    :mod:`pitcheck.frontends.torch.trace_collectives`. ``outputs``: numbers of values, None for a
-    result that is no tensor. ``group``: global ranks of a collective, in the group's order.
-    ``source``: "file:line" of the user's code; of a backward operator that of its forward one.
-    ``module``: path of the module that runs, "" outside.
+    - ``operator``: an ATen overload without its namespace and without the mark of writing in place
+      ("add.Tensor", "_softmax.default"), or one of ``COLLECTIVES``.
+    - ``arguments``: all of the schema's, in its order, with defaults filled in. Those that only say
+      where the result is stored (``out``) are left out.
+    - ``outputs``: numbers of values; None for a result that is no tensor.
+    - ``group``: the global ranks of a collective, in the group's order.
+    - ``source``: "file:line" of the user's code. A backward operator has that of its forward one.
+    - ``module``: the path of the module that runs; "" outside of all modules.
+    - ``batch``: the number of the batch with which a send or receive was launched; None if it was
+      launched alone.
+    - ``communicator``: the name of the process group. It distinguishes groups of the same ranks.
+    - ``launched``: True for a send whose tensor is in use until the next "wait" for that value.
     """
 
     operator: str
@@ -69,20 +105,19 @@ class Event(msgspec.Struct, frozen=True):
     module: str = ""
     backward: bool = False
     batch: int | None = None
-    """Of a send or receive that was launched together with others: the number of that batch."""
     communicator: str = ""
-    """Of communication: the name of the process group, which tells those of the same
-    ranks apart.
-    """
     launched: bool = False
-    """Of a send: its tensor is in use until the next "wait" without an output for that value."""
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """Return the numbers of the outputs that are tensors."""
+        return tuple(number for number in self.outputs if number is not None)
 
     @property
     def meets(self) -> bool:
-        """Whether other ranks have to do with it, so that it matters even where nobody reads a
-        result.
+        """Return True if other ranks take part, so that the event stays even if nobody reads it.
 
-        What nobody waits for would be taken to block.
+        A wait belongs to it: communication that nobody waits for would be taken to block.
         """
         return bool(self.group) or self.operator == "wait"
 
@@ -90,11 +125,15 @@ class Event(msgspec.Struct, frozen=True):
 class Given(msgspec.Struct, frozen=True):
     """A value that the step starts with.
 
-    ``name``: of a parameter or buffer its name in the model, of an input its key in the batch, of
-    optimizer state "exp_avg:NAME OF THE PARAMETER". ``whole``: the shape of the whole tensor;
-    ``box``: per dimension the intervals of it that this rank holds, joined. Both empty where
-    nothing tells; ``box`` alone where the user says it. ``number``: what fills a constant tensor;
-    ``integers``: the elements, row-major, of an integer or bool tensor that is known.
+    - ``name``: the name of a parameter or buffer in the model, the key of an input in the batch, or
+      "exp_avg:PARAMETER" for the state of an optimizer.
+    - ``whole``: the shape of the whole tensor.
+    - ``box``: for each dimension of the whole, the intervals that this rank holds, joined. Both are
+      empty if nothing tells them; ``box`` alone is set if the user states it.
+    - ``number``: the number that fills a constant tensor.
+    - ``integers``: the elements, row-major, of an integer or bool tensor that is known.
+    - ``idle``: nothing in this trace reads the value. It is there because its new value may be
+      compared, or because the other program reads it.
     """
 
     value: int
@@ -105,17 +144,19 @@ class Given(msgspec.Struct, frozen=True):
     number: float | None = None
     integers: tuple[int, ...] | None = None
     idle: bool = False
-    """Nothing here reads it: it is there because what becomes of it may be compared, or because the
-    other program reads it.
-    """
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A value that the step ends with: the "loss" and other named outputs, the gradient of a
-    parameter, or the new value of a parameter or of state.
+    """A value that the step ends with.
 
-    ``whole`` and ``box`` as of :class:`Given`; ``partial``: global ranks over which the values are
-    terms of a sum.
+    It is an output (such as "loss"), the gradient of a parameter, or the new value of a parameter
+    or of state.
+
+    - ``whole`` and ``box``: as of :class:`Given`.
+    - ``partial``: the global ranks whose values are terms of a sum; empty if there is one term.
+    - ``asked``: the result is compared in any case. Otherwise it is compared only if the other
+      program asks for it: the step leaves it unchanged, or nothing is made of it.
+    - ``own``: nothing else is made of it, so that the other program need not have it.
     """
 
     value: int
@@ -125,16 +166,13 @@ class Result(msgspec.Struct, frozen=True):
     box: tuple[Intervals, ...] = ()
     partial: tuple[int, ...] = ()
     asked: bool = True
-    """Compared in any case; else only where the other program asks: the step leaves it as it was,
-    or nothing is made of it.
-    """
     own: bool = False
-    """Nothing else is made of it: where the other program has none, it is this one's own affair."""
 
 
 class Number(msgspec.Struct, frozen=True):
-    """A tensor that a step leaves for the next and whose numbers are known, as that of the
-    optimizer's step. ``text``: its dtype, shape and numbers.
+    """A tensor with known numbers that a step leaves for the next, such as a count of steps.
+
+    ``text`` has its dtype, shape and numbers.
     """
 
     name: str
@@ -143,11 +181,12 @@ class Number(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """One training step of one rank. ``assumptions``: sentences that belong into the report.
-    ``numbers``: known ones that the step has changed.
+    """One training step of one rank.
 
-    ``accumulated``: of a step that changes no parameter, those to whose gradients it adds; these
-    are then taken to be zeroed before the call.
+    - ``assumptions``: sentences for the report.
+    - ``numbers``: the known numbers that the step has changed.
+    - ``accumulated``: if the step changes no parameter, the names of those to whose gradients it
+      adds. Their gradients are taken to be zeroed before the call.
     """
 
     rank: int
@@ -158,3 +197,14 @@ class Trace(msgspec.Struct, frozen=True):
     assumptions: tuple[str, ...] = ()
     numbers: tuple[Number, ...] = ()
     accumulated: tuple[str, ...] = ()
+
+
+def operands(arguments: tuple[Argument, ...]) -> list[int]:
+    """Return the numbers of the values among arguments, including those in lists, in order."""
+    found: list[int] = []
+    for argument in arguments:
+        if isinstance(argument, Ref):
+            found.append(argument.value)
+        elif isinstance(argument, tuple):
+            found.extend(operands(argument))
+    return found

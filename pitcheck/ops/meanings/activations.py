@@ -1,5 +1,13 @@
-"""Activation functions, element by element: those with an algebra through exp, the others as
-functions known by name.
+"""Activation functions, element by element.
+
+Those with an algebra are written through exp; the others are functions known by name.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> evaluate(reals, "sigmoid", [reals.constant(0.0)], {})[0].data.item()
+0.5
 """
 
 from __future__ import annotations
@@ -31,17 +39,17 @@ def _silu_slope(d: Local) -> Term:
 
 
 def _gelu_inner(x: Term) -> Term:
-    """sqrt(2/pi) (x + 0.044715 x^3), the argument of tanh."""
+    """Return sqrt(2/pi) (x + 0.044715 x^3), the argument of tanh."""
     return _root_two_over_pi(x) * (x + x.constant(_GELU_CUBIC) * x**3)
 
 
 def _root_two_over_pi(x: Term) -> Term:
-    """sqrt(2/pi)."""
+    """Return sqrt(2/pi)."""
     return exact(x.algebra, Root(Fraction(2), over_pi=True))
 
 
 def _density(x: Term) -> Term:
-    """exp(-x^2/2) / sqrt(2 pi), the density of the normal distribution."""
+    """Return exp(-x^2/2) / sqrt(2 pi), the density of the normal distribution."""
     return (-(x * x) / 2).exp() * exact(x.algebra, Root(Fraction(1, 2), over_pi=True))
 
 
@@ -75,7 +83,7 @@ def _is_tanh(attributes: Attributes) -> bool:
 
 
 def _erf_slope(d: Local) -> Term:
-    """2 / sqrt(pi) exp(-x^2)."""
+    """Return 2 / sqrt(pi) exp(-x^2)."""
     return exact(d.x.algebra, Root(Fraction(4), over_pi=True)) * (-(d.x * d.x)).exp()
 
 

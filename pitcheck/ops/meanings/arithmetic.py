@@ -1,4 +1,13 @@
-"""Arithmetic, element by element; operands broadcast."""
+"""Arithmetic, element by element; operands broadcast.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> two, three = reals.constant(2.0), reals.constant(3.0)
+>>> evaluate(reals, "add", [two, three], {"alpha": 10})[0].data.item()
+32.0
+"""
 
 from __future__ import annotations
 
@@ -90,8 +99,9 @@ def _pow_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _size_factor(x: Term, attributes: Attributes) -> Term:
-    """The number of elements along ``axis``, which stays bound to the dimension, to the power
-    ``exponent``.
+    """Return the number of elements along ``axis`` to the power ``exponent``.
+
+    It stays bound to the dimension.
     """
     return _power(x.extent(int(needed(attributes, "axis"))), _exponent(attributes))
 
@@ -190,7 +200,7 @@ OPERATORS = (
         "neg",
         lambda x: -x,
         lambda d: d.x.constant(Fraction(-1)),
-        traits=(Trait.SCALES, Trait.TOTAL, Trait.ROUNDS_NOTHING),
+        traits=(Trait.SCALES, Trait.TOTAL, Trait.ROUNDS_NOTHING, Trait.FLIPS_SIGNS),
         doc="-x.",
     ),
     declare(
@@ -254,7 +264,7 @@ OPERATORS = (
         "abs",
         lambda x: x.compare("lt", 0).where(-x, x),
         lambda d: _sign(d.x),
-        traits=(Trait.ROUNDS_NOTHING,),
+        traits=(Trait.ROUNDS_NOTHING, Trait.FLIPS_SIGNS),
         doc="x or, where x < 0, -x; the derivative at 0 is 0.",
     ),
     elementwise(

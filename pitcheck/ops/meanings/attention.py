@@ -1,4 +1,12 @@
-"""Attention and rotary position embedding."""
+"""Attention and rotary position embedding.
+
+>>> from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
+>>> from pitcheck.ops.registry import evaluate
+>>> axes = AxisAlgebra(AxisSystem())
+>>> q, k, v = (axes.tensor((2, length, size)) for length, size in ((5, 8), (7, 8), (7, 4)))
+>>> evaluate(axes, "scaled_dot_product_attention", [q, k, v], {})[0].shape
+(2, 5, 4)
+"""
 
 from __future__ import annotations
 
@@ -10,7 +18,7 @@ from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.meanings.indexing import causal
 from pitcheck.ops.meanings.normalization import nothing_left, softmax_gradient, softmax_of
-from pitcheck.ops.meanings.structure import repeated, unrepeated
+from pitcheck.ops.meanings.views import repeated, unrepeated
 from pitcheck.ops.term import Term, concatenate, needed, number, sum_to
 from pitcheck.ops.traits import Trait
 
@@ -29,7 +37,7 @@ def _interleaved(attributes: Attributes) -> bool:
 
 
 def _rotate(x: Term, interleaved: bool, sign: int = 1) -> Term:
-    """Every pair (x1, x2) turned to (-x2, x1); with ``sign`` -1 back again."""
+    """Return every pair (x1, x2) turned to (-x2, x1); with ``sign`` -1 turned back."""
     half = x.shape[-1] // 2
     if interleaved:
         pairs = x.reshape((*x.shape[:-1], half, 2))
@@ -41,7 +49,7 @@ def _rotate(x: Term, interleaved: bool, sign: int = 1) -> Term:
 
 
 def _angles(values: Term, x: Term, interleaved: bool) -> Term:
-    """Cosines or sines for all d elements, from d or, one for each pair, d/2 given ones."""
+    """Return cosines or sines for all d elements, from d of them or one for each pair, d/2."""
     if 2 * values.shape[-1] != x.shape[-1]:
         return values
     return (
@@ -102,8 +110,9 @@ def _rotary_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 class _Attention:
-    """p = softmax(scale q k^T + mask), with keys and values repeated for groups of query heads
-    where ``enable_gqa`` says so.
+    """p = softmax(scale q k^T + mask).
+
+    With ``enable_gqa``, keys and values are repeated for groups of query heads.
     """
 
     def __init__(self, inputs: list[Term], attributes: Attributes) -> None:
@@ -136,7 +145,7 @@ class _Attention:
         return self.q.shape[_HEADS] // k.shape[_HEADS]
 
     def probabilities(self) -> Term:
-        """The softmax; a row that its mask hides wholly is 0 throughout."""
+        """Return the softmax; a row that its mask hides wholly is 0 throughout."""
         scores = (self.q @ self.k.swap(-1, -2)) * self.scale
         if self.is_causal:
             return softmax_of(self._hidden(scores, causal(scores)), scores.ndim - 1)
@@ -150,7 +159,7 @@ class _Attention:
         return visible.where(scores, scores.constant(float("-inf")))
 
     def folded(self, gradient: Term, shape: tuple[int, ...]) -> Term:
-        """The gradient of keys or values, summed over the query heads that share them."""
+        """Return the gradient of keys or values, summed over the query heads that share them."""
         return sum_to(
             gradient
             if self.groups == 1

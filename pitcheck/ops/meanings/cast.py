@@ -1,4 +1,12 @@
-"""Conversion between kinds of numbers."""
+"""Conversion between kinds of numbers.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> evaluate(reals, "cast", [reals.constant(-2.5)], {"dtype": "int64"})[0].data.item()
+-2
+"""
 
 from __future__ import annotations
 
@@ -14,11 +22,15 @@ from pitcheck.ops.term import Term, needed
 from pitcheck.ops.traits import Trait
 
 NARROW = {"int8": (-128, 127), "int16": (-(1 << 15), (1 << 15) - 1), "uint8": (0, 255)}
-"""Integers that wrap around what does not fit: the least and the greatest of each dtype."""
+"""Integer dtypes that wrap around, with the least and the greatest number of each."""
 
 
 def kind_named(dtype: str) -> Kind:
-    """What a dtype is to an algebra. Raises UnsupportedError for an unknown dtype."""
+    """Return the kind of a dtype in an algebra: "field", "int" or "bool".
+
+    Raises:
+        UnsupportedError: if the dtype is unknown.
+    """
     if dtype not in get_args(DType):
         raise UnsupportedError(
             f"the dtype {dtype!r} is not known; known are {', '.join(get_args(DType))}"
@@ -40,7 +52,7 @@ def _cast(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _cast_backward(local: Local) -> Sequence[Lazy | None]:
-    """Between floating dtypes the gradient passes; an integer or boolean result has none."""
+    """Pass the gradient between floating dtypes; an integer or boolean result has none."""
     return [(lambda: local.dy) if local.y.kind == "field" else None]
 
 

@@ -1,9 +1,17 @@
 """Collectives and other communication.
 
-The single input of a collective is the stack of what the members of the group hold: (members,
+The single input of a collective is the stack of the tensors of the group's members: (members,
 *shape), in the group's order. ``position`` is the place of the member whose result is computed; the
 lowering of a plan sets it. Axes are those of one member's tensor. A backward pass states its
 collectives itself, so they have no derivative.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> stack = reals.integers(np.array([[[[1, 2], [3, 4]]]]))
+>>> evaluate(reals, "reduce_scatter", [stack], {"axis": 0, "position": 1})[0].data[0, 0, 0].tolist()
+[6]
 """
 
 from __future__ import annotations
@@ -20,13 +28,13 @@ _EVENT: dict[str, AttributeRole] = {
     "batch": "value",
     "protocol": "value",
 }
-"""How a communication is matched and ordered; it does not change what is computed."""
+"""The attributes by which a communication is matched and ordered; they do not change its result."""
 
 REDUCTIONS = ("sum", "avg", "max", "min", "product")
 
 
 def _reduced(stack: Term, attributes: Attributes) -> Term:
-    """The members' tensors combined; avg divides by the number of members."""
+    """Return the members' tensors combined; avg divides by the number of members."""
     reduction = attributes.get("reduction", "sum")
     if reduction == "sum":
         return stack.sum(0)
@@ -44,7 +52,7 @@ def _reduced(stack: Term, attributes: Attributes) -> Term:
 
 
 def _some(stack: Term) -> Term:
-    """Whether a member's truth is true."""
+    """Return True if a member's truth is true."""
     return stack.cast("int").sum(0).compare("gt", 0)
 
 
@@ -67,7 +75,7 @@ def _position(stack: Term, attributes: Attributes, name: str) -> int:
 
 
 def _joined(stack: Term, axis: int) -> Term:
-    """The members' tensors concatenated along ``axis``."""
+    """Return the members' tensors concatenated along ``axis``."""
     moved = stack.move(0, axis)
     shape = moved.shape
     return moved.reshape((*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
@@ -82,11 +90,21 @@ def _reduce(inputs: list[Term], attributes: Attributes) -> list[Term]:
     return [_reduced(inputs[0], attributes)]
 
 
+def _scan(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    stack = inputs[0]
+    if attributes.get("reduction", "sum") == "avg":
+        raise UnsupportedError("the reduction 'avg' has no meaning here in a scan")
+    position = _position(stack, attributes, "position")
+    reverse = bool(attributes.get("reverse", False))
+    start, stop = (position, stack.shape[0]) if reverse else (0, position + 1)
+    return [_reduced(stack.slice(0, start, stop), attributes)]
+
+
 def _reduce_scatter(inputs: list[Term], attributes: Attributes) -> list[Term]:
     stack = inputs[0]
     axis = _member_axis(stack, needed(attributes, "axis"))
     position = _position(stack, attributes, "position")
-    # The part first: a rank of many does not add up what it leaves to others.
+    # The part comes first, so that no rank adds up the parts of others.
     return [_reduced(stack.part(axis + 1, stack.shape[0], position), attributes)]
 
 
@@ -142,9 +160,9 @@ def _is_extreme(attributes: Attributes) -> bool:
 
 
 _SUM: dict[Trait, Condition] = {Trait.ADDS_TERMS: _is_linear, Trait.ROUNDS_NOTHING: _is_extreme}
-"""Of every reduction, by what it reduces with."""
+"""The traits of every reduction, by its attribute."""
 _FOR_ALL: dict[Trait, Condition] = {**_SUM, Trait.TOTAL: _is_linear, Trait.ADDS_MEMBERS: _is_sum}
-"""Of those whose result more members than one have."""
+"""The traits of reductions whose result several members have."""
 _MOVED = (Trait.CARRIES, Trait.ROUNDS_NOTHING)
 _REDUCTION: dict[str, AttributeRole] = {"reduction": "value"}
 
@@ -155,6 +173,7 @@ def _collective(
     required: dict[str, AttributeRole],
     doc: str,
     *,
+    optional: dict[str, AttributeRole] | None = None,
     traits: tuple[Trait, ...],
     reductions: dict[Trait, Condition] | None = None,
     in_place: bool = False,
@@ -162,13 +181,20 @@ def _collective(
     gives_root: bool = False,
     divided_axis: str = "",
 ) -> OperatorKind:
-    """Return a collective; ``reductions``: the traits that it has by its attribute ``reduction``,
-    if it has one.
+    """Return a collective.
+
+    ``reductions`` are the traits that depend on its attribute ``reduction``. It has that attribute
+    only if they are given.
     """
     return declare(
         name,
         formula,
-        attributes={**required, **({} if reductions is None else _REDUCTION), **_EVENT},
+        attributes={
+            **required,
+            **(optional or {}),
+            **({} if reductions is None else _REDUCTION),
+            **_EVENT,
+        },
         required=tuple(a for a in required if a != "position"),
         collective=True,
         in_place=in_place,
@@ -197,12 +223,22 @@ OPERATORS = (
         "reduce",
         _reduce,
         {"root": "value"},
-        "As all_reduce; only the member at place `root` has the result. What the others have then "
-        "is memory that nobody has written to.",
+        "As all_reduce; only the member at place `root` has the result. The others' results "
+        "are memory that nobody has written to.",
         traits=(Trait.KEEPS_SIZES,),
         reductions=_SUM,
         in_place=True,
         gives_root=True,
+    ),
+    _collective(
+        "scan",
+        _scan,
+        {"position": "value"},
+        "As all_reduce without avg, over the members up to its own place, itself included; with "
+        "`reverse` from its own place on, which is the gradient of a sum.",
+        optional={"reverse": "value"},
+        traits=(Trait.KEEPS_SIZES, Trait.LEAVES_OTHER_AXES, Trait.KEEPS_POSITIVE),
+        reductions={**_SUM, Trait.TOTAL: _is_sum},
     ),
     _collective(
         "reduce_scatter",
@@ -225,8 +261,8 @@ OPERATORS = (
         "gather_to",
         _gather,
         {"axis": "axis", "root": "value"},
-        "As all_gather; only the member at place `root` has the result. What the others have then "
-        "is memory that nobody has written to.",
+        "As all_gather; only the member at place `root` has the result. The others' results "
+        "are memory that nobody has written to.",
         traits=_MOVED,
         gives_root=True,
     ),
@@ -287,7 +323,7 @@ OPERATORS = (
         _copy,
         attributes={"peer": "value", **_EVENT},
         communication=Communication.RECEIVE,
-        doc="What the matching send of rank `peer` reads.",
+        doc="The tensor that the matching send of rank `peer` reads.",
     ),
     declare(
         "barrier",

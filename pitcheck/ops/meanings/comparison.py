@@ -1,4 +1,12 @@
-"""Comparisons, logic and the greater or less of two; operands broadcast."""
+"""Comparisons, logic and the greater or less of two; operands broadcast.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> evaluate(reals, "lt", [reals.constant(1.0), reals.constant(2.0)], {})[0].data.item()
+True
+"""
 
 from __future__ import annotations
 
@@ -24,7 +32,7 @@ def _compare(name: Comparison, sign: str, traits: tuple[Trait, ...]) -> Operator
     def comparison(a: Term, b: Term) -> Term:
         return a.compare(name, b)
 
-    return elementwise(name, comparison, traits=traits, doc=f"Whether a {sign} b.")
+    return elementwise(name, comparison, traits=traits, doc=f"True where a {sign} b.")
 
 
 def _logical(name: str, function: Callable[[Term, Term], Term], doc: str) -> OperatorKind:
@@ -35,8 +43,10 @@ def _logical(name: str, function: Callable[[Term, Term], Term], doc: str) -> Ope
 
 
 def _share(strictly: Comparison, or_equal: Comparison, *, first: bool) -> Slope:
-    """1 where this operand alone is the extreme, 1/2 where the operands are equal: half of whether
-    it is strictly so and of whether it is so or equal.
+    """Return the share of an operand in the gradient of an extreme: 1 if it alone is the extreme.
+
+    It is 1/2 if both operands are equal: the mean of a strict comparison and one that allows
+    equality.
     """
 
     def slope(d: Local) -> Term:
@@ -51,12 +61,12 @@ def _share(strictly: Comparison, or_equal: Comparison, *, first: bool) -> Slope:
 
 OPERATORS = (
     *(_compare(name, sign, traits) for name, sign, traits in _SIGNS),
-    _logical("logical_and", lambda a, b: a & b, "Whether both are true (not 0)."),
-    _logical("logical_or", lambda a, b: a | b, "Whether one or both are true (not 0)."),
+    _logical("logical_and", lambda a, b: a & b, "True where both are true (not 0)."),
+    _logical("logical_or", lambda a, b: a | b, "True where one or both are true (not 0)."),
     _logical(
-        "logical_xor", lambda a, b: (a | b) & ~(a & b), "Whether exactly one is true (not 0)."
+        "logical_xor", lambda a, b: (a | b) & ~(a & b), "True where exactly one is true (not 0)."
     ),
-    elementwise("logical_not", lambda x: ~x.cast("bool"), doc="Whether x is false (0)."),
+    elementwise("logical_not", lambda x: ~x.cast("bool"), doc="True where x is false (0)."),
     elementwise(
         "maximum",
         lambda a, b: a.maximum(b),

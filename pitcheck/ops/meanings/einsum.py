@@ -3,6 +3,13 @@
 An operand's dimensions are named by letters; indices that are not in the result are summed over.
 Operands are joined two at a time. The gradient of an operand is the same sum with the result's
 gradient in the operand's place.
+
+>>> from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
+>>> from pitcheck.ops.registry import evaluate
+>>> axes = AxisAlgebra(AxisSystem())
+>>> x, w = axes.tensor((2, 5, 8)), axes.tensor((4, 8))
+>>> evaluate(axes, "einsum", [x, w], {"equation": "bsh,oh->bso"})[0].shape
+(2, 5, 4)
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ from pitcheck.ops.traits import Trait
 
 
 def _parse(equation: str, count: int) -> tuple[list[str], str]:
-    """The index names of every operand and of the result."""
+    """Return the index names of every operand, and those of the result."""
     left, arrow, result = equation.replace(" ", "").partition("->")
     operands = left.split(",")
     if not arrow:
@@ -68,7 +75,11 @@ def _arranged(term: Term, names: str, wanted: str) -> Term:
 
 
 def _joined(a: Term, a_names: str, b: Term, b_names: str, kept: str) -> tuple[Term, str]:
-    """The product of two operands, summed over the indices not ``kept``, and its index names."""
+    """Return the product of two operands, summed over the indices not ``kept``.
+
+    Returns:
+        The product, and its index names.
+    """
     both = [n for n in a_names if n in b_names]
     batch = "".join(n for n in both if n in kept)
     inner = "".join(n for n in both if n not in kept)
@@ -88,8 +99,9 @@ def _joined(a: Term, a_names: str, b: Term, b_names: str, kept: str) -> tuple[Te
 
 
 def contract(operands: Sequence[str], terms: Sequence[Term], result: str) -> Term:
-    """The sum of products of ``terms``, whose dimensions have the names ``operands``, over all
-    indices not in ``result``.
+    """Return the sum of products of ``terms`` over all indices not in ``result``.
+
+    ``operands`` has the names of the dimensions of each term, ``result`` those of the result.
     """
     term, names = terms[0], operands[0]
     for i in range(1, len(terms)):

@@ -1,4 +1,13 @@
-"""Reading and writing by index, masks, positions and constants. Indices are int values."""
+"""Reading and writing by index, masks, positions and constants. Indices are int values.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> x, indices = reals.integers(np.array([[[10, 20, 30]]])), reals.integers(np.array([[[2, 0]]]))
+>>> evaluate(reals, "index_select", [x, indices], {"axis": 0})[0].data[0, 0, 0].tolist()
+[30, 10]
+"""
 
 from __future__ import annotations
 
@@ -68,8 +77,9 @@ def _index_add_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _along(x: Term, indices: Term, attributes: Attributes) -> int:
-    """The axis that ``indices`` index; along the others they may leave out the last elements of
-    ``x``.
+    """Return the axis that ``indices`` index.
+
+    Along other axes they may leave out the last elements of ``x``.
     """
     axis = _axis(x, attributes)
     if indices.ndim != x.ndim:
@@ -86,7 +96,7 @@ def _along(x: Term, indices: Term, attributes: Attributes) -> int:
 
 
 def _taken(x: Term, axis: int, indices: Term) -> Term:
-    """One element of ``x`` per index along ``axis``."""
+    """Return one element of ``x`` per index along ``axis``."""
     for dim, size in enumerate(indices.shape):
         if dim != axis and size != x.shape[dim]:
             x = x.slice(dim, 0, size)
@@ -94,8 +104,9 @@ def _taken(x: Term, axis: int, indices: Term) -> Term:
 
 
 def _added(base: Term, axis: int, indices: Term, source: Term) -> Term:
-    """``base`` with ``source`` added, element by element, at ``indices`` along ``axis``; what they
-    leave out along other axes stays.
+    """Return ``base`` with ``source`` added, element by element, at ``indices`` along ``axis``.
+
+    Elements of the base beyond the indices along other axes stay.
     """
     for dim, (size, whole) in enumerate(zip(indices.shape, base.shape, strict=True)):
         if dim != axis and size != whole:
@@ -137,7 +148,7 @@ def _scatter_add_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _written(base: Term, indices: Term, attributes: Attributes) -> Term:
-    """Whether an element of ``base`` is named by ``indices``."""
+    """Return True for each element of ``base`` that ``indices`` name."""
     hits = _added(
         base.like(0, "int"), _along(base, indices, attributes), indices, indices.like(1, "int")
     )
@@ -230,7 +241,10 @@ def _causal_mask(inputs: list[Term], _: Attributes) -> list[Term]:
 
 
 def causal(scores: Term) -> Term:
-    """Where row i of (..., queries, keys) may see column j: j <= i; shape (queries, keys)."""
+    """Return True where row i of (..., queries, keys) may see column j: j <= i.
+
+    The result has shape (queries, keys).
+    """
     if scores.ndim < 2:
         raise ShapeError(
             f"a causal mask needs scores (..., queries, keys), not shape {scores.shape}"
@@ -253,8 +267,9 @@ def _full(algebra: Algebra[Any], inputs: Sequence[Any], attributes: Attributes) 
 def _uninitialised(
     algebra: Algebra[Any], inputs: Sequence[Any], attributes: Attributes
 ) -> list[Any]:
-    """Zeros, which stand for any contents once no output depends on them
-    (:mod:`pitcheck.refute.uninitialised`).
+    """Return zeros, which stand for any contents.
+
+    They do so once no output depends on them (:mod:`pitcheck.refute.uninitialised`).
     """
     return _full(algebra, inputs, {**attributes, "value": 0})
 
@@ -273,7 +288,7 @@ def _kind(x: Term, attributes: Attributes) -> Kind:
 
 
 UNINITIALISED = "uninitialised"
-"""The kind of memory that nobody has written to."""
+"""The operator of memory that nobody has written to."""
 
 _TAKEN = (Trait.TOTAL, Trait.ROUNDS_NOTHING)
 _ADDED = (Trait.ADDS_WITHIN, Trait.TOTAL)
@@ -370,6 +385,7 @@ OPERATORS = (
         _one_hot,
         attributes={"classes": "literal"},
         required=("classes",),
+        traits=(Trait.GIVES_BITS,),
         doc="Int indices (...) -> int (..., `classes`): 1 at the index, else 0; an index outside "
         "0 .. `classes` - 1 gives zeros only.",
     ),

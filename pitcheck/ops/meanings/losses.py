@@ -1,4 +1,12 @@
-"""Loss functions."""
+"""Loss functions.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> evaluate(reals, "mse_loss", [reals.constant(1.0), reals.constant(4.0)], {})[0].data.item()
+9.0
+"""
 
 from __future__ import annotations
 
@@ -24,8 +32,9 @@ def _reduction(attributes: Attributes) -> str:
 
 
 class _Classes:
-    """Scores with the classes last, (..., classes), and for every place its class, and whether it
-    counts.
+    """Scores with the classes last, (..., classes), and for every place its class.
+
+    ``counts`` says which places count; None if all do.
     """
 
     def __init__(self, scores: Term, target: Term, attributes: Attributes) -> None:
@@ -55,31 +64,31 @@ class _Classes:
         return values if self.counts is None else self.counts.where(values, values.like(0))
 
     def _count(self) -> Term:
-        """The number of places that count: an extent, or counted where some may be ignored."""
+        """Return the number of places that count: an extent, or a count if some may be ignored."""
         return self.target.extent() if self.counts is None else self.counts.cast("field").sum()
 
     def picked(self) -> Term:
-        """The score of the target's class, (...)."""
+        """Return the score of the target's class, (...)."""
         return self.scores.take_along(-1, self.target.unsqueeze(-1)).squeeze(-1)
 
     def reduced(self, losses: Term) -> Term:
-        """Losses per place combined; what is ignored is 0 and does not count."""
+        """Return the losses of all places combined; an ignored one is 0 and does not count."""
         counted = self._counted(losses)
         if self.reduction == "none":
             return counted
         return counted.sum() / self._count() if self.reduction == "mean" else counted.sum()
 
     def spread(self, dy: Term) -> Term:
-        """The gradient of every place's loss, from that of the result."""
+        """Return the gradient of every place's loss, from that of the result."""
         each = dy / self._count() if self.reduction == "mean" else dy
         return self._counted(each.expand(self.target.shape))
 
     def at_targets(self, values: Term) -> Term:
-        """Zeros but for ``values`` at the targets' classes, (..., classes)."""
+        """Return ``values`` at the targets' classes and zeros elsewhere, (..., classes)."""
         return self.scores.like(0).add_along(-1, self.target.unsqueeze(-1), values.unsqueeze(-1))
 
     def restored(self, gradient: Term) -> Term:
-        """A gradient (..., classes) with the classes back in their place."""
+        """Return a gradient (..., classes) with the classes back in their place."""
         return gradient.move(-1, self.axis)
 
 

@@ -1,4 +1,11 @@
-"""Matrix products."""
+"""Matrix products.
+
+>>> from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
+>>> from pitcheck.ops.registry import evaluate
+>>> axes = AxisAlgebra(AxisSystem())
+>>> evaluate(axes, "linear", [axes.tensor((2, 5, 8)), axes.tensor((4, 8))], {})[0].shape
+(2, 5, 4)
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ from pitcheck.ops.traits import Trait
 
 
 def _flat(x: Term) -> Term:
-    """All dimensions but the last as one: (m, k)."""
+    """Return all dimensions but the last as one: (m, k)."""
     return x if x.ndim == 2 else x.reshape((-1, x.shape[-1]))
 
 
@@ -44,8 +51,9 @@ def _rows(x: Term) -> Term:
 
 
 def _pair(inputs: list[Term]) -> tuple[Term, Term]:
-    """Both operands with at least two dimensions: a vector on the left becomes a row, on the right
-    a column.
+    """Return both operands with at least two dimensions.
+
+    A vector becomes a row on the left, a column on the right.
     """
     a, b = inputs
     if a.ndim < 1 or b.ndim < 1:

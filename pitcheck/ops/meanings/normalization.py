@@ -1,4 +1,13 @@
-"""Softmax and its logarithm, and normalisation layers."""
+"""Softmax and its logarithm, and normalisation layers.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> y = evaluate(reals, "softmax", [reals.fresh("x", (3,))], {"axis": 0})[0]
+>>> round(reals.sum(y, (0,)).data.item(), 9)
+1.0
+"""
 
 from __future__ import annotations
 
@@ -17,26 +26,30 @@ _NEGATIVE_INFINITY = float("-inf")
 
 
 def softmax_of(x: Term, axis: int) -> Term:
-    """exp(x - m) / sum exp(x - m) along ``axis``, m a shift that cancels; NaN where all of x is
-    -inf.
+    """Return exp(x - m) / sum exp(x - m) along ``axis``, with a shift m that cancels.
+
+    It is NaN where all of x is -inf. The shape is that of x.
     """
     e = (x - x.shift_over(axis)).exp()
     return e / e.sum(axis, keep=True)
 
 
 def log_sum_exp_of(x: Term, axis: int) -> Term:
-    """m + log sum exp(x - m) along ``axis``, which keeps size 1; NaN where all of x is -inf."""
+    """Return m + log sum exp(x - m) along ``axis``, which keeps size 1.
+
+    It is NaN where all of x is -inf.
+    """
     m = x.shift_over(axis)
     return m + (x - m).exp().sum(axis, keep=True).log()
 
 
 def softmax_gradient(y: Term, dy: Term, axis: int) -> Term:
-    """y (dy - sum y dy): the gradient of the argument of a softmax with result y."""
+    """Return y (dy - sum y dy), the gradient of the argument of a softmax with result y."""
     return y * (dy - (y * dy).sum(axis, keep=True))
 
 
 def nothing_left(x: Term, axis: int) -> Term:
-    """Whether all of x along ``axis`` is -inf; the axis keeps size 1."""
+    """Return True where all of x along ``axis`` is -inf; the axis keeps size 1."""
     finite = x.compare("ne", x.constant(_NEGATIVE_INFINITY)).cast("int")
     return finite.sum(axis, keep=True).compare("eq", finite.constant(Fraction(0), "int"))
 
@@ -84,7 +97,7 @@ def _logsumexp_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _last(x: Term, attributes: Attributes) -> tuple[int, ...]:
-    """The dimensions that are normalised: the last ``dims`` ones."""
+    """Return the dimensions that are normalised: the last ``dims`` ones."""
     dims = int(attributes.get("dims", 1))
     if not 1 <= dims <= x.ndim:
         raise ShapeError(f"the last {dims} dimensions of {x.shape} cannot be normalised")
@@ -92,7 +105,7 @@ def _last(x: Term, attributes: Attributes) -> tuple[int, ...]:
 
 
 def _deviation(x: Term, attributes: Attributes) -> Term:
-    """sqrt(mean x^2 + eps)."""
+    """Return sqrt(mean x^2 + eps)."""
     return (
         (x * x).mean(_last(x, attributes), keep=True)
         + number(x.algebra, attributes["eps"], "attributes.eps")
@@ -128,8 +141,10 @@ def _layer(before: _Before) -> Callable[[list[Term], Attributes], list[Term]]:
 
 
 def _layer_backward(before: _Before) -> Callable[[Local], Sequence[Lazy | None]]:
-    """With n = x'/s, s = sqrt(mean x'^2 + eps) and dn = dy w: dx' = (dn - n mean(n dn)) / s; x' = x
-    - mean x takes the mean off dx' once more.
+    """Return the derivative of a layer x'/s, where x' is x, or x - mean x.
+
+    With n = x'/s, s = sqrt(mean x'^2 + eps) and dn = dy w: dx' = (dn - n mean(n dn)) / s. x' = x -
+    mean x takes the mean off dx' once more.
     """
 
     def backward(local: Local) -> Sequence[Lazy | None]:

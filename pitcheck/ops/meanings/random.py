@@ -1,5 +1,16 @@
-"""Random draws: functions of a stream and of the place of an element in it, so that equal places
-draw equal numbers.
+"""Random draws: functions of a stream and of an element's place in it.
+
+Equal places draw equal numbers.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> whole, half = (reals.integers(np.zeros((1, 1, n), dtype=int)) for n in (4, 2))
+>>> drawn = evaluate(reals, "uniform", [whole], {"stream": "s"})[0]
+>>> part = evaluate(reals, "uniform", [half], {"stream": "s", "start": (2,), "whole": (4,)})[0]
+>>> bool((drawn.data[..., 2:] == part.data).all())
+True
 """
 
 from __future__ import annotations
@@ -16,8 +27,9 @@ from pitcheck.ops.traits import Trait
 
 
 def _places(like: Term, attributes: Attributes) -> Term:
-    """The number of every element's draw: `offset` plus the element's row-major place in the whole
-    tensor.
+    """Return the number of every element's draw.
+
+    It is `offset` plus the element's row-major place in the whole tensor.
     """
     whole = tuple(attributes.get("whole", like.shape))
     start = tuple(attributes.get("start", (0,) * like.ndim))
@@ -53,8 +65,11 @@ def _normal(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _dropped(attributes: Attributes) -> Fraction:
-    """The probability of a drop. Raises PlanError for a number that is none, UnsupportedError for a
-    root and for 1, which leaves nothing to scale.
+    """Return the probability of a drop.
+
+    Raises:
+        PlanError: if it is not a number from 0 to 1.
+        UnsupportedError: if it is a root, or 1, which leaves nothing to scale.
     """
     probability = parse_number(needed(attributes, "probability"), "attributes.probability")
     said = (
@@ -132,7 +147,7 @@ OPERATORS = (
         required=("stream", "probability"),
         random=True,
         traits=(Trait.READS_SHAPE,),
-        doc="Whether an element is kept: the draw of `uniform` is at least `probability`, the "
+        doc="True for a kept element: the draw of `uniform` is at least `probability`, the "
         "probability of dropping.",
     ),
     declare(

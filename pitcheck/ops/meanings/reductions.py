@@ -1,5 +1,14 @@
-"""Reductions over dimensions, sorting and running sums. `axes` is all dimensions by default; with
-`keepdim` they stay with size 1.
+"""Reductions over dimensions, sorting and running sums.
+
+`axes` is all dimensions by default; with `keepdim` they stay with size 1.
+
+>>> import numpy as np
+>>> from pitcheck.algebra.reals.real import RealAlgebra
+>>> from pitcheck.ops.registry import evaluate
+>>> reals = RealAlgebra(np, seed=0, trials=(0,))
+>>> x = reals.integers(np.array([[[3, 1, 2]]]))
+>>> [v.data[0, 0, 0].tolist() for v in evaluate(reals, "sort", [x], {"axis": 0})]
+[[1, 2, 3], [1, 2, 0]]
 """
 
 from __future__ import annotations
@@ -19,8 +28,9 @@ _ALONG: dict[str, AttributeRole] = {"axis": "axis", "keepdim": "value"}
 
 
 def restored(reduced: Term, like: Term, attributes: Attributes) -> Term:
-    """What stands for a slice in every element of the slice: a reduced value broadcast back to the
-    shape of ``like``.
+    """Return a reduced value broadcast back to the shape of ``like``.
+
+    Every element of a slice gets the value of its slice.
     """
     over = like.axes(attributes.get("axes"))
     kept = reduced.reshape(tuple(1 if i in over else n for i, n in enumerate(like.shape)))
@@ -55,7 +65,7 @@ def _mean_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _freedom(x: Term, attributes: Attributes) -> Term:
-    """The number of elements less the correction, by which the squares are divided."""
+    """Return the number of elements less the correction, by which the squares are divided."""
     correction = number(x.algebra, attributes.get("correction", 1), "attributes.correction")
     axes = x.axes(attributes.get("axes"))
     if prod(x.shape[i] for i in axes) < Fraction(str(attributes.get("correction", 1))):
@@ -98,7 +108,7 @@ def _extreme_value(least: bool) -> Formula:
 
 
 def _extreme_value_backward(local: Local) -> Sequence[Lazy | None]:
-    """The gradient is shared evenly by all elements that equal the extreme."""
+    """Share the gradient evenly among all elements that equal the extreme."""
 
     def gradient() -> Term:
         axes = local.attributes.get("axes")
@@ -109,7 +119,7 @@ def _extreme_value_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _first(x: Term, axis: int, least: bool) -> Term:
-    """The position of the first extreme along ``axis``, which keeps size 1."""
+    """Return the position of the first extreme along ``axis``, which keeps size 1."""
     if x.shape[axis] == 0:
         raise ShapeError(f"an extreme over dimension {axis} of {x.shape}, which is empty")
     return x.order(axis, descending=not least).slice(axis, 0, 1)
@@ -144,7 +154,7 @@ def _place(least: bool) -> Formula:
 
 
 def _chosen_backward(local: Local) -> Sequence[Lazy | None]:
-    """The gradient goes to the elements whose positions are output 1."""
+    """Give the gradient to the elements whose positions are output 1."""
 
     def gradient() -> Term:
         axis = local.x.axis(local.attributes.get("axis", -1))
@@ -181,8 +191,9 @@ def _sort(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _running(x: Term, axis: int, upwards: bool) -> Term:
-    """Sums of the elements up to (with ``upwards``: from) each position, as a product with a
-    triangle of ones: no size enters the formula.
+    """Return sums of the elements up to (with ``upwards``: from) each position.
+
+    They are a product with a triangle of ones: no size enters the formula.
     """
     moved = x.move(axis, -1).unsqueeze(-1)
     source, target = x.arange(axis).unsqueeze(1), x.arange(axis).unsqueeze(0)
@@ -317,7 +328,7 @@ OPERATORS = (
         doc="The sum of all elements up to each, along `axis`.",
     ),
     declare(
-        "any", _any, attributes=_OVER, doc="Whether an element along `axes` is not 0 or false."
+        "any", _any, attributes=_OVER, doc="True if an element along `axes` is not 0 or false."
     ),
-    declare("all", _all, attributes=_OVER, doc="Whether no element along `axes` is 0 or false."),
+    declare("all", _all, attributes=_OVER, doc="True if no element along `axes` is 0 or false."),
 )

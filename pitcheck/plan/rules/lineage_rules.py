@@ -1,6 +1,4 @@
-"""Rules on lineage: what a tensor claims to hold must fit its shape and the shape of the reference
-tensor.
-"""
+"""Rules on lineage: it must fit the shapes of the tensor and of the reference tensor."""
 
 from __future__ import annotations
 
@@ -19,15 +17,14 @@ from pitcheck.plan.rules.violations import Severity, Violation
 _RATIONAL = re.compile(r"^-?\d{1,40}(/0*[1-9]\d{0,39}|\.\d{1,40})?$", re.ASCII)
 
 FREE, ZERO = -1, -2
-"""What padding begins with: of values on which nothing may depend, and of zeros."""
-"""Start of an interval of free elements (padding)."""
+"""The start of an interval of padding: values on which nothing may depend, and zeros."""
 
 
 class LineageRules:
-    """Checks PIT008 against a reference plan (None: only what can be said without it).
+    """Checks PIT008 against a reference plan; without one, only the rules that need none.
 
-    Of a tensor that operators write, lineage is a hint: one that contradicts its own plan is wrong,
-    one that only does not fit the reference is left aside with a warning.
+    Lineage of a tensor that operators write is a hint. One that contradicts its plan is wrong; one
+    that only does not fit the reference is left aside with a warning.
     """
 
     def __init__(self, plan: Plan, coordinates: Coordinates, reference: Plan | None) -> None:
@@ -41,10 +38,10 @@ class LineageRules:
         )
         self._right: set[Hashable] = set()
         self._tables: dict[int, bytes] = {}
-        """By the identity of a table, which the plan keeps."""
+        """Encoded tables by the identity of the object, which the plan keeps."""
 
     def run(self) -> Iterator[Violation]:
-        """The findings of all tensors and outputs."""
+        """Yield the findings of all tensors and outputs."""
         for number, tensor in enumerate(self.plan.tensors):
             if tensor.lineage is not None and not self._known_right(tensor, tensor.lineage):
                 check = self.check_hint if tensor.name in self.written else self.check
@@ -56,8 +53,9 @@ class LineageRules:
                 )
 
     def _known_right(self, tensor: Tensor, lineage: Lineage) -> bool:
-        """Whether nothing is wrong with a lineage, looked at once for all that say the same of
-        tensors of the same shape.
+        """Return True if nothing is wrong with a lineage.
+
+        Equal lineages of tensors of the same shape are looked at once.
         """
         whole = None if self.reference is None else self.reference.get(lineage.reference)
         if whole is None and self.reference is not None:
@@ -89,26 +87,27 @@ class LineageRules:
         return True
 
     def _said_by(self, table: Table) -> bytes:
-        """Equal for equal tables, whose numbers are of equal types: 1 and 1.0 are one to a
-        dictionary, but not as the end of an interval.
+        """Return equal bytes for equal tables whose numbers are of equal types.
+
+        1 and 1.0 are one to a dictionary, but not as the end of an interval.
         """
         if id(table) not in self._tables:
             try:
                 self._tables[id(table)] = msgspec.msgpack.encode(table)
             except (OverflowError, TypeError, ValueError):
-                # What cannot be written is like nothing else.
+                # A table that cannot be written equals no other.
                 self._tables[id(table)] = f"{id(table)}".encode()
         return self._tables[id(table)]
 
     def check(self, tensor: Tensor, lineage: Lineage, place: str) -> Iterator[Violation]:
-        """The findings of one lineage."""
+        """Yield the findings of one lineage."""
         return (
             _violation(tensor, place, *problem, "error")
             for problem in self._problems(tensor, lineage, self.reference)
         )
 
     def check_hint(self, tensor: Tensor, lineage: Lineage, place: str) -> Iterator[Violation]:
-        """The findings of one lineage that is a hint."""
+        """Yield the findings of one lineage that is a hint."""
         found = list(self._problems(tensor, lineage, self.reference))
         own = list(self._problems(tensor, lineage, None)) if found else []
         yield from (
@@ -264,8 +263,9 @@ def _violation(
 
 
 def interval_error(value: Any, local: int, whole: int | None) -> str:
-    """What is wrong with the intervals of one coordinate, whose local size is ``local`` and
-    reference size ``whole`` (None: unknown).
+    """Return the fault of the intervals of one coordinate, "" if there is none.
+
+    ``local`` is the local size, ``whole`` the reference size (None: unknown).
     """
     if not isinstance(value, tuple) or not value:
         return f"{value!r} is no list of (start, stop) intervals"

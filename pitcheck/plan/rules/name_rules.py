@@ -1,6 +1,4 @@
-"""Rules on names, boxes, tables and groups: what must hold before masks and groups can be computed
-at all.
-"""
+"""Rules on names, boxes, tables and groups, which must hold before masks can be computed at all."""
 
 from __future__ import annotations
 
@@ -30,8 +28,9 @@ _GROUPED = (Communication.COLLECTIVE, Communication.BARRIER)
 
 
 def check_structure(plan: Plan, coordinates: Coordinates) -> Iterator[Violation]:
-    """PIT009 for names that are not unique, PIT001 for boxes and tables, PIT004 for groups that do
-    not fit the mesh.
+    """Yield PIT009 for duplicate names, PIT001 for boxes and tables, PIT004 for groups.
+
+    Groups must fit the mesh.
     """
     yield from _check_names("tensors", "name", (tensor.name for tensor in plan.tensors))
     yield from _check_names("operators", "id", (operator.id for operator in plan.operators))
@@ -136,7 +135,7 @@ class _Boxes:
 
 
 def table_error(table: Table, coordinates: Coordinates) -> str:
-    """What is wrong with a table's axes or number of values; empty if nothing."""
+    """Return the fault of a table's axes or number of values, "" if there is none."""
     known = set(coordinates.sizes) | {MICROBATCH_AXIS}
     unknown = [axis for axis in table.over if axis not in known]
     if unknown:
@@ -185,7 +184,7 @@ class _Groups:
             yield from self._check_collective(operator, place, sizes)
 
     def _sizes(self, group: Group) -> list[int] | PlanError:
-        """The different sizes of its rank lists, ascending, or what is wrong with it."""
+        """Return the different sizes of a group's rank lists, ascending, or its fault."""
         if group not in self._known:
             try:
                 if len(set(group.axes)) != len(group.axes):
@@ -273,8 +272,10 @@ class _Groups:
 def first_coordinates(
     wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(ranks, micro-batches) of the first few true elements of a mask of shape (ranks,
-    microbatches).
+    """Return the coordinates of the first few true elements of a mask.
+
+    Returns:
+        Ranks and micro-batches, for a mask of shape (ranks, microbatches).
     """
     ranks, microbatches = np.nonzero(wrong)
     return tuple(int(r) for r in dict.fromkeys(ranks[:64].tolist()))[:8], tuple(

@@ -10,7 +10,7 @@ from pitcheck.plan.schedule.run_order import EXTERNAL_ROLES
 
 
 def check_outputs(plan: Plan, reference: Plan | None) -> Iterator[Violation]:
-    """PIT011 for the outputs, and for the names in ``gradient_of`` and ``updated``."""
+    """Yield PIT011 for the outputs, and for the names in ``gradient_of`` and ``updated``."""
     tensors = {tensor.name: tensor for tensor in plan.tensors}
     written = {name for operator in plan.operators for name in operator.outputs}
     known = None if reference is None else {tensor.name for tensor in reference.tensors}

@@ -1,5 +1,6 @@
-"""Rules on blocks, programs and steps, and on the order of operators within a rank; and the local
-order itself, as arrays.
+"""Rules on blocks, programs and steps, and on the order of operators within a rank.
+
+The local order is here too, as arrays.
 """
 
 from __future__ import annotations
@@ -19,11 +20,10 @@ from pitcheck.plan.schedule.run_order import Ints, Schedule, tensor_of
 
 @dataclass(frozen=True)
 class LocalOrder:
-    """What the ranks of one class run: ``codes`` (operator position * microbatches + microbatch) in
-    order.
+    """The order of the ranks of one class.
 
-    ``missing`` are the codes that should run there but stand in no step, ``twice`` those that stand
-    in several.
+    ``codes`` are operator position * microbatches + microbatch. ``missing`` are the codes that
+    should run there but stand in no step, ``twice`` those that stand in several.
     """
 
     ranks: Ints
@@ -33,8 +33,9 @@ class LocalOrder:
 
 
 class LocalOrders:
-    """The orders of all classes of ranks with the same program, operators and operands. Iterating
-    gives one class at a time.
+    """The orders of all classes of ranks with the same program, operators and operands.
+
+    Iterating gives one class at a time.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -58,7 +59,7 @@ class LocalOrders:
         for mask in self.masks:
             if not mask.all():
                 classes = refined(classes, row_numbers(mask))
-        # Of the members of a broadcast the root alone reads its operand.
+        # Only the root of a broadcast reads its operand, so it may run before that is written.
         for mask in {id(mask): mask for mask in self.schedule.root_reads.values()}.values():
             classes = refined(classes, row_numbers(mask))
         return classes
@@ -77,7 +78,7 @@ class LocalOrders:
 
 
 def check_programs(schedule: Schedule) -> Iterator[Violation]:
-    """PIT009 for what blocks, programs and steps say, without regard to where operators run."""
+    """Yield PIT009 for faults of blocks, programs and steps, wherever operators run."""
     plan = schedule.plan
     ids = {operator.id: position for position, operator in enumerate(plan.operators)}
     for name, block in plan.blocks.items():
@@ -136,7 +137,7 @@ def _check_steps(schedule: Schedule, ids: dict[str, int]) -> Iterator[Violation]
 
 
 def _check_ranks(schedule: Schedule) -> Iterator[Violation]:
-    """Two programs for one rank."""
+    """Yield PIT009 for two programs of one rank."""
     taken = np.full(schedule.coordinates.ranks, -1, dtype=np.int64)
     for number, program in enumerate(schedule.plan.programs):
         if any(MICROBATCH_AXIS in box for box in program.where):
@@ -157,7 +158,7 @@ def _check_ranks(schedule: Schedule) -> Iterator[Violation]:
 
 
 class LocalRules:
-    """PIT009 for operators that are not run, run twice, or run before what they read is written."""
+    """Checks PIT009: operators not run, run twice, or run before their operands are written."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -166,8 +167,9 @@ class LocalRules:
         self._readers, self._writers = self._dependences()
 
     def _dependences(self) -> tuple[Ints, Ints]:
-        """(reader code, writer code) of every pair of operators at one coordinate; readers are in
-        ascending order of operators.
+        """Return the codes of reader and writer of every pair of operators at one coordinate.
+
+        Readers are in ascending order of operators.
         """
         writers: dict[str, list[int]] = {}
         for position, operator in enumerate(self.plan.operators):
@@ -198,7 +200,7 @@ class LocalRules:
         return self._expanded(table)
 
     def _expanded(self, pairs: Ints) -> tuple[Ints, Ints]:
-        """One row per micro-batch of the reader."""
+        """Return one row per micro-batch of the reader."""
         microbatches = np.arange(self.microbatches)
         per = np.array(
             [
@@ -215,7 +217,7 @@ class LocalRules:
         return readers, writers
 
     def check(self, local: LocalOrder) -> Iterator[Violation]:
-        """Findings for the ranks of one class."""
+        """Yield the findings for the ranks of one class."""
         for code in local.missing[:64].tolist():
             yield self._violation(
                 local,

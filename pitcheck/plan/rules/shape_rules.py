@@ -1,6 +1,4 @@
-"""Rules on shapes and kinds: every operator's meaning, run on shapes alone, must give the outputs
-that the plan states.
-"""
+"""Rules on shapes and kinds: operators run on shapes alone must give the outputs of the plan."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ from pitcheck.plan.rules.ssa import ACCUMULATE
 from pitcheck.plan.rules.violations import Violation
 from pitcheck.plan.schedule.run_order import COMMUNICATION, MATCHING_ONLY, Mask, tensor_of
 
-# What an operator's meaning may raise on attribute values that it was not written for (a text as an
-# axis, a tuple of the wrong length).
+# A meaning may raise these on attribute values that it was not written for: a text as an axis, a
+# tuple of the wrong length.
 _BAD_ATTRIBUTES = (
     TypeError,
     ValueError,
@@ -37,11 +35,11 @@ _BAD_ATTRIBUTES = (
 )
 
 Finding = tuple[str, str]
-"""(part of the operator, message)."""
+"""The part of the operator, and the message."""
 
 
 def kind_of_dtype(dtype: str) -> Kind:
-    """What a dtype is to the algebras: a field value, an integer or a boolean."""
+    """Return the kind of a dtype in an algebra: "field", "int" or "bool"."""
     if dtype == "bool":
         return "bool"
     return "int" if dtype.startswith(("int", "uint")) else "field"
@@ -52,12 +50,14 @@ _ALONE: tuple[int | None, ...] = (None,)
 _WHOLE, _BROKEN = Fraction(1), Fraction(1, 2)
 
 Signature = tuple[tuple[int, ...], Kind] | Fraction
-"""Of a tensor its shape and kind; of a literal, any number that is whole where the literal is."""
+"""The shape and kind of a tensor. For a literal, any number that is whole if the literal is."""
 
 
 class ShapeRules:
-    """Checks PIT003. Operators with equal kinds, shapes and attributes are run once. What has no
-    meaning is no violation.
+    """Checks PIT003.
+
+    Operators with equal kinds, shapes and attributes are run once. An operator without a meaning is
+    no violation.
     """
 
     def __init__(self, plan: Plan, coordinates: Coordinates) -> None:
@@ -74,7 +74,7 @@ class ShapeRules:
         self._chosen: dict[Hashable, list[tuple[dict[str, Any], Mask]]] = {}
 
     def run(self) -> Iterator[Violation]:
-        """All findings, of operators whose tensors are known."""
+        """Yield all findings for operators whose tensors are known."""
         for position, operator in enumerate(self.plan.operators):
             if operator.kind in COMMUNICATION and not (
                 communication_of(operator.kind) is Communication.WAIT and operator.outputs
@@ -99,7 +99,7 @@ class ShapeRules:
                 yield from self._check_dtypes(operator, f"operators[{position}]")
 
     def _check_dtypes(self, operator: Operator, place: str) -> Iterator[Violation]:
-        """A collective moves and combines numbers of one dtype."""
+        """Yield a finding if a collective's operand and result differ in dtype."""
         given = self.dtypes.get(tensor_of(operator.inputs[0]) or "") if operator.inputs else None
         other = next(
             (
@@ -163,9 +163,7 @@ class ShapeRules:
         return first_coordinates(np.broadcast_to(where, shape).reshape(self.coordinates.ranks, -1))
 
     def _members(self, operator: Operator) -> tuple[int | None, ...]:
-        """Sizes of the stack that a collective reads; (None,) for an operator that reads
-        no stack.
-        """
+        """Return the sizes of the stack that a collective reads; (None,) for any other operator."""
         if operator.kind == ACCUMULATE:
             chosen = operator.attributes.get("microbatches")
             return (len(chosen) if isinstance(chosen, tuple) else self.plan.microbatches,)
@@ -178,8 +176,9 @@ class ShapeRules:
         return self._sizes[key]
 
     def _attributes(self, operator: Operator) -> Sequence[tuple[Mapping[str, Any], Mask | None]]:
-        """Every combination of attribute values that occurs, with the coordinates of its first
-        occurrence (None without tables).
+        """Return every combination of attribute values that occurs.
+
+        Each comes with the coordinates of its first occurrence, or None without tables.
         """
         hidden = (
             MATCHING_ONLY
@@ -212,7 +211,7 @@ class ShapeRules:
         self, tables: Mapping[str, Table], mask: Mask, per_microbatch: bool
     ) -> list[tuple[dict[str, Any], Mask]]:
         grids = [self.coordinates.row_major_grid(table.over) for table in tables.values()]
-        # What runs once does so at micro-batch 0.
+        # An operator that runs once does so at micro-batch 0.
         grids = grids if per_microbatch else [grid[..., :1] for grid in grids]
         *places, here = np.broadcast_arrays(*grids, mask)
         found: dict[str, tuple[dict[str, Any], Mask]] = {}
@@ -240,10 +239,10 @@ def _findings(
     attributes: Mapping[str, Any],
     members: int | None,
 ) -> list[Finding]:
-    """What is wrong with one operator on shapes.
+    """Return the faults of one operator on shapes.
 
-    A whole literal is an integer where no tensor beside it is a floating-point one, as it is
-    evaluated; a plan may take it for a floating-point number too.
+    A whole literal is an integer unless a tensor beside it is floating-point, as in evaluation. A
+    plan may take it for a floating-point number, too.
     """
     found = _read_as(kind, inputs, outputs, attributes, members, "field")
     kinds = {signature[1] for signature in inputs if not isinstance(signature, Fraction)}
@@ -260,7 +259,7 @@ def _read_as(
     members: int | None,
     whole: Kind,
 ) -> list[Finding]:
-    """What is wrong where whole literals are of kind ``whole``."""
+    """Return the faults of an operator if whole literals are of kind ``whole``."""
     algebra = AxisAlgebra(AxisSystem())
     try:
         declared = operator_kind(kind)
@@ -327,9 +326,7 @@ def _differences(results: Sequence[AxisValue | None], outputs: Sequence[Any]) ->
 
 
 def check_values(plan: Plan) -> Iterator[Violation]:
-    """PIT003 for constants, bounds and literal operands that are no numbers or do not fit their
-    tensor.
-    """
+    """Yield PIT003 for constants, bounds and literals that are not numbers or do not fit."""
     for number, tensor in enumerate(plan.tensors):
         if tensor.value is None and tensor.bounds is None:
             continue

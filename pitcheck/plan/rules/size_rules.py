@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pitcheck.plan.model import MICROBATCH_AXIS, Plan
+from pitcheck.plan.model import MICROBATCH_AXIS, Plan, attribute_values
 from pitcheck.plan.rules.violations import Violation
 
 MAX_RANKS = 1 << 20
 MAX_COORDINATES = 1 << 26
 MAX_AXES = 32
+MAX_BITS = 1024
+"""The bits of the largest integer that an attribute may be."""
 MAX_ELEMENTS = 1 << 52
-"""Of a tensor on paper: the attention scores of a whole batch of long sequences. What is evaluated
-is smaller, and bounded by the memory allowed.
+"""The largest tensor on paper: the attention scores of a whole batch of long sequences. Evaluated
+tensors are smaller, and bounded by the memory allowed.
 """
 
 
 def check_sizes(plan: Plan) -> Iterator[Violation]:
-    """Violations PIT001 of the mesh and the number of micro-batches, PIT003 of tensor shapes.
+    """Yield PIT001 for the mesh and the number of micro-batches, PIT003 for tensor shapes.
 
     A mesh that passes has 1 to 32 distinct axes and at most 2^20 ranks and 2^26 coordinates, so
     that masks over it fit into memory.
@@ -30,10 +32,14 @@ def check_sizes(plan: Plan) -> Iterator[Violation]:
             yield from found
             if not found:
                 right.add(tensor.shape)
+    for operator in plan.operators:
+        for name, attribute in operator.attributes.items():
+            for value in attribute_values(attribute):
+                yield from _check_number(f"operators[{operator.id}].attributes.{name}", value)
 
 
 def mesh_violations(plan: Plan) -> list[Violation]:
-    """Those violations without which no coordinates exist."""
+    """Return the violations without which no coordinates exist."""
     return list(_check_mesh(plan))
 
 
@@ -113,8 +119,17 @@ def _check_shape(place: str, name: str, shape: tuple[int, ...]) -> Iterator[Viol
         )
 
 
+def _check_number(place: str, value: object) -> Iterator[Violation]:
+    """Yield PIT001 for an integer beyond every floating-point type: it may not be printable."""
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _check_number(place, each)
+    elif isinstance(value, int) and value.bit_length() > MAX_BITS:
+        yield Violation("PIT001", place, f"{_short(value)} is beyond every floating-point type")
+
+
 def _short(number: int) -> str:
-    """A number in print: beyond 64 bits only its size, since printing may be refused or endless."""
+    """Return a number in print; beyond 64 bits only its size, since printing may be refused."""
     return str(number) if number.bit_length() <= 64 else f"a number of {number.bit_length()} bits"
 
 

@@ -1,5 +1,6 @@
-"""Single assignment over coordinates: every tensor is written once wherever it exists, and read
-only where it exists.
+"""Single assignment over coordinates.
+
+Every tensor is written once at each coordinate at which it exists, and read only there.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class SingleAssignment:
                 if name:
                     self.writers.setdefault(name, []).append(position)
         self._masks_of: dict[str, tuple[int, ...]] = {}
-        """The masks of all that write a tensor."""
+        """The masks of all operators that write a tensor."""
         self._available: dict[tuple[int, ...], Mask] = {}
         self._covered: dict[tuple[object, ...], Mask | None] = {}
 
     def run(self) -> Iterator[Violation]:
-        """All findings, writes before reads."""
+        """Yield all findings, writes before reads."""
         numbers = self.schedule.mask_numbers
         self._masks_of = {
             name: (numbers[positions[0]],)
@@ -53,7 +54,7 @@ class SingleAssignment:
             )
             for number, operand in enumerate(operator.inputs):
                 if type(operand) is str and not accumulates:
-                    # What most operands are: written exactly where, and as often as, it is read.
+                    # Most operands are written exactly where, and as often as, they are read.
                     tensor = self.tensors.get(operand)
                     if (
                         tensor is not None
@@ -62,6 +63,14 @@ class SingleAssignment:
                     ):
                         continue
                 yield from self._check_input(position, operator, number, operand)
+
+    def names_unknown_tensors(self) -> bool:
+        """Return True if an operator reads or writes a tensor that the plan does not have."""
+        return any(
+            name and name not in self.tensors
+            for operator in self.plan.operators
+            for name in (*operator.outputs, *map(tensor_of, operator.inputs))
+        )
 
     # --- writes
 
@@ -141,7 +150,7 @@ class SingleAssignment:
     # --- reads
 
     def _written(self, tensor: Tensor) -> tuple[int, ...] | None:
-        """The masks of the writers of a tensor, None for one that comes from outside."""
+        """Return the masks of the writers of a tensor, None for one that comes from outside."""
         return None if tensor.role in EXTERNAL_ROLES else self._masks_of.get(tensor.name, ())
 
     def _check_input(
@@ -237,7 +246,10 @@ class SingleAssignment:
     def _missing(
         self, position: int, operator: Operator, operand: Operand, tensor: Tensor
     ) -> Mask | None:
-        """Coordinates at which the operator runs without its input, None if there are none."""
+        """Return the coordinates at which the operator runs without its input.
+
+        None if there are none.
+        """
         writers = self._masks_of.get(tensor.name, ())
         chosen: object = operand.microbatch if isinstance(operand, Use) else None
         if operator.kind == ACCUMULATE and chosen is None:
@@ -262,7 +274,7 @@ class SingleAssignment:
     def _at_reader(
         self, key: tuple[int, ...], microbatched: bool, chosen: object, name: str
     ) -> Mask:
-        """Where what a reader reads exists, by the coordinate of the reader."""
+        """Return True where an operand exists, by the coordinate of its reader."""
         available = self._available.get(key)
         if available is None:
             available = np.zeros(

@@ -13,11 +13,11 @@ from pitcheck.plan.model import Operator
 def displacement(
     operator: Operator, inputs: Shapes, outputs: Shapes, source: int, result: int
 ) -> int | None:
-    """Return at which element of input ``source`` output ``result`` begins, if it is a contiguous
-    part of it or contains all of it.
+    """Return the element of input ``source`` at which output ``result`` begins.
 
-    Negative for an output that begins before the input. None if the elements do not lie in one
-    stretch, or are not those of the input.
+    One must be a contiguous part of the other. The result is negative for an output that begins
+    before the input. It is None if the elements do not lie in one stretch, or are not those of the
+    input.
     """
     if operator.kind in kinds_with(Trait.KEEPS_ORDER):
         return 0 if len(inputs) == 1 else None

@@ -1,4 +1,4 @@
-"""What is wrong with a plan: one :class:`Violation` a finding, each with a code and a place."""
+"""Faults of a plan: one :class:`Violation` a finding, each with a code and a place."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ warning; all others make a plan invalid.
 
 @dataclass(frozen=True)
 class Violation:
-    """One finding. ``place`` is the path in the plan, e.g. ``operators[3].inputs[0]``; ``ranks``
-    and ``microbatches`` name a few coordinates at most.
+    """One finding.
+
+    ``place`` is the path in the plan, e.g. ``operators[3].inputs[0]``. ``ranks`` and
+    ``microbatches`` name a few coordinates at most.
     """
 
     code: str
@@ -48,8 +50,9 @@ class Violation:
 
 
 def capped(violations: Iterable[Violation], limit: int = 50) -> list[Violation]:
-    """At most ``limit`` findings per code, in the order they were found; the last one kept says how
-    many were left out.
+    """Return at most ``limit`` findings per code, in the order they were found.
+
+    The last one kept says how many were left out.
     """
     kept: list[Violation] = []
     counts: Counter[str] = Counter()

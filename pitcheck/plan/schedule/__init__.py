@@ -1,3 +1,1 @@
-"""The order and time of a plan: who meets whom, what is in flight, and whether all ranks come to an
-end.
-"""
+"""The order and time of a plan: meetings, operations in flight, and deadlock."""

@@ -1,4 +1,4 @@
-"""Deadlock: do all ranks come to the end of their programs, whatever the timing?
+"""Deadlock: whether all ranks come to the end of their programs, for any timing.
 
 A collective, and a receive, waits until its partners have reached their part of it. A send waits
 likewise, as NCCL's do, unless its ``protocol`` is "buffered". Consecutive events with one ``batch``
@@ -26,14 +26,14 @@ from pitcheck.plan.schedule.run_order import Ints
 _MOST_CYCLES = 8
 
 Event = tuple[int, int]
-"""(event number, micro-batch) on some rank."""
+"""An event number and a micro-batch, on some rank."""
 Place = tuple[int, int, int]
-"""(rank, event number, micro-batch)."""
+"""A rank, an event number and a micro-batch."""
 
 
 @dataclass
 class _Class:
-    """The program of a class of ranks: joint events, in order, and where each event stands."""
+    """The program of a class of ranks: joint events, in order, and the step of each event."""
 
     rank: int
     steps: list[list[Event]] = field(default_factory=list)
@@ -43,11 +43,11 @@ class _Class:
 def find_deadlocks(
     events: Events, matching: Matching, classes: Ints | None = None
 ) -> list[Violation]:
-    """PIT007 for every cycle of waits that exists even if undeclared sends are buffered; else
-    PIT012 for those that exist because they are not.
+    """Return PIT007 for every cycle of waits, for any buffering of undeclared sends.
 
-    ``classes`` overrides the partition of the ranks (it must be equitable; one class per rank
-    always is).
+    If there is none, return PIT012 for the cycles that exist because such sends are not buffered.
+    ``classes`` overrides the partition of the ranks, shape (ranks,). It must be equitable; one
+    class per rank always is.
     """
     search = _Search(events, Meetings(events, matching), classes)
     stuck = search.stuck(strict=False)
@@ -68,7 +68,8 @@ class _Search:
         self._launches = Launches(events.schedule)
         self._class_members: dict[int, list[int]] = {}
         self._communicators: dict[tuple[int, int], int] = {}
-        """By the identity of a group, which the plan keeps, and a rank."""
+        """Numbers of communicators, by the identity of a group, which the plan keeps, and a rank.
+        """
         self.classes = self._programs([int(rank) for rank in representatives])
 
     def _operator(self, event: int) -> Operator:
@@ -82,11 +83,10 @@ class _Search:
         return value
 
     def has_undeclared_sends(self) -> bool:
-        """Whether some send leaves it open if it, or a wait for it, waits."""
+        """Return True if some send does not say whether it, or a wait for it, waits."""
         return any(
             communication_of(operator.kind) is Communication.SEND
             and None in attribute_values(operator.attributes.get("protocol"))
-            for operator in self._operators
             for operator in self._operators
         )
 
@@ -130,7 +130,7 @@ class _Search:
     # --- needs
 
     def _partners(self, rank: int, event: int, microbatch: int) -> list[Place]:
-        """The other sides of an event; of ranks of one class in a group, one is enough."""
+        """Return the other sides of an event; one rank of each class in a group is enough."""
         if event in self.meetings.partner:
             other, peer, its = (int(v) for v in self.meetings.partner[event][rank, microbatch])
             return [(peer, other, its)]
@@ -147,7 +147,7 @@ class _Search:
                 np.unique(self.class_of[members], return_index=True)[1]
             ].tolist()
         found = self._class_members[number]
-        # All members are of one class, the rank's own.
+        # With one class among the members, it is the class of the rank.
         return (
             [(rank, event, microbatch)]
             if len(found) == 1
@@ -161,7 +161,7 @@ class _Search:
         return self._communicators[key]
 
     def _waits_for(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
-        """What must have been reached before the program goes on."""
+        """Return the places that must have been reached before the program goes on."""
         operator = self._operator(event)
         if communication_of(operator.kind) is Communication.WAIT:
             return self._awaited(rank, event, microbatch, strict)
@@ -170,7 +170,7 @@ class _Search:
         return self._met(rank, event, microbatch, strict)
 
     def _met(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
-        """Whom an event meets, nobody if it is a send that is buffered."""
+        """Return the places that an event meets, none if it is a buffered send."""
         if communication_of(self._operator(event).kind) is Communication.SEND:
             protocol = self._attribute(event, "protocol", rank, microbatch)
             if protocol == "buffered" or (protocol is None and not strict):
@@ -178,7 +178,10 @@ class _Search:
         return self._partners(rank, event, microbatch)
 
     def _awaited(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
-        """Whom the operations meet that a wait waits for: those that were launched before it."""
+        """Return the places met by the operations that a wait waits for.
+
+        Only operations that were launched before it count.
+        """
         steps = self.classes[int(self.class_of[rank])].step_of
         now = steps[event, microbatch]
         found = [
@@ -203,8 +206,9 @@ class _Search:
         return result
 
     def _meets_its_class_alone(self, rank: int, event: int) -> bool:
-        """Whether an event is a collective among ranks of one class, in every micro-batch. Then all
-        are there as soon as one is.
+        """Return True if an event is a collective among ranks of one class, in every micro-batch.
+
+        Then all are there as soon as one is.
         """
         operator = self._operator(event)
         if (
@@ -223,7 +227,7 @@ class _Search:
     # --- stuck
 
     def stuck(self, strict: bool) -> list[Violation]:
-        """The cycles of waits among ranks that do not come to their end."""
+        """Return the cycles of waits among ranks that do not come to their end."""
         needs = [self._needs(number, strict) for number in range(len(self.classes))]
         reached = run_to_fixpoint(needs)
         cycles: dict[frozenset[int], list[Place]] = {}
@@ -234,8 +238,9 @@ class _Search:
         return [self._violation(cycle, strict) for cycle in cycles.values()]
 
     def _cycle(self, rank: int, reached: list[int], strict: bool) -> list[Place]:
-        """Follow the first wait of every rank until a rank comes again: (rank, event, micro-batch)
-        of all ranks in the cycle.
+        """Follow the first wait of every rank until a rank comes again.
+
+        Return the cycle's places.
         """
         path: list[Place] = []
         seen: dict[int, int] = {}

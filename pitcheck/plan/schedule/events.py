@@ -1,6 +1,4 @@
-"""The events of a plan: collectives, sends and receives, each with its place in the order of every
-rank that runs it.
-"""
+"""The events of a plan: collectives, sends and receives, with their places in each rank's order."""
 
 from __future__ import annotations
 
@@ -16,8 +14,12 @@ from pitcheck.plan.schedule.run_order import Ints, Mask, Schedule, is_event
 
 
 class Communicators:
-    """The groups of one :class:`Group` as arrays over ranks: number of the rank's group among all
-    of the plan (-1: none), its place in it, and all members of it in order (padded with -1)."""
+    """The groups of one :class:`Group` as arrays over ranks, -1 for a rank in none.
+
+    ``number``, shape (ranks,): the number of the rank's group among all of the plan. ``slot``,
+    shape (ranks,): its place in it. ``members``, shape (ranks, size): all members in order, padded
+    with -1.
+    """
 
     def __init__(self, ranks: int, lists: list[tuple[int, ...]], numbers: list[int]) -> None:
         self.lists = lists
@@ -33,8 +35,10 @@ class Communicators:
 
 
 class Events:
-    """All events of a plan. ``positions`` are their operators' places in the plan's list; an *event
-    number* is an index into it.
+    """All events of a plan.
+
+    ``positions`` are their operators' places in the plan's list; an *event number* is an index into
+    it.
     """
 
     def __init__(self, plan: Plan, schedule: Schedule | None = None) -> None:
@@ -44,11 +48,11 @@ class Events:
         self.positions = [n for n, operator in enumerate(plan.operators) if is_event(operator)]
         self.number_of = {position: number for number, position in enumerate(self.positions)}
         self.members_of: list[tuple[int, ...]] = []
-        """Rank list of every communicator of the plan, by its number."""
+        """The rank list of every communicator of the plan, by its number."""
         self._communicator_numbers: dict[tuple[tuple[int, ...], str], int] = {}
         self._communicators: dict[Group, Communicators] = {}
         self._peers: dict[int, Ints] = {}
-        """Peers by the table that says them; a plan keeps its tables alive."""
+        """Peers by the identity of their table, which the plan keeps."""
         self._places, self._program_index = self._find_places()
 
     def _find_places(self) -> tuple[NDArray[np.int32], Ints]:
@@ -66,16 +70,19 @@ class Events:
         return places, index
 
     def places(self, event: int) -> Ints:
-        """Place of the event in the order of every rank, shape (ranks, microbatches); -1 where it
-        does not run.
+        """Return the place of the event in the order of every rank, shape (ranks, microbatches).
+
+        It is -1 at coordinates at which the event does not run.
         """
         places: Ints = self._places[self._program_index, event].astype(np.int64)
         places[~self.schedule.mask(self.positions[event])] = -1
         return places
 
     def places_of(self, ranks: Ints) -> Ints:
-        """Places of all events in the orders of some ranks, shape (events, ranks, microbatches); -1
-        where they do not run.
+        """Return the places of all events in the orders of ``ranks``.
+
+        Shape (events, ranks, microbatches). They are -1 at coordinates at which the event does not
+        run.
         """
         places: Ints = self._places[self._program_index[ranks]].transpose(1, 0, 2).astype(np.int64)
         rows: dict[int, Mask] = {}
@@ -87,12 +94,16 @@ class Events:
         return places
 
     def runs(self, event: int) -> Mask:
-        """Where the event runs, shape (ranks, microbatches)."""
+        """Return True where the event runs, shape (ranks, microbatches)."""
         mask: Mask = self.places(event) >= 0
         return mask
 
     def communicators(self, group: Group, place: str = "group") -> Communicators:
-        """The groups of a record as arrays. Raises PlanError (see Coordinates.groups)."""
+        """Return the groups of a record as arrays.
+
+        Raises:
+            PlanError: as ``Coordinates.groups``.
+        """
         found = self._communicators.get(group)
         if found is None:
             lists = self.coordinates.groups(group, place)
@@ -113,8 +124,10 @@ class Events:
     def resolve(
         self, position: int, name: str, default: Attribute = None
     ) -> tuple[Ints, list[Any]]:
-        """An attribute at every coordinate: (index into values of shape (ranks, microbatches),
-        values).
+        """Return an attribute at every coordinate.
+
+        Returns:
+            The index of each coordinate's value, shape (ranks, microbatches), and the values.
         """
         value = self.plan.operators[position].attributes.get(name, default)
         if isinstance(value, Table):
@@ -127,8 +140,10 @@ class Events:
         ]
 
     def peers(self, event: int) -> Ints:
-        """The peer rank of a send or receive at every coordinate, shape (ranks, microbatches).
-        Raises PlanError where it is no rank.
+        """Return the peer rank of a send or receive, shape (ranks, microbatches).
+
+        Raises:
+            PlanError: if a peer is not a number.
         """
         position = self.positions[event]
         table = self.plan.operators[position].attributes.get("peer")
@@ -151,8 +166,13 @@ class Events:
         return peers
 
     def tags(self, event: int) -> tuple[Ints, list[int | str]]:
-        """Return (index into values of shape (ranks, microbatches), values) of the tags of a send
-        or receive. Raises PlanError for what is no tag.
+        """Return the tags of a send or receive.
+
+        Returns:
+            The index of each coordinate's tag, shape (ranks, microbatches), and the tags.
+
+        Raises:
+            PlanError: if a tag is neither an integer nor a name.
         """
         position = self.positions[event]
         index, values = self.resolve(position, "tag", 0)
@@ -165,8 +185,9 @@ class Events:
 
     @cached_property
     def classes(self) -> Ints:
-        """Ranks that run the same events in the same order have one class, shape (ranks,): same
-        program, same ``where`` of every event.
+        """The class of every rank, shape (ranks,): equal for the same events in the same order.
+
+        Ranks of a class have the same program and stand in the same ``where`` of every event.
         """
         classes = self._program_index.copy()
         seen: set[int] = set()
@@ -186,7 +207,7 @@ class Events:
 
 
 def row_numbers(table: NDArray[Any]) -> Ints:
-    """Equal rows of a 2-d array get equal numbers, shape (rows,)."""
+    """Return equal numbers for equal rows of a 2-d array, shape (rows,)."""
     rows = np.packbits(table, axis=1) if table.dtype == np.bool_ else np.ascontiguousarray(table)
     whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).reshape(-1)
     numbers: Ints = np.unique(whole, return_inverse=True)[1].reshape(-1).astype(np.int64)
@@ -194,7 +215,7 @@ def row_numbers(table: NDArray[Any]) -> Ints:
 
 
 def refined(classes: Ints, column: Ints) -> Ints:
-    """Classes split by a further column of numbers (>= -1)."""
+    """Return classes split by a further column of numbers (>= -1), shape (ranks,)."""
     combined = classes * (int(column.max(initial=0)) + 2) + column + 1
     numbers: Ints = np.unique(combined, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return numbers

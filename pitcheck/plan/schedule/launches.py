@@ -1,10 +1,10 @@
-"""Communication in time: where in a rank's order an operation begins to use its buffers, and where
-it is complete.
+"""Communication in time: the places at which an operation begins to use its buffers and ends.
 
-An operation that blocks begins and ends where it stands. One in a ``batch`` begins with the first
-of its batch and ends with the last. An asynchronous one begins likewise, and ends at the first
-``wait`` for it: a ``wait`` with an output waits for what makes its input, a ``wait`` without one
-for the asynchronous sends of its input, of those named in ``of`` if it has this attribute.
+An operation that blocks begins and ends at its place. One in a ``batch`` begins with the first of
+its batch and ends with the last. An asynchronous one begins likewise, and ends at the first
+``wait`` for it. A ``wait`` with an output waits for the operation that makes its input. A ``wait``
+without one waits for the asynchronous sends of its input; if it has the attribute ``of``, for those
+named there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pitcheck.plan.schedule.run_order import Ints, Schedule, is_event, tensor_of
 
 @dataclass(frozen=True)
 class Launch:
-    """An operation that is in flight for more than its own place, in the order of one rank.
+    """An operation that is in flight for more than its place, in the order of one rank.
 
     ``start`` and ``place`` are places in that order; ``wait`` is the place of its wait, ``last``
     that of the last of its batch. Both are None for an asynchronous operation that nothing waits
@@ -38,8 +38,7 @@ class Launch:
 
 
 def joint(sequence: Sequence[tuple[Hashable, object]]) -> Iterator[list[int]]:
-    """Group the events of a rank, each given as (operator, batch), into joint ones. Yield their
-    places in the sequence.
+    """Yield the places of joint events in a rank's sequence of (operator, batch).
 
     Consecutive events of one batch are joint. An operator that comes again, for another
     micro-batch, begins another batch.
@@ -63,14 +62,15 @@ def joint(sequence: Sequence[tuple[Hashable, object]]) -> Iterator[list[int]]:
 
 
 def joins_batches(operator: Operator) -> bool:
-    """Return True if an event may run together with others of its batch: one that moves data. A
-    wait and a barrier stop the program.
+    """Return True if an event may run together with others of its batch: one that moves data.
+
+    A wait and a barrier stop the program.
     """
     return communication_of(operator.kind) not in (Communication.WAIT, Communication.BARRIER)
 
 
 class Launches:
-    """The operations of a plan that are in flight for more than their own place."""
+    """The operations of a plan that are in flight for more than their place."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -91,7 +91,7 @@ class Launches:
             if {"async", "batch"} & self.plan.operators[n].attributes.keys()
         ]
         self.timed = np.array(timed, dtype=np.int64)
-        """Positions of the operators that say something of batches or of being asynchronous."""
+        """The positions of the operators with an attribute ``async`` or ``batch``, shape (n,)."""
 
     def _note(self, position: int, operator: Operator) -> None:
         for name in operator.outputs:
@@ -102,8 +102,10 @@ class Launches:
     # --- waits
 
     def awaited(self, position: int, microbatch: int) -> list[tuple[int, int]]:
-        """Return the operators, as (position, micro-batch), that the ``wait`` at ``position`` waits
-        for where they run.
+        """Return the operators that a ``wait`` waits for, as (position, micro-batch).
+
+        ``position`` is that of the wait. It waits for each at the coordinates at which that one
+        runs.
         """
         operator = self.plan.operators[position]
         operand = operator.inputs[0] if operator.inputs else None
@@ -120,7 +122,7 @@ class Launches:
         return [(n, at) for n in self._sent(operator, name) for at in self._sending(n, microbatch)]
 
     def _sending(self, position: int, microbatch: int) -> list[int]:
-        """The micro-batches at which a send sends what its tensor is at ``microbatch``."""
+        """Return the micro-batches at which a send sends its tensor's version of ``microbatch``."""
         per_microbatch = self.schedule.per_microbatch(position)
         operand = self.plan.operators[position].inputs[0]
         if not isinstance(operand, Use):
@@ -144,8 +146,7 @@ class Launches:
     # --- the order of a rank
 
     def of(self, local: LocalOrder) -> Iterator[tuple[Ints, list[Launch]]]:
-        """Yield the launches of the ranks of a class, as (ranks, launches in the order of their
-        places).
+        """Yield the launches of the ranks of a class, as (ranks, launches in order of places).
 
         Tables may tell ranks of one class apart: each part of the class comes by itself.
         """
@@ -170,6 +171,7 @@ class Launches:
 
     def _numbers(self, table: Table) -> Ints:
         """Return the number of a table's value at every coordinate, shape (ranks, microbatches).
+
         Equal values have one number.
         """
         known: dict[str, int] = {}
@@ -179,8 +181,9 @@ class Launches:
         return numbers[self._places(table)]
 
     def _places(self, table: Table) -> Ints:
-        """Return the place of every coordinate in a table, shape (ranks, microbatches). The plan
-        keeps its tables, so their identities stay.
+        """Return the place of every coordinate in a table, shape (ranks, microbatches).
+
+        The plan keeps its tables, so their identities stay.
         """
         found = self._index.get(id(table))
         if found is None:

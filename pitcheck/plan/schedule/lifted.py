@@ -1,4 +1,4 @@
-"""From who meets whom among representatives to who meets whom among all ranks."""
+"""Meetings among all ranks, from meetings among representatives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Entry = TypeVar("Entry")
 
 
 class OnDemand(Mapping[str, Entry]):
-    """``of(key, few[key])`` for every key of ``few``, made when it is asked for."""
+    """A mapping with ``of(key, few[key])`` for every key of ``few``, made when it is asked for."""
 
     def __init__(self, few: Mapping[str, Entry], of: Callable[[str, Entry], Entry]) -> None:
         self._few = few
@@ -34,7 +34,10 @@ class OnDemand(Mapping[str, Entry]):
 
 
 def lifted_received(table: Ints, few: Representatives) -> Ints:
-    """The table of a receive, int64 (ranks, microbatches, 3), from that of the kept ranks."""
+    """Return the table of a receive from that of the kept ranks.
+
+    Its shape is (ranks, microbatches, 3), int64.
+    """
     found: Ints = table[few.of_rank]
     found[..., 1] = few.met_rank(np.arange(len(found))[:, None], found[..., 1])
     return found
@@ -43,10 +46,10 @@ def lifted_received(table: Ints, few: Representatives) -> Ints:
 def lifted_members(
     table: Ints, few: Representatives, coordinates: Coordinates, group: Group, kept_group: Group
 ) -> Ints:
-    """The table of a collective, int64 (ranks, microbatches, members, 3), from that of the kept
-    ranks; ``kept_group`` is its group among these.
+    """Return the table of a collective from that of the kept ranks.
 
-    A member does what the kept rank that stands for it does in the same turn.
+    Its shape is (ranks, microbatches, members, 3), int64. ``kept_group`` is its group among the
+    kept ranks. A member does what the kept rank that stands for it does in the same turn.
     """
     members = _communicators(coordinates, group).members
     slot = _communicators(Coordinates.of(few.plan), kept_group).slot

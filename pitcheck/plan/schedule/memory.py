@@ -1,9 +1,9 @@
-"""Memory while communication is in flight: which accesses to one buffer may not overlap in time.
+"""Memory while communication is in flight: accesses to one buffer that must not overlap in time.
 
 An asynchronous operation uses its operands and its results from its launch until it is waited for.
-Until then nobody may write what it reads, nor read or write what it writes (MPI 4.1, section 3.7.2;
-the same holds for NCCL, whose kernels run beside the program). Plan files and recorded programs are
-held to these rules by this module.
+Until then nobody may write its operands, nor read or write its results (MPI 4.1, section 3.7.2; the
+same holds for NCCL, whose kernels run beside the program). This module holds plan files and
+recorded programs to these rules.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """A read or a write of the places ``start`` to ``stop`` (half-open, in one unit for all
-    accesses) of a buffer.
+    """A read or a write of the places ``start`` to ``stop`` of a buffer.
+
+    They are half-open, in one unit for all accesses.
     """
 
     buffer: Hashable
@@ -46,7 +47,7 @@ class Flight:
 
 
 class Conflict(NamedTuple):
-    """An access that meets one of a flight's in the same places."""
+    """An access to places that an operation in flight uses."""
 
     flight: Flight
     held: Access
@@ -55,7 +56,7 @@ class Conflict(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Say what meets what, without naming who makes the second access."""
+        """The two accesses in words, without the operator of the second one."""
         verb = "writes" if self.access.writes else "reads"
         held = "is still writing" if self.held.writes else "still reads"
         place = (
@@ -74,8 +75,7 @@ class InFlight:
         self._by_buffer: dict[Hashable, dict[Hashable, list[Access]]] = {}
 
     def launch(self, handle: Hashable, accesses: Iterable[Access], source: str) -> list[Conflict]:
-        """Begin an operation. Return the conflicts of its accesses with those of operations that
-        were launched before.
+        """Begin an operation; return its conflicts with operations that were launched before.
 
         ``handle`` must not be in flight; accesses of the operation itself may overlap.
         """
@@ -97,7 +97,7 @@ class InFlight:
         ]
 
     def finish(self, handle: Hashable) -> Flight | None:
-        """End an operation that was waited for. Return it; None if it is not in flight."""
+        """End an operation that was waited for and return it; None if it is not in flight."""
         flight = self._flights.pop(handle, None)
         if flight is not None:
             for access in flight.accesses:

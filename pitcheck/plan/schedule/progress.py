@@ -1,5 +1,4 @@
-"""Progress of processes that wait for each other to reach a place: the least fixpoint, by running
-everything as far as it goes.
+"""Progress of processes that wait for each other: the least fixpoint of running as far as possible.
 
 A step is done as soon as its process has reached it and every process it needs has reached the
 needed step. Reaching is monotone, so the order in which processes are advanced does not matter and
@@ -11,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Need = tuple[int, int]
-"""(process, step that it must have reached)."""
+"""A process, and the step that it must have reached."""
 
 
 def run_to_fixpoint(needs: Sequence[Sequence[Sequence[Need]]]) -> list[int]:
-    """The step at which every process ends: ``needs[p][i]`` are the needs of step i of process p; a
-    process that finishes ends at its number of steps.
+    """Return the step at which every process ends.
+
+    ``needs[p][i]`` are the needs of step i of process p. A process that finishes ends at its number
+    of steps.
     """
     reached = [0] * len(needs)
     waiting: list[list[int]] = [[] for _ in needs]
@@ -27,7 +28,7 @@ def run_to_fixpoint(needs: Sequence[Sequence[Sequence[Need]]]) -> list[int]:
         start = reached[process]
         at = start
         while at < len(steps):
-            # Its own place counts as reached: a process may need itself.
+            # The place of a process counts as reached: it may need itself.
             reached[process] = at
             missing = next((other for other, step in steps[at] if reached[other] < step), None)
             if missing is not None:

@@ -1,9 +1,9 @@
-"""The symmetry quotient of the ranks: ranks that run the same events in the same order and meet
-ranks of the same classes are one.
+"""The symmetry quotient of the ranks.
 
-This is the coarsest equitable partition that refines "same program" (colour refinement; Paige and
-Tarjan 1987). Progress of a deterministic system depends on nothing else, so it is the same on all
-ranks of a class.
+Ranks are one if they run the same events in the same order and meet ranks of the same classes. This
+is the coarsest equitable partition that refines "same program" (colour refinement; Paige and Tarjan
+1987). Progress of a deterministic system depends on nothing else, so it is the same on all ranks of
+a class.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pitcheck.plan.schedule.run_order import PAIRED, Ints
 
 
 class Meetings:
-    """Who meets whom, seen from every event: the tables of a :class:`Matching`, with the way from a
-    send to its receive added.
+    """Meetings seen from every event.
+
+    They are the tables of a :class:`Matching`, with the way from a send to its receive added.
     """
 
     def __init__(self, events: Events, matching: Matching) -> None:
@@ -30,12 +31,12 @@ class Meetings:
         self.matching = matching
         self.plan = events.plan
         self.partner: dict[int, Ints] = {}
-        """Of a send or receive, by event number: int64 (ranks, microbatches, 3), event number, rank
-        and micro-batch of the other side.
+        """The other side of a send or receive, by event number: event number, rank and micro-batch,
+        int64 (ranks, microbatches, 3).
         """
         self.irregular: dict[int, Ints] = {}
-        """Of a collective whose members differ: int64 (ranks, microbatches, members, 3), the same
-        of every member.
+        """The members of a collective whose members differ, by event number: the same numbers of
+        each, int64 (ranks, microbatches, members, 3).
         """
         self._fill()
 
@@ -63,7 +64,7 @@ class Meetings:
                     )
 
     def _as_events(self, table: Ints) -> Ints:
-        """The same with event numbers for positions of operators."""
+        """Return the table with event numbers instead of positions of operators."""
         event_of = np.full(len(self.plan.operators) + 1, -1, dtype=np.int64)
         event_of[self.events.positions] = np.arange(len(self.events.positions))
         result = table.copy()
@@ -71,15 +72,16 @@ class Meetings:
         return result
 
     def columns(self) -> Iterator[NDArray[np.int64]]:
-        """What does not depend on classes: other event and micro-batch, as 2-d arrays with a row
-        per rank.
+        """Yield other events and micro-batches, which do not depend on classes.
+
+        Each is a 2-d array with a row per rank.
         """
         for table in (*self.partner.values(), *self.irregular.values()):
             yield table[..., 0].reshape(len(table), -1)
             yield table[..., 2].reshape(len(table), -1)
 
     def met_ranks(self) -> list[Ints]:
-        """The different tables of met ranks, each 2-d with a row per rank; -1 for nobody."""
+        """Return the different tables of met ranks, each 2-d with a row per rank; -1 for nobody."""
         tables = [
             table[..., 1].reshape(len(table), -1)
             for table in (*self.partner.values(), *self.irregular.values())
@@ -100,7 +102,7 @@ class Meetings:
 
 
 def equitable_classes(meetings: Meetings) -> Ints:
-    """The class of every rank, shape (ranks,), numbered from 0."""
+    """Return the class of every rank, shape (ranks,), numbered from 0."""
     classes = meetings.events.classes
     for column in distinct(meetings.columns()):
         classes = refined(classes, row_numbers(column))
@@ -115,7 +117,7 @@ def equitable_classes(meetings: Meetings) -> Ints:
 
 
 def distinct(columns: Iterator[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
-    """Every different array once, constant ones left out."""
+    """Yield every different array once, constant ones left out."""
     seen: set[tuple[int, bytes]] = set()
     for column in columns:
         if not column.size or (column == column[:1]).all():

@@ -1,11 +1,10 @@
-"""Representatives: a few coordinates of every mesh axis that stand for all those which no rule on
-order and communication can tell apart.
+"""Representatives: a few coordinates of every mesh axis that stand for all equivalent ones.
 
-Two coordinates of an axis are alike where exchanging them changes nothing that says what a rank
-runs, in which order, and whom it meets: no box, and no table of an operator that communicates,
-tells them apart, no send, receive or rank list leads from one of them to another coordinate, and
-neither is that of a root. Such an exchange is a symmetry of the plan. Two coordinates of a class
-are kept; ``docs/mathematics.md`` says why they decide for all.
+Two coordinates of an axis are equivalent if exchanging them is a symmetry of the plan. It must
+change nothing that says what a rank runs, in which order, and whom it meets. No box, and no table
+of an operator that communicates, tells them apart. No send, receive or rank list leads from one of
+them to another coordinate, and neither is that of a root. Two coordinates of a class are kept;
+``docs/mathematics.md`` says why they decide for all.
 """
 
 from __future__ import annotations
@@ -39,15 +38,17 @@ from pitcheck.plan.schedule.events import refined, row_numbers
 from pitcheck.plan.schedule.run_order import PAIRED, Ints, Mask, is_event
 
 KEPT = 2
-"""How many coordinates of a class are kept: a group over the axis stays one of several ranks, and
-different groups stay different.
+"""The number of coordinates of a class that are kept. A group over the axis stays one of several
+ranks, and different groups stay different.
 """
 
 
 @dataclass(frozen=True)
 class Representatives:
-    """``plan``: the same on the kept ranks only. ``kept``: per mesh axis the coordinates kept,
-    ascending; ``of``: which of them stands for every coordinate.
+    """The ranks of a plan that stand for all of them.
+
+    ``plan`` is the plan on the kept ranks. ``kept`` has per mesh axis the coordinates kept,
+    ascending; ``of`` the place in ``kept`` of the one that stands for each coordinate.
     """
 
     plan: Plan
@@ -56,35 +57,35 @@ class Representatives:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the mesh axes of the kept ranks."""
+        """The sizes of the mesh axes of the kept ranks."""
         return tuple(len(kept) for kept in self.kept)
 
     @cached_property
     def of_rank(self) -> Ints:
-        """For every rank the number, among the kept ones, of the rank that stands for it; shape
-        (ranks,).
-        """
+        """The number of the kept rank that stands for each rank, shape (ranks,)."""
         ranks: Ints = (
             np.ravel_multi_index(np.ix_(*self.of), self.shape).reshape(-1).astype(np.int64)
         )
         return ranks
 
     def spread(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """From an array over the axes of the kept ranks (and more dimensions) to one over those of
-        all ranks, of size 1 where all of an axis are alike.
+        """Return an array over the axes of all ranks from one over those of the kept ranks.
+
+        There may be more dimensions. The result has size 1 along an axis of one class.
         """
         for axis, of in enumerate(self.of):
             grid = np.take(grid, of if of.any() else [0], axis=axis)
         return grid
 
     def met_along(self, axis: int, met: Ints) -> Ints:
-        """The coordinate along ``axis`` that every coordinate along it meets (-1: none), from those
-        that the kept ones meet.
+        """Return the coordinate along ``axis`` that every coordinate along it meets (-1: none).
+
+        ``met`` has those that the kept ones meet.
         """
         of = self.of[axis]
         found = met[of]
-        # What stands for others meets itself or is alone: no meeting leads from one of a class to
-        # another.
+        # A coordinate that stands for others meets itself: no meeting leads from one coordinate
+        # of a class to another.
         return np.where(
             found < 0,
             -1,
@@ -92,8 +93,9 @@ class Representatives:
         )
 
     def met_rank(self, ranks: Ints, met: Ints) -> Ints:
-        """The rank that each of ``ranks`` meets, where the one that stands for it meets the kept
-        rank ``met`` (-1: none); arrays that broadcast.
+        """Return the rank that each of ``ranks`` meets.
+
+        The rank that stands for it meets the kept rank ``met`` (-1: none). Arrays broadcast.
         """
         own = places_of(ranks, tuple(len(of) for of in self.of))
         theirs = places_of(np.maximum(met, 0), self.shape)
@@ -108,14 +110,16 @@ class Representatives:
 
 
 def everyone(plan: Plan) -> Representatives:
-    """Every rank as its own representative."""
+    """Return every rank as its only representative."""
     all_of_them = tuple(np.arange(axis.size) for axis in plan.mesh)
     return Representatives(plan, all_of_them, all_of_them)
 
 
 def representatives(plan: Plan) -> Representatives | None:
-    """The representatives of a plan's ranks; None where they would be all of them, or where
-    something does not fit the mesh, which is for the rules to say.
+    """Return the representatives of a plan's ranks.
+
+    Return None if they would be all of them, or if something does not fit the mesh, which the rules
+    report.
     """
     if all(axis.size <= KEPT for axis in plan.mesh):
         return None
@@ -131,15 +135,16 @@ def representatives(plan: Plan) -> Representatives | None:
 
 
 def _kept(labels: Ints) -> Ints:
-    """The first coordinates of every class, ascending."""
+    """Return the first coordinates of every class, ascending."""
     return np.sort(
         np.concatenate([np.flatnonzero(labels == label)[:KEPT] for label in np.unique(labels)])
     )
 
 
 def _standing(labels: Ints, kept: Ints) -> Ints:
-    """For every coordinate the place in ``kept`` of the one that stands for it: itself, or the
-    first of its class.
+    """Return for every coordinate the place in ``kept`` of the one that stands for it.
+
+    That is itself, or the first of its class.
     """
     first = {int(label): at for at, label in reversed(list(enumerate(labels[kept].tolist())))}
     result = np.array([first[label] for label in labels.tolist()], dtype=np.int64)
@@ -148,8 +153,9 @@ def _standing(labels: Ints, kept: Ints) -> Ints:
 
 
 class _Classes:
-    """The coordinates of every mesh axis by what tells them apart: ``labels`` per axis, equal for
-    coordinates that are alike.
+    """The classes of coordinates of every mesh axis.
+
+    ``labels`` per axis are equal for equivalent coordinates.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -162,8 +168,10 @@ class _Classes:
         """Peers, each with the places of all sends and receives that have them."""
 
     def find(self) -> list[Ints]:
-        """The labels, once nothing tells apart what has the same. Raises PlanError where something
-        does not fit the mesh.
+        """Return the labels, once nothing tells equal ones apart.
+
+        Raises:
+            PlanError: if something does not fit the mesh.
         """
         for operator in self.plan.operators:
             self._boxes(operator.where)
@@ -176,8 +184,9 @@ class _Classes:
         return self.labels
 
     def _first_time(self, *key: Hashable) -> bool:
-        """Whether something has not been looked at before. Objects are known by their identity: the
-        plan keeps them.
+        """Return True if something has not been looked at before.
+
+        Objects are known by their identity: the plan keeps them.
         """
         new = key not in self._seen
         self._seen.add(key)
@@ -188,7 +197,7 @@ class _Classes:
             self.labels[axis] = refined(self.labels[axis], numbers)
 
     def _alone(self, axis: int, places: Ints) -> None:
-        """Coordinates that stand for themselves only."""
+        """Make coordinates stand for themselves only."""
         numbers = np.full(self.sizes[axis], -1, dtype=np.int64)
         numbers[places] = places
         self._split(axis, numbers)
@@ -228,8 +237,10 @@ class _Classes:
                 self._lists(group)
 
     def _root(self, group: Group, root: Attribute) -> None:
-        """Coordinates of roots are alone: a root reads what the others do not read, or has what
-        they have not. In a rank list every member is alone.
+        """Make coordinates of roots stand for themselves only.
+
+        A root reads data that the others do not read, or has data that they do not have. In a rank
+        list every member stands for itself.
         """
         if group.ranks or not self._first_time(
             "root", group.axes, id(root) if isinstance(root, Table) else (type(root), root)
@@ -253,9 +264,7 @@ class _Classes:
                 self._split(dimension, row_numbers(_rows(grid, dimension)))
 
     def _over(self, table: Table, values: Ints) -> Ints:
-        """The values of a table as an array over all axes, of size 1 along those that it is not
-        over.
-        """
+        """Return the values of a table as an array over all axes, of size 1 along absent ones."""
         message = table_error(table, self.coordinates)
         if message:
             raise PlanError(message, "table")
@@ -277,7 +286,7 @@ class _Classes:
             else numbers.reshape((1,) * len(self.sizes))
         )
         shape = (*self.sizes[:-1], max(grid.shape[-1], mask.shape[-1]))
-        # Only where something is sent or received: elsewhere a table may say anything.
+        # A table may say anything at coordinates at which nothing is sent or received.
         here = np.broadcast_to(mask, shape)
         met = places_of(np.broadcast_to(grid, shape), self.sizes[:-1])
         for axis, places in enumerate(met):
@@ -289,7 +298,7 @@ class _Classes:
                 axis, np.union1d(np.flatnonzero(_rows(leaves, axis).any(axis=1)), places[leaves])
             )
         for axis in range(len(met)):
-            # What is met along the other axes must not depend on the coordinate along this one.
+            # The place met along other axes must not depend on the coordinate along this one.
             others = np.ravel_multi_index(
                 [places * 0 if a == axis else places for a, places in enumerate(met)],
                 self.sizes[:-1],
@@ -297,8 +306,10 @@ class _Classes:
             self._split(axis, row_numbers(_rows(np.where(here, others, -1), axis)))
 
     def _lists(self, group: Group) -> None:
-        """Rank lists: coordinates to which a list crosses over are alone; others are alike where
-        the lists among them are.
+        """Split coordinates by rank lists.
+
+        Coordinates to which a list crosses over stand for themselves. Others are equivalent if the
+        lists among them are.
         """
         shape = self.sizes[:-1]
         if not all(group.ranks):
@@ -325,19 +336,20 @@ class _Classes:
 
 
 def axes_of(mesh: Sequence[Axis], group: Group) -> tuple[list[int], list[int]]:
-    """(the numbers of the axes of a group, in the order of the mesh, their sizes)."""
+    """Return the numbers of the axes of a group, in the order of the mesh, and their sizes."""
     numbers = [number for number, axis in enumerate(mesh) if axis.name in group.axes]
     return numbers, [mesh[number].size for number in numbers]
 
 
 def _rows(grid: NDArray[Any], axis: int) -> NDArray[Any]:
-    """An array with a row per coordinate along ``axis``."""
+    """Return an array with a row per coordinate along ``axis``."""
     return np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
 
 
 class _Restriction:
-    """A plan on some coordinates of every mesh axis, that no box and no rank list of it tells from
-    those left out.
+    """A plan on some coordinates of every mesh axis.
+
+    No box and no rank list of it tells them from those left out.
     """
 
     def __init__(self, plan: Plan, kept: Sequence[Ints]) -> None:
@@ -347,14 +359,14 @@ class _Restriction:
         self._place = {
             axis.name: _inverse(few, axis.size) for axis, few in zip(plan.mesh, kept, strict=True)
         }
-        """Per axis, for every coordinate its number among the kept ones, or -1."""
+        """The number of every coordinate among the kept ones, or -1, per axis."""
         self._wheres: dict[int, tuple[Box, ...]] = {}
         self._values: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
         self._tables: dict[tuple[int, bool], Table] = {}
         self._groups: dict[int, Group] = {}
 
     def plan(self) -> Plan:
-        """The plan."""
+        """Return the restricted plan."""
         mesh = tuple(Axis(name, len(few)) for name, few in self.kept.items())
         operators = tuple([self._operator(operator) for operator in self.whole.operators])
         programs = tuple(
@@ -415,7 +427,7 @@ class _Restriction:
         return int(self._ranks(np.array(value))) if of_ranks else value
 
     def _root(self, group: Group, root: Attribute) -> Attribute:
-        """A root by its place among the kept members of its group. A root is always kept."""
+        """Return a root by its place among the kept members of its group; a root is always kept."""
         axes, sizes = axes_of(self.whole.mesh, group)
         names = [self.whole.mesh[axis].name for axis in axes]
         places = [
@@ -449,8 +461,9 @@ class _Restriction:
         return self._tables[key]
 
     def _ranks(self, ranks: Ints) -> Ints:
-        """Their numbers among the kept ranks; -1, which is no rank, for one that is not kept: it is
-        met by none that is.
+        """Return the numbers of ranks among the kept ones; -1 for a rank that is not kept.
+
+        -1 is no rank: no kept rank meets one that is not kept.
         """
         places = [
             place[own]
@@ -463,8 +476,10 @@ class _Restriction:
         return np.where(missing, -1, found)
 
     def _group(self, group: Group) -> Group:
-        """The rank lists of kept ranks. A list has only kept ranks or none: along every axis its
-        members are alone or at one coordinate.
+        """Return the rank lists of kept ranks.
+
+        A list has only kept ranks or none: along every axis its members stand for themselves or are
+        at one coordinate.
         """
         if id(group.ranks) not in self._groups:
             lists = [tuple(self._ranks(np.array(members)).tolist()) for members in group.ranks]

@@ -1,6 +1,4 @@
-"""Where and in which order every operator runs: masks over coordinates, and a rank's place for
-every operator and micro-batch.
-"""
+"""The coordinates and the order of every operator: masks, and places in the order of a rank."""
 
 from __future__ import annotations
 
@@ -24,16 +22,17 @@ COMMUNICATION = kinds_meeting(
     Communication.SEND, Communication.RECEIVE, Communication.WAIT, Communication.BARRIER
 )
 PAIRED = kinds_meeting(Communication.SEND, Communication.RECEIVE)
-"""Operators that name the rank which they meet."""
+"""The operators that name the rank which they meet."""
 MATCHING_ONLY = frozenset({"peer", "protocol", "batch", "tag", "async", "of", "microbatches"})
-"""Attributes that say who meets whom and when, not what is computed."""
+"""The attributes that say who meets whom and when, not what is computed."""
 EXTERNAL_ROLES = frozenset({"input", "parameter", "constant", "optimizer_state"})
 
 
 @dataclass(frozen=True)
 class Order:
-    """The order of the ranks of one program: codes ``operator position * microbatches +
-    microbatch`` of all its operators, in order.
+    """The order of the ranks of one program.
+
+    ``codes`` are ``operator position * microbatches + microbatch`` of all its operators, in order.
     """
 
     ranks: Ints
@@ -41,27 +40,29 @@ class Order:
 
 
 def is_event(operator: Operator) -> bool:
-    """Whether a rank may have to wait for others in the operator: a collective (it has a group), a
-    send, a receive, or a wait.
+    """Return True if a rank may have to wait for others in the operator.
+
+    It is a collective (it has a group), a send, a receive, or a wait.
     """
     return operator.group is not None or operator.kind in COMMUNICATION
 
 
 def tensor_of(operand: Operand) -> str | None:
-    """The tensor that an operand names, None for a literal."""
+    """Return the tensor that an operand names, None for a literal."""
     if isinstance(operand, Number):
         return None
     return operand.tensor if isinstance(operand, Use) else operand
 
 
 def where_key(where: tuple[Box, ...]) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], ...]:
-    """A hashable form of boxes."""
+    """Return a hashable form of boxes."""
     return tuple(tuple(sorted(box.items())) for box in where)
 
 
 def runs_per_microbatch(operator: Operator, microbatched: Mapping[str, bool]) -> bool:
-    """Whether an operator runs once per micro-batch: where an output, or without outputs an input,
-    exists per micro-batch.
+    """Return True if an operator runs once per micro-batch.
+
+    It does if an output, or without outputs an input, exists per micro-batch.
     """
     for name in operator.outputs:
         if name and microbatched.get(name, False):
@@ -72,8 +73,9 @@ def runs_per_microbatch(operator: Operator, microbatched: Mapping[str, bool]) ->
 
 
 class Schedule:
-    """Masks and orders of one plan, each distinct one computed once. Unknown tensors count as not
-    microbatched.
+    """Masks and orders of one plan, each distinct one computed once.
+
+    Unknown tensors count as not microbatched.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -89,17 +91,21 @@ class Schedule:
         ]
 
     def per_microbatch(self, position: int) -> bool:
-        """Whether the operator at ``position`` of the plan's list runs once per micro-batch."""
+        """Return True if the operator at ``position`` of the list runs once per micro-batch."""
         return self._per_microbatch[position]
 
     def mask(self, position: int) -> Mask:
-        """Where the operator runs, shape (ranks, microbatches); one that runs once does so at
-        micro-batch 0. Raises PlanError (see Coordinates.mask).
+        """Return True where the operator runs, shape (ranks, microbatches).
+
+        One that runs once does so at micro-batch 0.
+
+        Raises:
+            PlanError: as ``Coordinates.mask``.
         """
         return self._numbered_mask(position)[1]
 
     def mask_number(self, position: int) -> int:
-        """A number that is equal for operators with equal ``where`` (and equal per_microbatch)."""
+        """Return a number that is equal for operators with equal ``where`` and micro-batches."""
         return self._numbered_mask(position)[0]
 
     def _numbered_mask(self, position: int) -> tuple[int, Mask]:
@@ -129,16 +135,15 @@ class Schedule:
 
     @cached_property
     def mask_numbers(self) -> list[int]:
-        """``mask_number`` of every operator."""
+        """The ``mask_number`` of every operator."""
         return [self._numbered_mask(position)[0] for position in range(len(self.plan.operators))]
 
     @cached_property
     def root_reads(self) -> Mapping[int, Mask]:
-        """Where the collectives read their operand of which the root alone reads it: position ->
-        mask, shape (ranks, microbatches).
+        """The coordinates at which collectives read an operand that their root alone reads.
 
-        All other operators read where they run. A root that is missing is for the rules on
-        operators to tell.
+        Position -> mask, shape (ranks, microbatches). All other operators read wherever they run. A
+        missing root is left to the rules on operators.
         """
         found: dict[int, Mask] = {}
         known: dict[object, Mask] = {}
@@ -156,8 +161,9 @@ class Schedule:
         return found
 
     def not_read(self, rank: int) -> list[int]:
-        """Return the codes, position * microbatches + micro-batch, of collectives that a rank runs
-        without reading its operand.
+        """Return the codes of collectives that a rank runs without reading their operand.
+
+        A code is position * microbatches + micro-batch.
         """
         found: list[int] = []
         for position, mask in self.root_reads.items():
@@ -167,8 +173,9 @@ class Schedule:
 
     @cached_property
     def program_of(self) -> Ints:
-        """The program of every rank (the first that names it), -1 where none does; without programs
-        0 everywhere. Shape (ranks,).
+        """The program of every rank (the first that names it), shape (ranks,); -1 if none does.
+
+        Without programs it is 0 everywhere.
         """
         result = np.full(self.coordinates.ranks, -1, dtype=np.int64)
         if not self.plan.programs:
@@ -187,10 +194,10 @@ class Schedule:
         }
 
     def orders(self) -> Iterator[tuple[int, Order]]:
-        """(program, order) of all programs that some rank has; unknown blocks, ids and
-        micro-batches are left out.
+        """Yield (program, order) of all programs that some rank has.
 
-        ``codes`` may name operators whose ``where`` leaves out some or all of these ranks.
+        Unknown blocks, ids and micro-batches are left out. ``codes`` may name operators whose
+        ``where`` leaves out some or all of these ranks.
         """
         for program in np.unique(self.program_of):
             ranks = np.flatnonzero(self.program_of == program)

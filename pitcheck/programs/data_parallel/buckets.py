@@ -1,8 +1,7 @@
-"""Flat buffers: many parameters' parts in one collective, each parameter cut by rows into equal
-shards (as PyTorch's FSDP2 lays them out).
+"""Flat buffers: many parameters' shards in one collective, as PyTorch's FSDP2 lays them out.
 
-A buffer is (shards, elements of a shard). Where the rows of a parameter do not divide, the last
-shards are padded.
+Each parameter is cut by rows into equal shards. A buffer is (shards, elements of a shard). If the
+rows of a parameter do not divide, the last shards are padded.
 """
 
 from __future__ import annotations
@@ -13,15 +12,17 @@ from math import prod
 
 from msgspec.structs import replace
 
-from pitcheck.models.tape import Hint
+from pitcheck.models.records import Hint
 from pitcheck.plan.model import Lineage, Shard, Table
 from pitcheck.programs.rank import Intervals, Names, Rank, portion
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One parameter in a buffer: ``shape`` of the rank's whole part of it, ``rows`` of a shard,
-    ``shards`` of which the buffer consists, over ``axes``.
+    """One parameter in a buffer.
+
+    ``shape``: of the rank's whole part of it; ``rows``: of a shard; ``shards``: their number, over
+    ``axes``.
     """
 
     name: str
@@ -30,11 +31,11 @@ class Piece:
     shards: int
     axes: Names
     lineage: Lineage
-    """Which part of the parameter a shard holds."""
+    """The part of the parameter that a shard holds."""
 
     @property
     def padding(self) -> int:
-        """Rows that are added."""
+        """The number of rows that are added."""
         return self.rows * self.shards - self.shape[0]
 
     @property
@@ -44,16 +45,16 @@ class Piece:
 
     @property
     def elements(self) -> int:
-        """Elements of a shard."""
+        """The number of elements of a shard."""
         return prod(self.own)
 
     def holds(self, reference: str) -> Lineage:
-        """The lineage of a tensor that holds the same part of another reference tensor."""
+        """Return the lineage of a tensor that holds the same part of another reference tensor."""
         return Lineage(reference, self.lineage.shards)
 
 
 def piece(rank: Rank, name: str, shape: tuple[int, ...], lineage: Lineage | None) -> Piece:
-    """How a rank's part of a parameter, with its lineage, is cut into shards."""
+    """Return how a rank's part of a parameter, with its lineage, is cut into shards."""
     axes = rank.sharing[name].shards
     shards = rank.axes.size(axes)
     rows = -(-shape[0] // shards)
@@ -74,8 +75,9 @@ def piece(rank: Rank, name: str, shape: tuple[int, ...], lineage: Lineage | None
 
 
 def _cut_further(rank: Rank, first: Shard | None, size: int, rows: int, axes: Names) -> Shard:
-    """Dimension 0, cut as ``first`` says, cut again over ``axes`` into shards of ``rows`` with
-    padding at the end.
+    """Return dimension 0, cut as ``first`` says, cut again over ``axes`` into shards of ``rows``.
+
+    Padding is at the end.
     """
     shards = rank.axes.size(axes)
     if size == rows * shards and (first is None or first.intervals is None):
@@ -90,7 +92,7 @@ def _cut_further(rank: Rank, first: Shard | None, size: int, rows: int, axes: Na
 
 
 def _intervals(rank: Rank, shard: Shard | None, size: int) -> tuple[Names, list[Intervals]]:
-    """The axes that cut dimension 0, and what is held at every position along them."""
+    """Return the axes that cut dimension 0, and the intervals at every position along them."""
     if shard is None:
         return (), [((0, size),)]
     if shard.intervals is not None:
@@ -99,7 +101,7 @@ def _intervals(rank: Rank, shard: Shard | None, size: int) -> tuple[Names, list[
 
 
 def with_zeros(lineage: Lineage) -> Lineage:
-    """The same part of a tensor, with padding that is zero."""
+    """Return the same part of a tensor, with padding that is zero."""
     return replace(
         lineage,
         shards=tuple(
@@ -124,21 +126,23 @@ def _pairs(value: object) -> Intervals:
 
 
 def portion_of(intervals: object, size: int, number: int) -> Intervals:
-    """Part ``number`` of the concatenation of ``intervals``, cut into parts of ``size``; the last
-    ones may be shorter.
+    """Return part ``number`` of the concatenation of ``intervals``, cut into parts of ``size``.
+
+    The last parts may be shorter.
     """
     return portion(_pairs(intervals), size * number, size * (number + 1))
 
 
 def padded(intervals: Intervals, rows: int) -> Intervals:
-    """With free places at the end up to ``rows``."""
+    """Return the intervals with free places at the end, up to ``rows``."""
     missing = rows - sum(stop - start for start, stop in intervals)
     return (*intervals, (-1, missing)) if missing else intervals
 
 
 def filled(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
-    """The pieces in order, in buffers that are closed when they have ``most`` elements; the last
-    one is as long as it happens to be.
+    """Yield the pieces in order, in buffers that are closed when they have ``most`` elements.
+
+    The last buffer holds the rest.
     """
     bucket: list[Piece] = []
     for one in pieces:
@@ -158,8 +162,9 @@ def scatter(
     outputs: Sequence[str],
     hints: Sequence[Hint],
 ) -> None:
-    """Reduce-scatter whole tensors, all over the same axes, each a term of a sum: ``outputs`` are
-    the rank's shards of the sums.
+    """Record a reduce-scatter of whole tensors over the same axes, each a term of a sum.
+
+    ``outputs`` are the names of the rank's shards of the sums.
     """
     tape = rank.tape
     parts = [
@@ -188,8 +193,10 @@ def gather(
     hints: Sequence[Hint],
     gradients: Sequence[Lineage | None],
 ) -> None:
-    """All-gather shards over the same axes: ``outputs`` are whole tensors without padding.
-    ``gradients``: what their gradients hold, if they have any.
+    """Record an all-gather of shards over the same axes.
+
+    ``outputs`` are the names of whole tensors without padding. ``gradients``: what their gradients
+    hold, if they have any.
     """
     tape = rank.tape
     parts = [
@@ -222,7 +229,7 @@ def gather(
 
 
 def own_part(rank: Rank, one: Piece, whole: str, name: str) -> str:
-    """The rank's shard of a tensor that it holds whole."""
+    """Record the rank's shard of a tensor that it holds whole."""
     return rank.tape.op(
         "chunk",
         _even(rank, one, whole),
@@ -235,5 +242,5 @@ def own_part(rank: Rank, one: Piece, whole: str, name: str) -> str:
 
 
 def _even(rank: Rank, one: Piece, whole: str) -> str:
-    """With as many rows as the shards have together."""
+    """Record a tensor with as many rows as the shards have together."""
     return rank.tape.op("pad", whole, axis=0, before=0, after=one.padding) if one.padding else whole

@@ -1,32 +1,32 @@
-"""Flat buckets: parameters one after the other in one buffer, padded and cut evenly over ranks at
-whatever elements that is (as ZeRO does, and Megatron-LM's distributed optimizer).
+"""Flat buckets: parameters one after the other in a buffer that is cut evenly over ranks.
 
+The buffer is padded and cut at any element, as in ZeRO and in Megatron-LM's distributed optimizer.
 A shard begins and ends in the middle of parameters, so its moments belong to no single one: the
-reference has the same buffers, in the same order, and says what each of them is. What a rank has of
-a buffer are runs of the reference's: the parts of its parameters, one after the other, then the
-shard of these.
+reference has the same buffers, in the same order, and says what each of them is. A rank holds runs
+of the reference's buffer: the parts of its parameters, one after the other, then the shard of
+these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
 
 from pitcheck.models.config import Optimizer
 from pitcheck.models.flat_state import named
 from pitcheck.plan.model import Lineage, Shard, Table
 from pitcheck.programs.data_parallel.buckets import padded, portion_of, with_zeros
-from pitcheck.programs.data_parallel.optimizer_step import moved
+from pitcheck.programs.data_parallel.optimizer_step import moved, rates
 from pitcheck.programs.data_parallel.sharded_parameters import weights_block
 from pitcheck.programs.rank import Intervals, Names, Rank
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Parameters ``names`` of as many ``elements`` on a rank, which the ranks along ``axes`` share
-    in as many parts of ``own`` elements.
+    """The parameters ``names`` of as many ``elements`` on a rank, joined.
+
+    The ranks along ``axes`` share them in as many ``shards`` of ``own`` elements.
     """
 
     name: str
@@ -39,21 +39,22 @@ class Buffer:
     sums: tuple[Names, ...]
     """Groups of axes over which gradients are summed after they are scattered."""
     lineage: Lineage
-    """Which part of the reference's buffer a shard holds."""
+    """The part of the reference's buffer that a shard holds."""
 
     @property
     def padding(self) -> int:
-        """Elements that are added at the end."""
+        """The number of elements that are added at the end."""
         return self.own * self.shards - sum(self.elements)
 
     def holds(self, reference: str) -> Lineage:
-        """The lineage of a tensor that holds the same part of another reference tensor."""
+        """Return the lineage of a tensor that holds the same part of another reference tensor."""
         return Lineage(reference, self.lineage.shards)
 
 
 def flat_buffers(rank: Rank, names: Sequence[str]) -> dict[str, Buffer]:
-    """Buffers by name, of parameters that the same stages have, that are cut and summed over the
-    same axes; each is closed when it is full.
+    """Return buffers by name; each is closed when it is full.
+
+    The parameters of a buffer belong to the same stages, and are cut and summed over the same axes.
     """
     alike: dict[tuple[object, ...], list[str]] = {}
     for name in names:
@@ -109,8 +110,9 @@ def _buffer(rank: Rank, name: str, names: Sequence[str]) -> Buffer:
 
 
 def _runs(rank: Rank, names: Sequence[str], parted: Names) -> list[Intervals]:
-    """For every place along the axes by which parameters are cut: the runs of the reference's
-    buffer that a rank there has, in its own order.
+    """Return the runs of the reference's buffer that a rank has, in the rank's order.
+
+    There is one entry for every place along the axes ``parted`` by which parameters are cut.
     """
     found: list[Intervals] = []
     for place in range(rank.axes.size(parted)):
@@ -129,7 +131,7 @@ def _runs(rank: Rank, names: Sequence[str], parted: Names) -> list[Intervals]:
 
 
 def _along(rank: Rank, axes: Names, place: int) -> dict[str, int]:
-    """The coordinate along each of ``axes`` of a place that is counted row-major."""
+    """Return the coordinate along each of ``axes`` of a place that is counted row-major."""
     found: dict[str, int] = {}
     for axis in reversed(axes):
         place, found[axis] = divmod(place, rank.axes.sizes[axis])
@@ -137,7 +139,10 @@ def _along(rank: Rank, axes: Names, place: int) -> dict[str, int]:
 
 
 def _parameter_runs(rank: Rank, name: str, at: Mapping[str, int]) -> tuple[int, Intervals]:
-    """(elements of the whole parameter, the runs of its elements, row-major, that a rank has)."""
+    """Return the elements of a parameter that a rank has.
+
+    Returns: the number of elements of the whole parameter, and the rank's runs of them, row-major.
+    """
     tensor = rank.tape.tensors[name]
     shards = {
         shard.dim: shard for shard in (tensor.lineage.shards if tensor.lineage is not None else ())
@@ -162,7 +167,7 @@ def _parameter_runs(rank: Rank, name: str, at: Mapping[str, int]) -> tuple[int, 
 def _dimension(
     rank: Rank, shard: Shard | None, size: int, at: Mapping[str, int]
 ) -> tuple[int, Intervals]:
-    """(size of a dimension of the whole parameter, what a rank has of it)."""
+    """Return the size of a dimension of the whole parameter, and what a rank has of it."""
     if shard is None:
         return size, ((0, size),)
     over = shard.by if shard.intervals is None else shard.intervals.over
@@ -181,7 +186,7 @@ def _dimension(
 def reduced_flat(
     rank: Rank, gradients: Mapping[str, str], buffers: Mapping[str, Buffer]
 ) -> dict[str, str]:
-    """buffer -> a rank's shard of its complete gradient, with zeros for padding."""
+    """Record buffer -> a rank's shard of its complete gradient, with zeros for padding."""
     tape = rank.tape
     found: dict[str, str] = {}
     for one in buffers.values():
@@ -208,7 +213,7 @@ def reduced_flat(
 
 
 def _last(one: Buffer) -> tuple[str, Lineage | None]:
-    """Name and hint of a shard of summed gradients, as far as nothing is summed after it."""
+    """Return name and hint of a shard of gradients after it is scattered."""
     return (
         (f"scattered:{one.name}", None)
         if one.sums
@@ -217,7 +222,7 @@ def _last(one: Buffer) -> tuple[str, Lineage | None]:
 
 
 def _at_the_end(rank: Rank, one: Buffer, gradients: Mapping[str, str]) -> str:
-    """ZeRO 1: when all micro-batches are through, every rank gets its shard of the sums."""
+    """Record ZeRO 1: after all micro-batches every rank gets its shard of the sums."""
     tape = rank.tape
     with rank.at(*one.stages):
         terms = [
@@ -239,8 +244,9 @@ def _at_the_end(rank: Rank, one: Buffer, gradients: Mapping[str, str]) -> str:
 
 
 def _at_once(rank: Rank, one: Buffer, gradients: Mapping[str, str]) -> str:
-    """ZeRO 2: every rank gets its shard as soon as a micro-batch's gradients are there, and keeps
-    the sum of these only.
+    """Record ZeRO 2: every rank gets its shard after each micro-batch.
+
+    It keeps the sum of these shards only.
     """
     tape = rank.tape
     (stage,) = one.stages
@@ -255,7 +261,7 @@ def _at_once(rank: Rank, one: Buffer, gradients: Mapping[str, str]) -> str:
 
 
 def _flattened(rank: Rank, one: Buffer, tensors: Sequence[str], name: str) -> str:
-    """The tensors' elements one after the other, and zeros to the end."""
+    """Record the tensors' elements one after the other, and zeros to the end."""
     tape = rank.tape
     parts = [
         tape.op("reshape", tensor, sizes=(count,))
@@ -270,7 +276,7 @@ def _flattened(rank: Rank, one: Buffer, tensors: Sequence[str], name: str) -> st
 
 
 def _shard(rank: Rank, one: Buffer, whole: str, name: str, reference: str) -> str:
-    """The rank's shard of a buffer that it has whole."""
+    """Record the rank's shard of a buffer that it has whole."""
     hint = one.holds(reference) if reference else None
     return rank.tape.op(
         "chunk",
@@ -286,17 +292,11 @@ def _shard(rank: Rank, one: Buffer, whole: str, name: str, reference: str) -> st
 def adamw_flat(
     rank: Rank, gradients: Mapping[str, str], settings: Optimizer, buffers: Mapping[str, Buffer]
 ) -> None:
-    """One AdamW step of the rank's shards; all shards are gathered then. Every element decays as
-    its parameter does.
+    """Record one AdamW step of the rank's shards, which are gathered then.
+
+    Every element decays as its parameter does.
     """
-    tape = rank.tape
-    rate = tape.input("learning_rate", (), lineage={})
-    corrected = tape.op(
-        "div", rate, 1 - Fraction(settings.beta1) ** settings.step, name="corrected_rate", hint={}
-    )
-    decay = tape.op(
-        "sub", 1, tape.op("mul", rate, Fraction(settings.weight_decay)), name="decay", hint={}
-    )
+    corrected, decay = rates(rank.tape, settings)
     for one in buffers.values():
         with rank.at(*one.stages):
             own = _shard(
@@ -306,14 +306,12 @@ def adamw_flat(
                 f"{one.name}:own",
                 one.name,
             )
-            kept = tape.op("mul", own, _shard(rank, one, _decays(rank, one, decay), "", ""))
+            kept = rank.tape.op("mul", own, _shard(rank, one, _decays(rank, one, decay), "", ""))
             _gathered(rank, one, moved(rank, own, gradients[one.name], corrected, kept, settings))
 
 
 def _decays(rank: Rank, one: Buffer, decay: str) -> str:
-    """By what every element of a buffer is multiplied: vectors do not decay, and padding is as it
-    is.
-    """
+    """Record the factor of every element of a buffer: vectors do not decay, padding stays 0."""
     tape = rank.tape
     factors = [
         tape.op("expand", decay, sizes=(count,))
@@ -326,7 +324,7 @@ def _decays(rank: Rank, one: Buffer, decay: str) -> str:
 
 
 def _gathered(rank: Rank, one: Buffer, shard: str) -> None:
-    """The new parameters, from the shards of all ranks."""
+    """Record the new parameters, from the shards of all ranks."""
     tape = rank.tape
     whole = tape.op("all_gather", shard, name=f"{one.name}:gathered", group=one.axes, axis=0)
     if one.padding:

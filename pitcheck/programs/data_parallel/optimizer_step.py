@@ -15,18 +15,22 @@ from pitcheck.programs.rank import Names, Rank
 
 
 class Held(Protocol):
-    """How a rank holds a tensor, and what it holds of another that is spread alike."""
+    """The way in which a rank holds a tensor, and others that are spread as it is."""
 
     @property
-    def lineage(self) -> Lineage: ...
-    def holds(self, reference: str) -> Lineage: ...
+    def lineage(self) -> Lineage:
+        """The part of the reference's tensor that the rank holds."""
+
+    def holds(self, reference: str) -> Lineage:
+        """Return the lineage of a tensor that holds the same part of another reference tensor."""
 
 
 def clip(
     rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Held]
 ) -> dict[str, str]:
-    """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)); every element of the model
-    counts once, wherever it is held.
+    """Record parameter -> its gradient * min(1, max_norm / (norm + 10^-6)).
+
+    Every element of the model counts once in the norm, wherever it is held.
     """
     tape = rank.tape
     norm = tape.op("sqrt", _squares(rank, gradients, pieces), name="gradient_norm", hint={})
@@ -46,8 +50,10 @@ def clip(
 
 
 def _squares(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Held]) -> str:
-    """The sum of squares over all parameters: on each rank those of its own parts, then over the
-    ranks with other parts, then over pipeline ranks.
+    """Record the sum of squares over all parameters.
+
+    A rank sums those of its parts; the sums are added over ranks with other parts, then over
+    pipeline ranks.
     """
     tape = rank.tape
     own: dict[Names, dict[int, list[str]]] = {}
@@ -72,7 +78,7 @@ def _squares(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Held
 
 
 def _over(rank: Rank, axes: Names, by_place: Mapping[int, Sequence[str]]) -> str:
-    """The sum over the parameters of each pipeline rank, and over ``axes``."""
+    """Record the sum over the parameters of each pipeline rank, and over ``axes``."""
     name = "squares.own" + "".join(f".{axis}" for axis in axes)
     for place in range(rank.layout.pp):
         with rank.at(place):
@@ -82,7 +88,7 @@ def _over(rank: Rank, axes: Names, by_place: Mapping[int, Sequence[str]]) -> str
 
 
 def total_of(tape: Tape, terms: Sequence[str], name: str) -> str:
-    """The sum of ``terms``, of which there is at least one, in their order."""
+    """Record the sum of at least one of ``terms``, in their order."""
     total = terms[0]
     for term in terms[1:-1]:
         total = tape.op("add", total, term)
@@ -96,25 +102,12 @@ def total_of(tape: Tape, terms: Sequence[str], name: str) -> str:
 def adamw(
     rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Piece]
 ) -> None:
-    """One AdamW step of the parameters, or with ``pieces`` of the rank's shards of them, which are
-    gathered then; vectors do not decay.
+    """Record one AdamW step of the parameters; vectors do not decay.
+
+    The parameters in ``pieces`` are updated as the rank's shards, which are gathered then.
     """
     tape = rank.tape
-    learning_rate = tape.input("learning_rate", (), lineage={})
-    corrected = tape.op(
-        "div",
-        learning_rate,
-        1 - Fraction(settings.beta1) ** settings.step,
-        name="corrected_rate",
-        hint={},
-    )
-    decay = tape.op(
-        "sub",
-        1,
-        tape.op("mul", learning_rate, Fraction(settings.weight_decay)),
-        name="decay",
-        hint={},
-    )
+    corrected, decay = rates(tape, settings)
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
             own = own_part(rank, pieces[name], name, f"{name}:own") if name in pieces else name
@@ -139,9 +132,23 @@ def adamw(
         tape.update(f"new:{name}", of=name)
 
 
+def rates(tape: Tape, settings: Optimizer) -> tuple[str, str]:
+    """Record the factors of a step.
+
+    Returns: the learning rate, corrected for a first moment that starts at 0, and the factor by
+    which a parameter decays.
+    """
+    rate = tape.input("learning_rate", (), lineage={})
+    correction = 1 - Fraction(settings.beta1) ** settings.step
+    corrected = tape.op("div", rate, correction, name="corrected_rate", hint={})
+    lost = tape.op("mul", rate, Fraction(settings.weight_decay))
+    return corrected, tape.op("sub", 1, lost, name="decay", hint={})
+
+
 def moved(rank: Rank, own: str, gradient: str, rate: str, kept: str, settings: Optimizer) -> str:
-    """New moments, then the parameter less their ratio: each with the part ``own`` of the
-    parameter.
+    """Record new moments, and return the parameter less their ratio.
+
+    All of them are spread as the part ``own`` of the parameter.
     """
     tape, shape, name = rank.tape, rank.tape.tensors[own].shape, own.removesuffix(":own")
     beta1, beta2 = Fraction(settings.beta1), Fraction(settings.beta2)

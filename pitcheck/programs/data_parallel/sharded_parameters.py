@@ -1,11 +1,10 @@
-"""Parameters that are held as shards and gathered where they are used (FSDP; Zhao et al. 2023), one
-unit per layer.
-"""
+"""Parameters held as shards and gathered for use (FSDP; Zhao et al. 2023), one unit per layer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pitcheck.models.autograd import AGAIN
 from pitcheck.models.tape import Tape
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage
 from pitcheck.programs.data_parallel.buckets import Piece, gather, piece, scatter
@@ -13,20 +12,21 @@ from pitcheck.programs.layers.predicted import LAYER
 from pitcheck.programs.layers.tensor_parallel import WHOLE
 from pitcheck.programs.rank import Names, Rank
 
-AGAIN = ":again"
-
 
 class Units:
-    """The parameters of the program before it is sharded, by the unit that gathers them: a layer,
-    or what else a stage has.
+    """The parameters of the unsharded program, by the unit that gathers them.
+
+    A unit is a layer, or the rest of a stage.
     """
 
     def __init__(self, whole: Rank) -> None:
         self._whole = whole
 
     def names(self, stage: int, prefix: str) -> list[str]:
-        """The parameters of a unit: those of the layer called ``prefix``, or with "" those of the
-        stage that belong to no layer.
+        """Return the parameters of a unit.
+
+        They are those of the layer called ``prefix``, or with "" those of the stage that belong to
+        no layer.
         """
         mine = (name for name, stages in self._whole.homes.items() if stage in stages)
         return [
@@ -40,8 +40,9 @@ class Units:
         ]
 
     def pieces(self, stage: int, prefix: str) -> list[list[Piece]]:
-        """How the parameters of a unit are cut into shards, by the axes over which they are; those
-        that are whole are left out.
+        """Return how the parameters of a unit are cut into shards, one list per set of axes.
+
+        Parameters that are whole are left out.
         """
         whole = self._whole
         found: dict[Names, list[Piece]] = {}
@@ -52,8 +53,9 @@ class Units:
         return list(found.values())
 
     def enter(self, rank: Rank, stage: int, prefix: str) -> None:
-        """Gather a unit's parameters where the forward pass begins to use them; their gradients are
-        reduced and scattered when the last one is there.
+        """Record gathering a unit's parameters where the forward pass begins to use them.
+
+        Their gradients are reduced and scattered after the last one.
         """
         for number, pieces in enumerate(self.pieces(stage, prefix)):
             self._enter(rank, stage, _named(prefix or f"stage.{stage}", number), pieces)
@@ -94,9 +96,7 @@ class Units:
         tape.region(names, wholes, back)
 
     def leave(self, rank: Rank, stage: int, prefix: str) -> None:
-        """Where the backward pass of a unit begins: its parameters, freed since, are gathered
-        again.
-        """
+        """Record gathering a unit's parameters again where its backward pass begins."""
         tape = rank.tape
 
         def again() -> None:
@@ -129,12 +129,12 @@ class Units:
 
 
 def _named(unit: str, number: int) -> str:
-    """The name of a unit's buffer number ``number``."""
+    """Return the name of a unit's buffer number ``number``."""
     return f"{unit}.{number}" if number else unit
 
 
 def _shard(rank: Rank, whole: Rank, one: Piece, stage: int) -> str:
-    """The rank's shard of a parameter, or, where another stage has it too, the same one."""
+    """Add the rank's shard of a parameter unless another stage has added it; return its name."""
     rank.homes[one.name] = tuple(sorted({*rank.homes.get(one.name, ()), stage}))
     if one.name not in rank.tape.tensors:
         rank.sharing[one.name] = whole.sharing[one.name]
@@ -143,14 +143,12 @@ def _shard(rank: Rank, whole: Rank, one: Piece, stage: int) -> str:
 
 
 def weights_block(rank: Rank, stage: int) -> str:
-    """The block in which the gradients of a stage's weights are complete."""
+    """Return the block in which the gradients of a stage's weights are complete."""
     return f"{'weight' if rank.layout.schedule == 'zero-bubble' else 'backward'}.{stage}"
 
 
 def unsharded(rank: Rank) -> Rank:
-    """The same rank with a tape of its own, on which the program is written before it is
-    sharded.
-    """
+    """Return the same rank with a new tape, for the program before it is sharded."""
     return Rank(
         Tape("unsharded", rank.axes.sizes, rank.layout.microbatches),
         rank.model,

@@ -13,16 +13,16 @@ from pitcheck.programs.layers.tensor_parallel import head_weight
 from pitcheck.programs.rank import Names, Rank
 
 LOCAL = "local:"
-"""What the name of one micro-batch's gradient on one rank begins with."""
+"""The beginning of the name of one micro-batch's gradient on one rank."""
 AT_ENDS = "at_ends:"
-"""What the name of an end's gradient begins with, where both ends of the pipeline have the
-parameter.
+"""The beginning of the name of an end's gradient, if both ends of the pipeline have the parameter.
 """
 
 
 def shards_of(rank: Rank, names: Sequence[str]) -> dict[str, Piece]:
-    """parameter -> how its gradient and optimizer state are cut where the rank holds it whole (ZeRO
-    1 and 2); else nothing.
+    """Return parameter -> how its gradient and optimizer state are cut.
+
+    These are parameters that the rank holds whole (ZeRO 1 and 2); there are none otherwise.
     """
     if rank.layout.zero not in (1, 2):
         return {}
@@ -37,8 +37,9 @@ def shards_of(rank: Rank, names: Sequence[str]) -> dict[str, Piece]:
 def reduced(
     rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
 ) -> dict[str, str]:
-    """parameter -> its complete gradient, of which the rank has all that it holds of the parameter,
-    or a shard.
+    """Record parameter -> its complete gradient.
+
+    The rank has the part that it holds of the parameter, or a shard of that part.
     """
     if rank.layout.zero == 2:
         gradients = _scattered_at_once(rank, gradients, pieces)
@@ -69,27 +70,28 @@ def reduced(
 
 
 def _over(rank: Rank, name: str) -> list[Group]:
-    """The groups over which gradients are still to be summed: data and context, tensor-parallel
-    ranks, the pipeline's ends, as Megatron-LM orders them.
+    """Return the groups over which gradients are still to be summed, as Megatron-LM orders them.
+
+    They are data and context, tensor-parallel ranks, the pipeline's ends.
     """
     groups = [Group(axes=over) for over in rank.sharing[name].unsharded]
     return [*groups, ends(rank)] if _at_ends(rank, name) else groups
 
 
 def _at_ends(rank: Rank, name: str) -> bool:
-    """Whether the first and the last stage both have a parameter, on different ranks."""
+    """Return True if the first and the last stage both have a parameter, on different ranks."""
     return len({rank.pipeline_rank(stage) for stage in rank.homes[name]}) > 1
 
 
 def _hint(rank: Rank, name: str, pieces: Mapping[str, Piece]) -> Lineage:
-    """What a complete gradient holds. Padding is zero, as the norm needs it."""
+    """Return the lineage of a complete gradient. Padding is zero, as the norm needs it."""
     return with_zeros(
         pieces[name].holds(f"grad:{name}") if name in pieces else rank.like(f"grad:{name}", name)
     )
 
 
 def _term(rank: Rank, name: str) -> Lineage | None:
-    """What the gradient that a rank has computed from its micro-batches holds: a term of a sum."""
+    """Return the lineage of a rank's gradient over its micro-batches: a term of a sum."""
     return rank.term(name, rank.like(name, name), rank.sharing[name].axes)
 
 
@@ -111,7 +113,7 @@ def _all_reduced(rank: Rank, name: str, total: str, pieces: Mapping[str, Piece])
 def _summed(
     rank: Rank, total: str, over: Sequence[Group], names: Sequence[str], hint: Lineage | None
 ) -> str:
-    """Sums over one group after the other; the hint is that of the last one."""
+    """Record sums over one group after the other; the hint is that of the last one."""
     for number, (group, name) in enumerate(zip(over, names, strict=False)):
         total = rank.tape.op(
             "all_reduce",
@@ -124,8 +126,10 @@ def _summed(
 
 
 def _of_ends(rank: Rank, name: str, gradient: str, pieces: Mapping[str, Piece]) -> str:
-    """The buffer of the sum over both ends of the pipeline. Before it each end's gradient is a
-    tensor of its own: they are different parts of the whole one.
+    """Record the buffer of the sum over both ends of the pipeline.
+
+    Before the sum each end's gradient is a different tensor: they are different parts of the whole
+    one.
     """
     whole, over = _hint(rank, name, pieces), _over(rank, name)[:-1]
     for stage, part in _parts_of_ends(rank, name):
@@ -140,8 +144,9 @@ def _of_ends(rank: Rank, name: str, gradient: str, pieces: Mapping[str, Piece]) 
 
 
 def _terms_of_ends(rank: Rank, name: str, gradient: str) -> str:
-    """The buffer of what every rank of either end has computed: terms of that end's part of the
-    whole gradient, which are scattered next.
+    """Record the buffer of what every rank of either end has computed.
+
+    These are terms of that end's part of the whole gradient, which are scattered next.
     """
     term = rank.like(f"grad:{name}", name)
     for stage, part in _parts_of_ends(rank, name):
@@ -153,9 +158,9 @@ def _terms_of_ends(rank: Rank, name: str, gradient: str) -> str:
 
 
 def _parts_of_ends(rank: Rank, name: str) -> list[tuple[int, str]]:
-    """(stage, part of the whole gradient) of both ends.
+    """Return (stage, part of the whole gradient) of both ends.
 
-    The uses of an embedding are differentiated in reverse order, so the first stage's is the last
+    The uses of an embedding are differentiated in reverse order. So the first stage's is the last
     of the reference's parts, and the last stage has the sum of those before.
     """
     each = 2 if rank.model.tied and name == head_weight(rank) else 1
@@ -167,8 +172,9 @@ def _parts_of_ends(rank: Rank, name: str) -> list[tuple[int, str]]:
 
 
 def ends(rank: Rank) -> Group:
-    """The ranks of the first and the last stage in the same place, which share an embedding that
-    both use.
+    """Return the ranks in the same place of the first and the last stage.
+
+    They share an embedding.
     """
     if rank.layout.pp == 2:
         return Group(axes=rank.axes.pipeline)
@@ -179,8 +185,9 @@ def ends(rank: Rank) -> Group:
 
 
 def buckets(rank: Rank, pieces: Mapping[str, Piece]) -> list[tuple[tuple[int, ...], list[Piece]]]:
-    """Flat buffers of parameters that the same stages have and that are sharded over the same axes:
-    (stages, pieces).
+    """Return (stages, pieces) of flat buffers.
+
+    Their parameters belong to the same stages and are sharded over the same axes.
     """
     alike: dict[tuple[tuple[int, ...], Names], list[Piece]] = {}
     for name, one in pieces.items():
@@ -193,7 +200,7 @@ def buckets(rank: Rank, pieces: Mapping[str, Piece]) -> list[tuple[tuple[int, ..
 
 
 def _scattered(rank: Rank, sums: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """ZeRO 1: when all micro-batches are through, every rank gets its shards of the sums."""
+    """Record ZeRO 1: after all micro-batches every rank gets its shards of the sums."""
     found: dict[str, str] = {}
     for number, (stages, bucket) in enumerate(buckets(rank, pieces)):
         names = [one.name for one in bucket]
@@ -216,9 +223,7 @@ def _scattered(rank: Rank, sums: Mapping[str, str], pieces: Mapping[str, Piece])
 def _scattered_at_once(
     rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
 ) -> dict[str, str]:
-    """ZeRO 2: every rank gets its shards as soon as a micro-batch's gradients are there, and keeps
-    sums of these only.
-    """
+    """Record ZeRO 2: every rank gets its shards after each micro-batch and keeps their sums."""
     for number, (stages, bucket) in enumerate(buckets(rank, pieces)):
         names = [one.name for one in bucket]
         for stage in stages:

@@ -1,6 +1,4 @@
-"""Attention where sequences are cut over ranks: what a rank sees of the other ranks' keys and
-values.
-"""
+"""Attention over sequences that are cut over ranks, which see each other's keys and values."""
 
 from __future__ import annotations
 
@@ -11,12 +9,14 @@ from pitcheck.programs.rank import Rank
 from pitcheck.programs.token_order import by_rank, in_order, places
 
 Angles = tuple[str, str]
-"""The cosines and sines of the rotary embedding at a rank's places, "" where there is none."""
+"""The cosines and sines of the rotary embedding at a rank's places; "" without one."""
 
 
 def mask(rank: Rank, tokens: str, name: str) -> str:
-    """Whether a row's token may look at a column's, for the rows that a rank's attention has and
-    the columns that it sees.
+    """Record a boolean per (row, column): True if the row's token may attend to the column's.
+
+    Rows are those of a rank's attention, columns those that it sees. Return the name, with a ring
+    the stem of one name per hop.
     """
     tape = rank.tape
     with tape.untracked():
@@ -38,8 +38,10 @@ def mask(rank: Rank, tokens: str, name: str) -> str:
 
 
 def attend(rank: Rank, q: str, k: str, v: str, name: str, visible: str) -> str:
-    """Causal attention of q (sequences, heads, length, size) to k, v (sequences, key-value heads,
-    length, size) of all context-parallel ranks.
+    """Record causal attention of q to the k and v of all context-parallel ranks.
+
+    q is (sequences, heads, length, size), k and v are (sequences, key-value heads, length, size).
+    The result is (sequences, length, heads, size).
     """
     if rank.axes.context and rank.layout.context == "ulysses":
         return _by_heads(rank, q, k, v, name, visible)
@@ -56,7 +58,7 @@ def attend(rank: Rank, q: str, k: str, v: str, name: str, visible: str) -> str:
 
 
 def _repeated(rank: Rank, x: str, q: str) -> str:
-    """Every key-value head as often as query heads share it."""
+    """Record every key-value head once per query head that shares it."""
     tape = rank.tape
     count = tape.tensors[q].shape[1] // tape.tensors[x].shape[1]
     return (
@@ -67,8 +69,10 @@ def _repeated(rank: Rank, x: str, q: str) -> str:
 
 
 def _by_heads(rank: Rank, q: str, k: str, v: str, name: str, visible: str) -> str:
-    """DeepSpeed-Ulysses (Jacobs et al. 2023): an all-to-all gives every rank whole sequences of
-    some of the heads, another one takes the result back.
+    """Record DeepSpeed-Ulysses (Jacobs et al. 2023).
+
+    An all-to-all gives every rank whole sequences of some of the heads, another one takes the
+    result back.
     """
     tape, axes = rank.tape, rank.axes.context
     cp = rank.layout.cp
@@ -97,8 +101,9 @@ def _softmax(
     heads: tuple[str, ...],
     whole: bool,
 ) -> str:
-    """softmax(q k^T / sqrt(size)) v of visible tokens; the result is (sequences, length, heads,
-    size).
+    """Record softmax(q k^T / sqrt(size)) v over visible tokens.
+
+    The result is (sequences, length, heads, size).
     """
     tape, (q, k, v) = rank.tape, operands
     spread = rank.spread({0: rank.by_batch, 1: heads, 2: () if whole else rank.sequence()})

@@ -1,11 +1,11 @@
-"""Tokens on their way to the ranks that have the experts they chose, and back (Lepikhin et al.
-2020; without dropping, Gale et al. 2022).
+"""Tokens sent to the ranks of the experts that they chose, and back.
 
-A rank sends a token at most once to every rank of its expert-parallel group (as DeepEP does),
-together with which of that rank's experts the token chose and with which weights. What goes from
-one rank to another are the chosen tokens alone, one after the other, preceded by their number;
-here, where shapes are fixed, a buffer has as many places as the rank has tokens, and those behind
-the number are empty. Places are per sequence, given by counting.
+This is expert parallelism (Lepikhin et al. 2020) without dropping (Gale et al. 2022). A rank sends
+a token at most once to every rank of its expert-parallel group, as DeepEP does, together with which
+of that rank's experts the token chose and with which weights. Only the chosen tokens go from one
+rank to another, one after the other, preceded by their number. Shapes are fixed here, so a buffer
+has as many places as the rank has tokens, and those behind the number are empty. Places are counted
+per sequence.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from pitcheck.programs.rank import Rank
 
 @dataclass(frozen=True)
 class Sent:
-    """What a rank has got for its experts: ``tokens`` (senders, sequences, places, hidden);
-    ``chosen`` and ``weights`` (senders, sequences, places, experts of the rank). ``slots``
-    (sequences, receivers, places, length) is 1 where a token of the rank itself went; "" where all
-    stay."""
+    """The tokens that a rank has received for its experts.
+
+    ``tokens`` is (senders, sequences, places, hidden); ``chosen`` and ``weights`` are (senders,
+    sequences, places, experts of the rank). ``slots`` (sequences, receivers, places, length) is 1
+    where a token of the rank itself went; "" if all tokens stay.
+    """
 
     tokens: str
     chosen: str
@@ -32,8 +34,9 @@ class Sent:
 
 
 def dispatch(rank: Rank, x: str, routing: Routing, name: str, experts: Experts) -> Sent:
-    """Send every token of ``x`` (sequences, length, hidden) to the ranks that have experts it
-    chose.
+    """Record sending every token of ``x`` to the ranks that have experts it chose.
+
+    ``x`` is (sequences, length, hidden).
     """
     if not rank.axes.experts:
         return _kept(rank, x, routing)
@@ -72,7 +75,7 @@ def dispatch(rank: Rank, x: str, routing: Routing, name: str, experts: Experts) 
 
 
 def _kept(rank: Rank, x: str, routing: Routing) -> Sent:
-    """Where a rank has all experts every token stays."""
+    """Record the tokens of a rank that has all experts: every token stays."""
     tape = rank.tape
     tokens, weights = (
         _to_experts(rank, tape.op("unsqueeze", part, axis=0)) for part in (x, routing.weights)
@@ -83,8 +86,9 @@ def _kept(rank: Rank, x: str, routing: Routing) -> Sent:
 
 
 def combine(rank: Rank, results: str, sent: Sent, name: str) -> str:
-    """Terms of the experts' results (senders, sequences, places, hidden), back on the ranks of
-    their tokens and added up there.
+    """Record the experts' results, sent back to the ranks of their tokens and added up there.
+
+    ``results`` is (senders, sequences, places, hidden), terms of a sum if an expert's width is cut.
     """
     tape, axes = rank.tape, rank.axes
     if axes.expert_tensor and rank.own_tokens:
@@ -104,21 +108,19 @@ def combine(rank: Rank, results: str, sent: Sent, name: str) -> str:
 
 
 def _places(rank: Rank, taken: str, name: str) -> str:
-    """1, 2, ... along the tokens of a sequence: the numbers of a buffer's places, (sequences,
-    places).
-    """
+    """Record the numbers of a buffer's places, 1, 2, ... per sequence: (sequences, places)."""
     tape = rank.tape
     first = tape.op("cast", tape.op("select", taken, axis=1, index=0), dtype="float32")
-    # Places are as many as tokens, at any number of them.
+    # Counted from the tokens, so that places are as many as tokens at reduced sizes, too.
     return tape.op("cumsum", tape.op("full_like", first, value=1), name=f"{name}.places", axis=1)
 
 
 def _slots(rank: Rank, goes: str, taken: str, places: str, name: str) -> str:
-    """1 where a token takes a place of a receiver, else 0: the first token that goes there takes
-    the first place, and so on.
+    """Record 1 where a token takes a place of a receiver, else 0.
 
-    ``goes``, ``taken``: whether and as the how many-th a token goes to a receiver, (sequences,
-    receivers, length); the result is (sequences, receivers, places, length).
+    The first token that goes to a receiver takes its first place, and so on. ``goes``, ``taken``
+    (sequences, receivers, length): whether a token goes to a receiver, and as which one, counted
+    from 1. The result is (sequences, receivers, places, length).
     """
     tape = rank.tape
     numbered = tape.op("unsqueeze", tape.op("unsqueeze", places, axis=1), axis=3)
@@ -131,15 +133,17 @@ def _slots(rank: Rank, goes: str, taken: str, places: str, name: str) -> str:
 
 
 def _packed(rank: Rank, slots: str, x: str, name: str) -> str:
-    """What tokens have, ``x`` (sequences, receivers or 1, length, size), at their places:
-    (receivers, sequences, places, size).
+    """Record what tokens have at their places: (receivers, sequences, places, size).
+
+    ``x`` is (sequences, receivers or 1, length, size).
     """
     return rank.tape.op("transpose", rank.tape.op("matmul", slots, x), name=name, dim0=0, dim1=1)
 
 
 def _to_experts(rank: Rank, x: str) -> str:
-    """From (receivers, ...) to (senders, ...): all-to-all, then the ranks that share an expert get
-    the tokens of all of them.
+    """Record (receivers, ...) as (senders, ...): an all-to-all.
+
+    The ranks that share an expert then get the tokens of all of them.
     """
     tape, axes = rank.tape, rank.axes
     if axes.experts:
@@ -154,8 +158,9 @@ def _to_experts(rank: Rank, x: str) -> str:
 
 
 def _counted(rank: Rank, marks: str, numbers: str, places: str, name: str) -> str:
-    """``marks`` (senders, sequences, places, experts) without what lies behind the ``numbers``
-    (senders, sequences) of tokens that were sent.
+    """Record ``marks`` with zeros behind the ``numbers`` of tokens that were sent.
+
+    ``marks`` is (senders, sequences, places, experts), ``numbers`` (senders, sequences).
     """
     filled = rank.tape.op("le", places, rank.tape.op("unsqueeze", numbers, axis=2))
     return rank.tape.op("mul", marks, rank.tape.op("unsqueeze", filled, axis=3), name=f"{name}.own")

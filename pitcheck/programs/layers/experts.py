@@ -1,5 +1,6 @@
-"""A mixture of experts on a rank: tokens go to the experts they chose, are computed there and come
-back; shared experts are a dense feed-forward part.
+"""Mixtures of experts on a rank: tokens go to the experts that they chose and come back.
+
+Shared experts are a dense feed-forward part.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pitcheck.programs.rank import Names, Rank
 
 
 def mixture_of_experts(rank: Rank, x: str, name: str, experts: Experts) -> str:
-    """The weighted results of the experts that each token of ``x`` (sequences, length, hidden)
-    chose, plus those of the shared experts.
+    """Record the weighted results of the experts that each token chose, plus the shared experts'.
+
+    ``x`` is (sequences, length, hidden); the result, of the same shape, is called ``name``.
     """
     routed = f"{name}.routed" if experts.shared else name
     tokens = rank.tape.op("identity", x, name=f"{name}.tokens", hint=rank.residual)
@@ -32,10 +34,10 @@ def mixture_of_experts(rank: Rank, x: str, name: str, experts: Experts) -> str:
 
 
 def _computed(rank: Rank, sent: Sent, name: str, experts: Experts) -> str:
-    """The rank's experts, each on its own tokens, weighted and added up per token; a term of the
-    sum where an expert's width is cut.
+    """Record the results of a rank's experts on their tokens, weighted and added up per token.
 
-    (senders, sequences, places, ...) become (senders, sequences, experts, places, ...).
+    They are terms of a sum if an expert's width is cut. (senders, sequences, places, ...) become
+    (senders, sequences, experts, places, ...).
     """
     tape = rank.tape
     chosen, weights = (
@@ -50,8 +52,9 @@ def _computed(rank: Rank, sent: Sent, name: str, experts: Experts) -> str:
 
 
 def _applied(rank: Rank, x: str, name: str, experts: Experts, cut: int) -> str:
-    """Tokens (..., experts, places, inputs) times their expert's weight; of its dimensions number
-    ``cut`` is the expert's width.
+    """Record tokens (..., experts, places, inputs) times their expert's weight.
+
+    Dimension ``cut`` of the weight is the expert's width.
     """
     tape = rank.tape
     with tape.every_microbatch():
@@ -60,8 +63,9 @@ def _applied(rank: Rank, x: str, name: str, experts: Experts, cut: int) -> str:
 
 
 def _weight(rank: Rank, name: str, experts: Experts, cut: int) -> str:
-    """The weights of the rank's experts as one tensor, experts first; dimension ``cut`` is the
-    expert's width.
+    """Add the weights of the rank's experts as one tensor, experts first.
+
+    Dimension ``cut``, 1 or 2, is the expert's width.
     """
     axes: dict[int, Names] = {0: rank.axes.experts, cut: rank.axes.expert_tensor}
     sizes = {0: experts.routed, cut: experts.ffn, 3 - cut: rank.model.hidden}

@@ -8,8 +8,9 @@ from pitcheck.programs.rank import Rank
 
 
 def feed_forward(rank: Rank, x: str, name: str, ffn: int) -> str:
-    """down(silu(gate x) * up x), or down(gelu(up x)), its middle, ``ffn`` wide, cut over
-    tensor-parallel ranks.
+    """Record down(silu(gate x) * up x), or down(gelu(up x)), of the residual stream ``x``.
+
+    The middle, ``ffn`` wide, is cut over tensor-parallel ranks.
     """
     tape, model, axes = rank.tape, rank.model, rank.axes.tensor
     entered = enter(rank, x)

@@ -2,8 +2,8 @@
 
 Every tensor-parallel rank has the weights down to the latent vectors, and their norms; only the
 weights up to the heads are cut. With sequence parallelism a rank computes the latent vectors of its
-part of the sequence, which are gathered where heads are made of them: less is sent than with the
-hidden state.
+part of the sequence. They are gathered where heads are made of them, which sends less than
+gathering the hidden state.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pitcheck.programs.rank import Names, Rank
 def latent_attention(
     rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes: LatentAttention
 ) -> str:
-    """Causal attention of the residual stream ``x``, heads cut over tensor-parallel ranks; the
-    rotary part of keys is one for all heads.
+    """Record causal attention of the residual stream ``x``, heads cut over tensor-parallel ranks.
+
+    All heads share the rotary part of their keys.
     """
     q = _queries(rank, x, name, angles, sizes)
     k, v = _keys_and_values(rank, x, name, angles, sizes)
@@ -31,7 +32,7 @@ def latent_attention(
 
 
 def _queries(rank: Rank, x: str, name: str, angles: Angles, sizes: LatentAttention) -> str:
-    """(sequences, heads, length, nope + rope) of a rank's heads, the last part turned."""
+    """Record a rank's heads (sequences, heads, length, nope + rope), the last part rotated."""
     tape, axes = rank.tape, rank.axes.tensor
     if sizes.query_rank:
         x = norm(rank, replicated(rank, x, f"{name}.q_a", sizes.query_rank), f"{name}.q_norm")
@@ -57,8 +58,9 @@ def _queries(rank: Rank, x: str, name: str, angles: Angles, sizes: LatentAttenti
 def _keys_and_values(
     rank: Rank, x: str, name: str, angles: Angles, sizes: LatentAttention
 ) -> tuple[str, str]:
-    """(sequences, heads, length, nope + rope) and (sequences, heads, length, value) of a rank's
-    heads.
+    """Record the keys and values of a rank's heads.
+
+    Returns: (sequences, heads, length, nope + rope) and (sequences, heads, length, value).
     """
     tape, axes = rank.tape, rank.axes.tensor
     packed = replicated(rank, x, f"{name}.kv_a", sizes.kv_rank + sizes.rope)
@@ -82,8 +84,7 @@ def _keys_and_values(
         axis=3,
         sizes=(sizes.nope, sizes.value),
     )
-    # A rank's heads are some of those that share the rotary part: what they add to its gradient is
-    # a term of a sum.
+    # Heads of other ranks share the rotary part, so its gradient here is a term of a sum.
     one = tape.op("unsqueeze", enter(rank, shared), axis=1, gradient=False)
     turned = _turned(rank, one, f"{name}.shared.rotated", angles, ())
     wide = tape.op(
@@ -95,7 +96,7 @@ def _keys_and_values(
 
 
 def _by_head(rank: Rank, x: str, sizes: LatentAttention) -> str:
-    """(sequences, length, a rank's heads * size) as (sequences, heads, length, size)."""
+    """Record (sequences, length, a rank's heads * size) as (sequences, heads, length, size)."""
     tape, axes = rank.tape, rank.axes.tensor
     grouped = tape.op(
         "reshape", x, sizes=(rank.rows, rank.length, sizes.heads // rank.axes.size(axes), -1)
@@ -104,7 +105,7 @@ def _by_head(rank: Rank, x: str, sizes: LatentAttention) -> str:
 
 
 def _turned(rank: Rank, x: str, name: str, angles: Angles, axes: Names) -> str:
-    """With rotary embedding, pairs next to each other; heads are cut over ``axes``."""
+    """Record rotary embedding of neighbouring pairs; heads are cut over ``axes``."""
     return rank.tape.op(
         "rotary",
         x,

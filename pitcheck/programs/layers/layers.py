@@ -13,8 +13,9 @@ from pitcheck.programs.rank import Names, Rank
 
 
 def layer(rank: Rank, x: str, name: str, visible: str, angles: Angles, mixture: bool) -> str:
-    """x + attention(norm x), then that + feed-forward(norm of it), which with ``mixture`` is one of
-    experts.
+    """Record x + attention(norm x), then that + feed-forward(norm of it).
+
+    With ``mixture`` the feed-forward part is a mixture of experts.
     """
     tape = rank.tape
     with tape.module(name):
@@ -27,7 +28,7 @@ def layer(rank: Rank, x: str, name: str, visible: str, angles: Angles, mixture: 
 
 
 def _attended(rank: Rank, x: str, name: str, visible: str, angles: Angles) -> str:
-    """Attention of the model's kind."""
+    """Record attention of the model's kind."""
     sizes = rank.model.attention
     if isinstance(sizes, Attention):
         return attention(rank, x, name, visible, angles, sizes)
@@ -35,7 +36,7 @@ def _attended(rank: Rank, x: str, name: str, visible: str, angles: Angles) -> st
 
 
 def _fed(rank: Rank, x: str, name: str, mixture: bool) -> str:
-    """The feed-forward part of a layer's kind."""
+    """Record the feed-forward part, a mixture of experts with ``mixture``."""
     experts = rank.model.experts
     if mixture and experts is not None:
         return mixture_of_experts(rank, x, name, experts)
@@ -43,8 +44,9 @@ def _fed(rank: Rank, x: str, name: str, mixture: bool) -> str:
 
 
 def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes: Attention) -> str:
-    """Causal attention, heads cut over tensor-parallel ranks; ranks that share a key-value head all
-    compute its key and value.
+    """Record causal attention, heads cut over tensor-parallel ranks.
+
+    Ranks that share a key-value head all compute its key and value.
     """
     tape = rank.tape
     q, k, v = _projections(rank, enter(rank, x), name, sizes)
@@ -70,12 +72,12 @@ def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes
 
 
 def _complete(rank: Rank, axes: Names) -> bool:
-    """Whether the gradient of what is cut over ``axes`` is no term of a sum."""
+    """Return True if the gradient of a tensor cut over ``axes`` is not a term of a sum."""
     return axes == rank.axes.tensor
 
 
 def _projections(rank: Rank, x: str, name: str, sizes: Attention) -> list[str]:
-    """Queries, keys and values as (sequences, heads, length, size)."""
+    """Record queries, keys and values, each (sequences, heads, length, size)."""
     tape, axes = rank.tape, rank.axes
     cuts = {"q": axes.tensor, "k": axes.heads, "v": axes.heads}
     counts = {

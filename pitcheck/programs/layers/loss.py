@@ -1,18 +1,19 @@
-"""The mean loss of the tokens that count, on the ranks of the last stage."""
+"""The mean loss of the tokens that are counted, on the ranks of the last stage."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from pitcheck.models.tape import Hint
+from pitcheck.models.records import Hint
 from pitcheck.programs.layers.tensor_parallel import logits, norm, token_losses
 from pitcheck.programs.rank import Rank
 
 
 class TokenLoss:
-    """One prediction per token: its labels, which tokens count, and ``weight`` times its mean loss.
+    """One prediction per token: its labels, which tokens are counted, and its weighted mean loss.
 
-    ``prefix`` is what the names of inputs and parameters begin with, ``name`` that of the mean.
+    ``prefix`` begins the names of inputs and parameters; ``name`` is that of the mean, which counts
+    with ``weight``.
     """
 
     def __init__(self, rank: Rank, prefix: str, name: str, weight: Fraction = Fraction(1)) -> None:
@@ -33,9 +34,7 @@ class TokenLoss:
         self.part = ""
 
     def count(self) -> None:
-        """What a step begins with: the number of tokens that count, over all micro-batches and
-        ranks.
-        """
+        """Record the number of tokens that are counted, over all micro-batches and ranks."""
         tape, name = self.rank.tape, self.name
         with tape.block("count"):
             counted = tape.op("cast", self.mask, name=f"{name}.mask", dtype="float32")
@@ -48,14 +47,16 @@ class TokenLoss:
             )
 
     def forward(self, x: str) -> str:
-        """A micro-batch's part of the mean loss: the sum of the losses of its tokens that count,
-        divided by the number of all that count.
+        """Record a micro-batch's term of the mean loss from the last hidden state ``x``.
+
+        It is the sum of the losses of its counted tokens, divided by the number of all counted
+        tokens.
         """
         rank, tape, name = self.rank, self.rank.tape, self.name
         scores = logits(rank, norm(rank, x, f"{self.prefix}norm"), f"{self.prefix}logits")
         losses = token_losses(rank, scores, self.labels, name)
-        # Without a hint: a cut would forget that a token that does not count has the loss 0, which
-        # decides what 0 tokens come to.
+        # No hint: a cut would forget that uncounted tokens have the loss 0, which decides the
+        # result for 0 counted tokens.
         kept = tape.op("mul", losses, f"{name}.mask", name=f"{name}.counted")
         mean = tape.op(
             "div",
@@ -71,7 +72,7 @@ class TokenLoss:
         return self.part
 
     def total(self, name: str, hint: Hint) -> str:
-        """The sum of all parts, called ``name``."""
+        """Record the sum of all terms, called ``name``."""
         tape = self.rank.tape
         total = tape.op("accumulate", self.part, name=f"{name}:rank")
         axes = (*self.rank.axes.data, *self.rank.axes.context)

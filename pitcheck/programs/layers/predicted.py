@@ -1,8 +1,8 @@
 """Multi-token prediction (DeepSeek-V3, 2024, section 2.2) on the ranks of the last stage.
 
-The module has a layer of its own; embedding and output projection are the model's. The embedding is
+The module has one more layer; embedding and output projection are the model's. The embedding is
 then used at both ends of the pipeline, where its gradients are terms of a sum, as those of a tied
-one are.
+embedding are.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from pitcheck.programs.layers.tensor_parallel import column, embed, norm
 from pitcheck.programs.rank import Rank
 
 LAYER = "predicted.layer"
-"""What the module's layer is called."""
+"""The name of the module's layer."""
 
 
 class Prediction:
-    """The module: its own tokens, which are one place further on, and its own labels, mask and
-    loss.
-    """
+    """The module: its tokens, which are one place further on, and its labels, mask and loss."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -39,11 +37,11 @@ class Prediction:
         )
 
     def join(self, x: str) -> str:
-        """The input of the module's layer: a linear map of [norm of the last hidden state ``x``,
-        norm of the next token's embedding].
+        """Record the input of the module's layer from the last hidden state ``x``.
 
-        The map is cut by columns, as Megatron-LM cuts it; what follows is the residual stream
-        again, whole or, with sequence parallelism, a part of it.
+        It is a linear map of [norm of ``x``, norm of the next token's embedding]. The map is cut by
+        columns, as in Megatron-LM; the result is the residual stream, whole or, with sequence
+        parallelism, a part of it.
         """
         rank, tape, name = self.rank, self.rank.tape, "predicted.join"
         with tape.module("predicted"):

@@ -1,5 +1,6 @@
-"""Communication between parallel regions, each with the derivative that belongs to it
-(Megatron-LM's f, g and their sequence-parallel forms).
+"""Communication between parallel regions, each with its derivative.
+
+These are Megatron-LM's f, g and their sequence-parallel forms.
 """
 
 from __future__ import annotations
@@ -7,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pitcheck.models.records import Hook
-from pitcheck.models.tape import Hint, Tape
+from pitcheck.models.records import Hint, Hook
+from pitcheck.models.tape import Tape
 from pitcheck.programs.rank import Names, Rank
 
 Written = Callable[[str], str]
-"""From the gradient of an output to the gradient of the input."""
+"""A hand-written derivative: gradient of the output -> gradient of the input."""
 
 
 def after(derivative: Written) -> Hook:
-    """A derivative of one output and one input."""
+    """Return the derivative of a region with one output and one input."""
 
     def hook(gradients: Sequence[str | None]) -> Sequence[str | None]:
         return [derivative(gradient) if gradient is not None else None for gradient in gradients]
@@ -27,8 +28,9 @@ def after(derivative: Written) -> Hook:
 def arriving(
     tape: Tape, tensor: str, kind: str, gradient: str, axes: Names | None, **attributes: Any
 ) -> str:
-    """An operator, over ``axes`` a collective, that computes the next part of the gradient of
-    ``tensor``; the whole gradient carries its hint.
+    """Record an operator that computes the next term of the gradient of ``tensor``.
+
+    With ``axes`` it is a collective over them. The whole gradient carries its hint.
     """
     name = tape.gradient_name(tensor)
     hint = tape.gradient_hint(tensor) if name == f"grad:{tensor}" else None
@@ -36,8 +38,9 @@ def arriving(
 
 
 def copied(tape: Tape, x: str, axes: Names, name: str) -> str:
-    """``x``, the same on all ranks of ``axes``, where they begin to compute different things from
-    it; its gradient is the sum of theirs.
+    """Record the start of different computations from ``x``, which all ranks of ``axes`` have.
+
+    Its gradient is the sum of theirs.
     """
     if not axes:
         return x
@@ -50,8 +53,9 @@ def copied(tape: Tape, x: str, axes: Names, name: str) -> str:
 
 
 def summed(tape: Tape, part: str, axes: Names, name: str, hint: Hint) -> str:
-    """The sum of terms, the same on all ranks of ``axes``; every term has the gradient of
-    the sum.
+    """Record the sum of terms, the same on all ranks of ``axes``.
+
+    Every term has the gradient of the sum.
     """
     with tape.untracked():
         tape.op("all_reduce", part, name=name, group=axes, hint=hint)
@@ -60,8 +64,9 @@ def summed(tape: Tape, part: str, axes: Names, name: str, hint: Hint) -> str:
 
 
 def gathered(tape: Tape, x: str, axes: Names, axis: int, name: str, hint: Hint = None) -> str:
-    """The parts of ``x`` joined where ranks begin to compute different things from the whole; a
-    part's gradient is the part of the sum of theirs.
+    """Record the parts of ``x`` joined, from which ranks compute different things.
+
+    The gradient of a part is that part of the sum of their gradients.
     """
     if not axes:
         return x
@@ -76,8 +81,9 @@ def gathered(tape: Tape, x: str, axes: Names, axis: int, name: str, hint: Hint =
 
 
 def joined(rank: Rank, x: str, axis: int, name: str, hint: Hint) -> str:
-    """The parts of ``x`` joined where all tensor-parallel ranks go on with the same; a part's
-    gradient is its part of the whole gradient.
+    """Record the parts of ``x`` joined, with which all tensor-parallel ranks compute the same.
+
+    The gradient of a part is that part of the whole gradient.
     """
     tape, axes = rank.tape, rank.axes.tensor
     how = {"axis": axis, "count": rank.axes.size(axes), "position": rank.position(axes)}
@@ -90,7 +96,7 @@ def joined(rank: Rank, x: str, axis: int, name: str, hint: Hint) -> str:
 
 
 def scattered(tape: Tape, part: str, axes: Names, axis: int, name: str, hint: Hint) -> str:
-    """A rank's part of the sum of terms; every term has the whole gradient."""
+    """Record a rank's part of the sum of terms; every term has the whole gradient."""
     with tape.untracked():
         tape.op("reduce_scatter", part, name=name, group=axes, axis=axis, hint=hint)
     tape.region(
@@ -102,8 +108,9 @@ def scattered(tape: Tape, part: str, axes: Names, axis: int, name: str, hint: Hi
 
 
 def exchanged(tape: Tape, x: str, axes: Names, split: int, join: int, name: str, hint: Hint) -> str:
-    """An all-to-all: cut along ``split`` instead of along ``join``; the gradient goes back the same
-    way.
+    """Record an all-to-all: ``x`` is cut along ``split`` instead of along ``join``.
+
+    The gradient goes back the same way.
     """
     with tape.untracked():
         tape.op(
@@ -122,8 +129,9 @@ def exchanged(tape: Tape, x: str, axes: Names, split: int, join: int, name: str,
 
 
 def enter(rank: Rank, x: str) -> str:
-    """The residual stream where a tensor-parallel region begins: whole sequences, the same on all
-    of its ranks.
+    """Record the residual stream at the start of a tensor-parallel region.
+
+    There all of its ranks have the same whole sequences.
     """
     axes, name = rank.axes.tensor, f"{x}:entered"
     if rank.layout.sequence_parallel:
@@ -132,15 +140,16 @@ def enter(rank: Rank, x: str) -> str:
 
 
 def leave(rank: Rank, part: str, name: str, hint: Hint) -> str:
-    """The residual stream where a tensor-parallel region ends with terms of a sum."""
+    """Record the residual stream at the end of a tensor-parallel region, from terms of a sum."""
     if rank.layout.sequence_parallel:
         return scattered(rank.tape, part, rank.axes.tensor, 1, name, hint)
     return summed(rank.tape, part, rank.axes.tensor, name, hint)
 
 
 def cut(rank: Rank, x: str, name: str, hint: Hint) -> str:
-    """A rank's part of a sequence that all tensor-parallel ranks hold (sequence parallelism's entry
-    without a sum); its gradient is gathered.
+    """Record a rank's part of a sequence that all tensor-parallel ranks hold.
+
+    This enters sequence parallelism without a sum; the gradient is gathered.
     """
     tape, axes = rank.tape, rank.axes.tensor
     count = rank.axes.size(axes)
@@ -153,6 +162,6 @@ def cut(rank: Rank, x: str, name: str, hint: Hint) -> str:
 
 
 def _whole(rank: Rank, x: str) -> Hint:
-    """The hint of a gathered tensor: what its part says, of whole sequences."""
+    """Return the hint of a gathered tensor: that of its part, of whole sequences."""
     known = rank.tape.tensors[x].lineage
     return None if known is None else rank.hint(known.reference, rank.tokens)

@@ -1,21 +1,23 @@
-"""Ring attention (Liu et al. 2023): keys and values go round the context-parallel ranks, the
-softmax is merged online, gradients travel along.
+"""Ring attention (Liu et al. 2023).
+
+Keys and values go round the context-parallel ranks, the softmax is merged online, and gradients
+travel along.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pitcheck.models.records import Spread
-from pitcheck.models.tape import Hint
+from pitcheck.models.records import Hint, Spread
 from pitcheck.plan.model import Number, Table
 from pitcheck.programs.rank import Rank
 from pitcheck.programs.token_order import places
 
 
 def ring_mask(rank: Rank, tokens: str, name: str) -> str:
-    """Per hop whether a row's token may look at a column's; the columns of a hop are those of the
-    rank so many places before. Returns the names' stem.
+    """Record one mask per hop: True if a row's token may attend to a column's.
+
+    The columns of a hop are those of the rank so many places before. Return the stem of the names.
     """
     tape = rank.tape
     rows = ""
@@ -27,7 +29,7 @@ def ring_mask(rank: Rank, tokens: str, name: str) -> str:
 
 
 class Ring:
-    """The attention of one layer on a rank: forward, and the backward pass written by hand."""
+    """The attention of one layer on a rank: forward pass and hand-written backward pass."""
 
     def __init__(self, rank: Rank, operands: tuple[str, str, str], name: str, visible: str) -> None:
         self.rank = rank
@@ -40,8 +42,9 @@ class Ring:
         self.spread = rank.heads(rank.axes.tensor)
 
     def run(self) -> str:
-        """softmax(q k^T / sqrt(size)) v of visible tokens of all ranks, (sequences, heads, length,
-        size).
+        """Record softmax(q k^T / sqrt(size)) v over visible tokens of all ranks.
+
+        The result is (sequences, heads, length, size).
         """
         with self.tape.untracked():
             self._forward()
@@ -52,7 +55,7 @@ class Ring:
     # --- what both passes do
 
     def _columns(self, hop: int) -> Spread:
-        """Of a tensor with a column per key: the keys of a hop."""
+        """Return the spread of a tensor with a column per key of a hop."""
         rank, length = self.rank, self.rank.length
         own = rank.sequence()
         if not isinstance(own, Table):
@@ -85,9 +88,7 @@ class Ring:
         )
 
     def _masked(self, scaled: str, turned: str, hop: int, ending: str) -> str:
-        """Scores of scaled queries and a hop's keys, given as columns, -inf where they are not
-        visible.
-        """
+        """Record scores of scaled queries and a hop's transposed keys, -inf if not visible."""
         tape, name = self.tape, f"{self.name}.scores.{hop}{ending}"
         hint = self.rank.hint(f"{self.name}.scores", self._columns(hop))
         scores = tape.op("matmul", scaled, turned, name=name, hint=hint)
@@ -128,7 +129,7 @@ class Ring:
             more = tape.op("sum", powers, axes=(3,), keepdim=True)
             seen = tape.op("matmul", powers, self._repeated(v), name=f"{name}.seen.{hop}")
             if hop:
-                # What was summed before was relative to an earlier maximum.
+                # The sums so far are relative to an earlier maximum.
                 rescale = tape.op("exp", tape.op("sub", top, best), name=f"{name}.rescale.{hop}")
                 more = tape.op(
                     "add", tape.op("mul", total, rescale), more, name=f"{name}.total.{hop}"
@@ -138,8 +139,8 @@ class Ring:
                 )
             top, total, mixed = best, more, seen
         kept = tape.op("div", mixed, total, name=f"{name}.heads:kept")
-        # The backward pass reads what was kept: a hint there would hide that it is a sum over the
-        # weights.
+        # The backward pass reads the kept tensor; a hint on it would hide that it is a sum over
+        # the weights.
         tape.op("contiguous", kept, name=f"{name}.heads", hint=self.spread)
         tape.op("add", tape.op("log", total), top, name=f"{name}.lse")
 
@@ -184,7 +185,7 @@ class Ring:
     def _hop_backward(
         self, gradient: str, inner: str, k: str, v: str, hop: int
     ) -> tuple[str, str, str]:
-        """What one hop adds to the gradients of scaled queries, of its keys and of its values."""
+        """Record one hop's terms of the gradients of scaled queries, its keys and its values."""
         tape, name = self.tape, self.name
         hint = self.rank.hint(f"grad:{name}.scores", self._columns(hop))
         keys, values, scaled = self._repeated(k), self._repeated(v), tape.saved(f"{name}.q.scaled")
@@ -213,10 +214,10 @@ class Ring:
     def _mixed_backward(
         self, weights: str, values: str, gradient: str, hop: int
     ) -> tuple[str, ...]:
-        """The gradients of a hop's weights and values.
+        """Record the gradients of a hop's weights and values.
 
-        Where ranks share heads, that of values is a term of a sum and nothing is known of it alone:
-        then it is computed from a view of the weights that has a hint. A hint on the weights
+        If ranks share heads, that of values is a term of a sum and nothing is known of it alone. It
+        is then computed from a view of the weights that has a hint. A hint on the weights
         themselves would hide how the gradients of scores follow from the scores.
         """
         tape = self.tape
@@ -234,7 +235,7 @@ class Ring:
         return through, tape.op("matmul", tape.op("transpose", shown, dim0=2, dim1=3), gradient)
 
     def _product_backward(self, left: str, right: str, gradient: str) -> tuple[str, ...]:
-        """The gradients of both factors of a product that is not kept."""
+        """Record the gradients of both factors of a product that is not kept."""
         return self.tape.several(
             "matmul.backward",
             left,
@@ -246,7 +247,7 @@ class Ring:
         )
 
     def _gathered_heads(self, gradient: str, x: str, repeated: str) -> str:
-        """The sum over the query heads that share a key-value head."""
+        """Record the sum over the query heads that share a key-value head."""
         return (
             gradient
             if self.shared == 1
@@ -271,5 +272,5 @@ class Ring:
         )
 
     def _home(self, gradient: str, of: str) -> str:
-        """The last hop's sum is one place before the rank whose keys it belongs to."""
+        """Record the last hop's sum on the rank whose keys it belongs to, one place further on."""
         return self._shifted(gradient, self.tape.gradient_name(of), self.tape.gradient_hint(of))

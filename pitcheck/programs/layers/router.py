@@ -1,5 +1,6 @@
-"""The router of a mixture of experts on a rank's own tokens: which experts each token chooses and
-with which weights, and the losses that balance them.
+"""The router of a mixture of experts on a rank's tokens.
+
+It chooses experts and their weights for each token, and has losses that balance them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from pitcheck.programs.rank import Rank
 
 @dataclass(frozen=True)
 class Routing:
-    """``chosen`` (sequences, length, routed): 1 where a token chose an expert, else 0, as integers;
-    ``weights``, alike: its weight for that expert, else 0.
+    """The choice of every token.
+
+    ``chosen`` (sequences, length, routed): 1 where a token chose an expert, else 0, as integers.
+    ``weights``, of the same shape: the token's weight for that expert, else 0.
     """
 
     chosen: str
@@ -25,8 +28,9 @@ class Routing:
 
 
 def route(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
-    """The router on the tokens ``x`` (sequences, length, hidden); its losses and the bias that is
-    to be moved are noted down on the rank.
+    """Record the router on the tokens ``x`` (sequences, length, hidden).
+
+    Its losses, and the load that moves its bias, are noted on the rank.
     """
     tape = rank.tape
     weight = parameter(
@@ -66,7 +70,7 @@ def route(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
 
 
 def _scores(rank: Rank, logits: str, name: str, experts: Experts) -> str:
-    """A score in (0, 1) per expert."""
+    """Record a score in (0, 1) per expert, (sequences, length, routed)."""
     stem = f"{name}.router.scores"
     if experts.score == "sigmoid":
         return rank.tape.op("sigmoid", logits, name=stem, hint=rank.residual)
@@ -74,7 +78,10 @@ def _scores(rank: Rank, logits: str, name: str, experts: Experts) -> str:
 
 
 def _choice(rank: Rank, scores: str, name: str, experts: Experts) -> str:
-    """The numbers of the experts that a token chooses, (sequences, length, chosen), best first."""
+    """Record the numbers of the experts that a token chooses, best first.
+
+    They are (sequences, length, chosen).
+    """
     tape = rank.tape
     ranked = scores
     if Fraction(experts.bias_rate):
@@ -94,7 +101,7 @@ def _choice(rank: Rank, scores: str, name: str, experts: Experts) -> str:
 
 
 def _left_out(rank: Rank, ranked: str, name: str, experts: Experts) -> str:
-    """Whether an expert is in a group that the token does not keep."""
+    """Record a boolean per expert: True if it is in a group that the token does not keep."""
     tape, (rows, length, routed) = rank.tape, rank.tape.tensors[ranked].shape
     members = routed // experts.groups
     grouped = tape.op("reshape", ranked, sizes=(rows, length, experts.groups, members))
@@ -118,10 +125,10 @@ def _left_out(rank: Rank, ranked: str, name: str, experts: Experts) -> str:
 
 
 def _balance(rank: Rank, scores: str, chosen: str, name: str, experts: Experts) -> None:
-    """A rank's term of the balance loss: the shares of tokens are those of the whole group, over
-    all its ranks; the mean scores are of the rank's own tokens.
+    """Record a rank's term of the balance loss.
 
-    The loss is linear in the scores, so that the terms of all ranks add up to it, and the shares
+    Shares of tokens are those of the whole group, over all its ranks; mean scores are of the rank's
+    tokens. The loss is linear in the scores, so the terms of all ranks add up to it. The shares
     have no gradient.
     """
     if not Fraction(experts.auxiliary):
@@ -153,7 +160,7 @@ def _balance(rank: Rank, scores: str, chosen: str, name: str, experts: Experts) 
 
 
 def _shares(rank: Rank, scores: str, name: str, experts: Experts) -> str:
-    """Scores of which the balance loss takes the mean: they sum to 1."""
+    """Record the scores whose mean the balance loss takes: they sum to 1."""
     stem, tape = f"{name}.router.shares", rank.tape
     if experts.score == "sigmoid":
         return tape.op(
@@ -167,7 +174,7 @@ def _shares(rank: Rank, scores: str, name: str, experts: Experts) -> str:
 
 
 def _z(rank: Rank, logits: str, name: str, experts: Experts) -> None:
-    """A rank's term of coefficient * mean over all tokens of logsumexp(logits)^2."""
+    """Record a rank's term of coefficient * mean over all tokens of logsumexp(logits)^2."""
     if not Fraction(experts.z):
         return
     tape = rank.tape
@@ -184,12 +191,13 @@ def _z(rank: Rank, logits: str, name: str, experts: Experts) -> None:
     rank.losses[f"{name}.router.z"] = loss, rank.now[-1]
 
 
-# --- what the end of a step does with it
+# --- the end of a step
 
 
 def balance(rank: Rank) -> str:
-    """The sum of the routers' losses over micro-batches, ranks and layers, on the ranks of every
-    stage; "" where there are none.
+    """Record the sum of the routers' losses over micro-batches, ranks and layers, on every stage.
+
+    Return "" if there are none.
     """
     tape, over = rank.tape, (*rank.axes.data, *rank.together)
     by_place: dict[int, list[str]] = {place: [] for place in range(rank.layout.pp)}
@@ -214,8 +222,10 @@ def balance(rank: Rank) -> str:
 
 
 def move_biases(rank: Rank) -> None:
-    """The biases that steer the choice, moved up where an expert had less than the mean load over
-    all tokens of the step, down where more.
+    """Record the biases that steer the choice after their step.
+
+    A bias moves up for an expert with less than the mean load over all tokens of the step, and down
+    for one with more.
     """
     tape, over = rank.tape, (*rank.axes.data, *rank.together)
     rate = rank.model.experts.bias_rate if rank.model.experts is not None else "0"

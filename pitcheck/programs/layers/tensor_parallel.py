@@ -1,5 +1,6 @@
-"""Layers cut over tensor-parallel ranks (Shoeybi et al. 2019): linear layers by columns and by
-rows, norms, and the vocabulary's two ends.
+"""Layers cut over tensor-parallel ranks (Shoeybi et al. 2019).
+
+These are linear layers by columns and by rows, norms, and the vocabulary's two ends.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pitcheck.programs.layers.regions import after, cut, enter, leave, summed
 from pitcheck.programs.rank import Names, Rank, Sharing
 
 WHOLE = ":whole"
-"""What the name of a parameter that is gathered from shards ends in."""
+"""The ending of the name of a parameter that is gathered from shards."""
 
 
 def parameter(
@@ -23,10 +24,10 @@ def parameter(
     terms: Names = (),
     sharing: Sharing | None = None,
 ) -> str:
-    """A rank's part of a parameter, or, where it is there already, the same one.
+    """Add a rank's part of a parameter unless it exists already; return its name.
 
     ``terms``: tensor-parallel axes over whose ranks gradients are terms of a sum, besides those of
-    data and context; ``sharing``: where these are others.
+    data and context. ``sharing``: the whole sharing, if it is not that of a dense parameter.
     """
     rank.homes[name] = tuple(sorted({*rank.homes.get(name, ()), *rank.now[-1]}))
     whole = f"{name}{WHOLE}"
@@ -35,7 +36,7 @@ def parameter(
     if name in rank.tape.tensors:
         return name
     own = rank.sharing[name] = sharing or rank.dense(terms)
-    # Where gradients of many parameters share a buffer, each has a hint of its own before.
+    # Gradients that share a buffer need hints before they are joined.
     buffered = rank.layout.zero == 2 and own.shards
     gradient = (
         rank.term(name, held(name, spread), (*own.axes, MICROBATCH_AXIS)) if buffered else None
@@ -46,10 +47,10 @@ def parameter(
 def column(
     rank: Rank, x: str, name: str, outputs: int, axes: Names, bias: bool = False, blocks: int = 1
 ) -> str:
-    """``x`` (..., k), the same on all tensor-parallel ranks, times the rows of the weight that
-    belong to the rank; ``outputs`` are those of all ranks.
+    """Record ``x`` times a rank's rows of the weight.
 
-    ``blocks``: the weight is as many equal ones joined, of each of which the rank has a part.
+    ``x`` (..., k) is the same on all tensor-parallel ranks; ``outputs`` counts those of all ranks.
+    ``blocks``: the weight joins as many equal blocks, and the rank has a part of each.
     """
     tape, count = rank.tape, rank.axes.size(axes)
     spread = rank.spread({0: axes if blocks == 1 else _of_each(axes, count, outputs, blocks)})
@@ -67,8 +68,9 @@ def column(
 
 
 def replicated(rank: Rank, x: str, name: str, outputs: int) -> str:
-    """``x`` of the residual stream times a weight that every tensor-parallel rank has; with
-    sequence parallelism its gradient is a term of a sum.
+    """Record ``x`` of the residual stream times a weight that every tensor-parallel rank has.
+
+    With sequence parallelism the weight's gradient is a term of a sum.
     """
     weight = parameter(
         rank, f"{name}.weight", (outputs, rank.tape.tensors[x].shape[-1]), {}, rank.sequence_terms
@@ -93,8 +95,9 @@ def _of_each(axes: Names, count: int, outputs: int, blocks: int) -> Names | Tabl
 
 
 def row(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
-    """``x`` (..., k), cut along k, times the columns of the weight that belong to the rank, summed
-    into the residual stream; the bias is added to the sum.
+    """Record ``x`` (..., k), cut along k, times a rank's columns of the weight, summed over ranks.
+
+    The result belongs to the residual stream; the bias is added to the sum.
     """
     tape, axes = rank.tape, rank.axes.tensor
     weight = parameter(
@@ -112,7 +115,7 @@ def row(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
 
 
 def norm(rank: Rank, x: str, name: str) -> str:
-    """The model's norm of the residual stream."""
+    """Record the model's norm of the residual stream."""
     tape, model = rank.tape, rank.model
     size, terms = (tape.tensors[x].shape[-1],), rank.sequence_terms
     weight = parameter(rank, f"{name}.weight", size, {}, terms)
@@ -130,7 +133,10 @@ def norm(rank: Rank, x: str, name: str) -> str:
 
 
 def vocabulary_weight(rank: Rank, name: str) -> str:
-    """The embedding or output projection, rows cut over tensor-parallel ranks."""
+    """Add the embedding or output projection, its rows cut over tensor-parallel ranks.
+
+    Return its name.
+    """
     axes, model = rank.axes.tensor, rank.model
     return parameter(
         rank,
@@ -141,8 +147,10 @@ def vocabulary_weight(rank: Rank, name: str) -> str:
 
 
 def _own(rank: Rank, ids: str, weight: str, name: str) -> tuple[str, str]:
-    """(ids as rows of the rank's part of the vocabulary, 0 where they are another rank's; where
-    they are another's).
+    """Record ids as rows of the rank's part of the vocabulary.
+
+    Returns: the rows, 0 for ids of another rank, and a boolean per id: True for those of another
+    rank.
     """
     tape, axes = rank.tape, rank.axes.tensor
     rows = tape.tensors[weight].shape[0]
@@ -161,7 +169,10 @@ def _own(rank: Rank, ids: str, weight: str, name: str) -> tuple[str, str]:
 
 
 def embed(rank: Rank, tokens: str, name: str) -> str:
-    """The rows of the embedding at ``tokens``, plus learned positions, as residual stream."""
+    """Record the rows of the embedding at ``tokens``, plus learned positions.
+
+    The result belongs to the residual stream.
+    """
     tape, model, axes = rank.tape, rank.model, rank.axes.tensor
     weight = vocabulary_weight(rank, "embedding.weight")
     words = f"{name}.words" if model.positions else name
@@ -204,7 +215,7 @@ def embed(rank: Rank, tokens: str, name: str) -> str:
 
 
 def _positions(rank: Rank, name: str) -> str:
-    """The rows of the learned positions at the rank's places."""
+    """Record the rows of the learned positions at the rank's places."""
     tape, model, runs = rank.tape, rank.model, rank.runs()
     weight = parameter(rank, "embedding.positions.weight", (model.positions, model.hidden), {})
     names = [name] if len(runs) == 1 else ["" for _ in runs]
@@ -217,18 +228,18 @@ def _positions(rank: Rank, name: str) -> str:
 
 
 def logits(rank: Rank, x: str, name: str) -> str:
-    """Scores of the rank's rows of the vocabulary, (sequences, length, rows)."""
+    """Record scores of the rank's rows of the vocabulary, (sequences, length, rows)."""
     weight = vocabulary_weight(rank, head_weight(rank))
     return rank.tape.op("linear", enter(rank, x), weight, name=name, hint=rank.wide)
 
 
 def head_weight(rank: Rank) -> str:
-    """The name of the output projection's weight."""
+    """Return the name of the output projection's weight."""
     return "embedding.weight" if rank.model.tied else "head.weight"
 
 
 def token_losses(rank: Rank, scores: str, labels: str, name: str) -> str:
-    """The cross-entropy of every token from scores that are cut over the vocabulary."""
+    """Record the cross-entropy of every token from scores that are cut over the vocabulary."""
     tape, axes = rank.tape, rank.axes.tensor
     lse = _logsumexp(rank, scores, f"{name}.lse")
     rows, away = (
@@ -248,8 +259,9 @@ def token_losses(rank: Rank, scores: str, labels: str, name: str) -> str:
 
 
 def _logsumexp(rank: Rank, scores: str, name: str) -> str:
-    """log sum exp over all ranks' scores, less their maximum first; its derivative is the
-    softmax.
+    """Record log sum exp over all ranks' scores, less their maximum first.
+
+    Its derivative is the softmax.
     """
     tape, axes = rank.tape, rank.axes.tensor
     if not axes:

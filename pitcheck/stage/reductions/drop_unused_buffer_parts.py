@@ -1,9 +1,15 @@
 """Buffers without what a stage does not take out of them.
 
-Flat buffers hold many tensors, so that one collective moves them all. Along the dimension along
-which tensors are joined and taken apart again such a collective treats every element alike: joining
-fewer and taking fewer apart gives the same parts. A stage of one tensor so stays as small as if it
-were moved alone.
+Flat buffers hold many tensors, so that one collective moves them all. Along the dimension of the
+join the collective treats every element separately: joining fewer tensors, and splitting the result
+into fewer, gives the same parts. A stage of one tensor so stays as small as if it were moved alone.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> batch = Problem.of(plan, plan).whole_stage().parallel
+>>> narrowed(batch, {1}) is batch  # there is no buffer
+True
 """
 
 from __future__ import annotations
@@ -20,16 +26,17 @@ from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.stage import Stage
 
 Ends = tuple[int, ...]
-"""Where parts of a dimension begin, and where the last one ends."""
+"""The places where parts of a dimension begin, and where the last one ends."""
 
 OUTSIDE = -1
-"""What writes inputs and reads targets, beside the steps."""
+"""The number of what writes inputs and reads targets, in place of a step."""
 
 
 @dataclass(frozen=True)
 class _Buffer:
-    """The numbers of the steps that join tensors, move them, and take them apart; where the tensors
-    and the parts end along ``axis``.
+    """The steps that join tensors, move them, and split them again, by number.
+
+    ``joined`` and ``parts``: where the tensors and the parts end along ``axis``.
     """
 
     join: int
@@ -41,11 +48,11 @@ class _Buffer:
 
 
 class DropUnusedBufferParts:
-    """Leave out of flat buffers the tensors of which the stage reads no part.
+    """The removal of tensors from flat buffers if the stage reads no part of them.
 
     Why it decides both ways: along the dimension of the join every element is moved, or added up
-    over ranks, for itself, so that what is read of a buffer does not depend on what else lies in
-    it. Assumes that nothing but the one split reads the buffer, which is looked up.
+    over ranks, separately. So what is read of a buffer does not depend on what else lies in it. It
+    assumes that nothing but the one split reads the buffer, which is looked up.
     """
 
     name = "drop unused buffer parts"
@@ -59,16 +66,13 @@ class DropUnusedBufferParts:
         )
         if parallel is subject.parallel:
             return None
-        return replace(
-            subject,
-            parallel=parallel,
-            cuts={value: cut for value, cut in subject.cuts.items() if value in parallel.inputs},
-        )
+        return subject.with_parallel(parallel)
 
 
 def narrowed(batch: Batch, targets: Collection[int]) -> Batch:
-    """``batch`` with buffers that hold no more than the tensors that overlap with parts which
-    something reads. ``targets`` stay as they are.
+    """Return ``batch`` with only those tensors in buffers of which something reads a part.
+
+    ``targets`` stay as they are.
     """
     if not any(_leaves_out_parts(step) for step in batch.steps):
         return batch
@@ -83,9 +87,7 @@ def narrowed(batch: Batch, targets: Collection[int]) -> Batch:
 
 
 def _leaves_out_parts(step: Step) -> bool:
-    """Return True if a step cuts its operand into parts of certain sizes, of which nothing reads
-    some.
-    """
+    """Return True if a step cuts its operand into parts of certain sizes, and some are unused."""
     return (
         "sizes" in step.attributes
         and None in step.outputs
@@ -101,7 +103,7 @@ def _joins_along(step: Step) -> bool:
 
 
 class _Uses:
-    """Which steps write and read every value of a batch."""
+    """The steps that write and read every value of a batch."""
 
     def __init__(self, batch: Batch, targets: frozenset[int]) -> None:
         self._batch = batch
@@ -115,8 +117,9 @@ class _Uses:
                     self._written.setdefault(output, []).append(number)
 
     def buffers(self) -> Iterator[_Buffer]:
-        """Buffers that go one way from being joined to being taken apart, but for parts that
-        nothing reads.
+        """Yield the buffers that go one way from a join to a split.
+
+        Parts that nothing reads do not count.
         """
         for number, split in enumerate(self._batch.steps):
             if not _leaves_out_parts(split):
@@ -132,8 +135,9 @@ class _Uses:
                 yield found
 
     def _writers(self, readers: tuple[int, ...]) -> tuple[int, ...]:
-        """The steps that write the one operand which these steps read, and nothing else does; none
-        where there is no such operand.
+        """Return the steps that write the one operand which these steps, and no others, read.
+
+        Return none if there is no such operand.
         """
         read = [self._batch.steps[number].inputs for number in readers]
         values = {o.value if isinstance(o, Argument) else None for inputs in read for o in inputs}
@@ -147,7 +151,7 @@ class _Uses:
         )
 
     def _matched(self, join: int, moves: tuple[int, ...], split: int) -> _Buffer | None:
-        """The buffer, where all steps go along with one dimension and the sizes fit."""
+        """Return the buffer if all steps go along with one dimension and the sizes fit, or None."""
         joining, splitting = self._batch.steps[join], self._batch.steps[split]
         values = [operand.value for operand in joining.inputs if isinstance(operand, Argument)]
         sizes, axes = (
@@ -184,9 +188,7 @@ def _leaves_alone(step: Step, axis: int, rank: int) -> bool:
 def _narrow(
     batch: Batch, buffer: _Buffer, steps: list[Step], shapes: dict[int, tuple[int, ...]]
 ) -> None:
-    """Leave out of a buffer the tensors of which no part is read, and of its parts what is left of
-    none of them.
-    """
+    """Leave out of a buffer the tensors of which no part is read, and parts that become empty."""
     join, split = batch.steps[buffer.join], batch.steps[buffer.split]
     read = [
         part
@@ -217,4 +219,5 @@ def _narrow(
 
 
 def _overlap(first: tuple[int, int], second: tuple[int, int]) -> int:
+    """Return the length that two intervals have in common."""
     return max(0, min(first[1], second[1]) - max(first[0], second[0]))

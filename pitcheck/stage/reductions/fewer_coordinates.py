@@ -1,5 +1,15 @@
-"""A stage with the coordinates alone that must be evaluated: along one dimension after the other,
-alike segments are represented by a few.
+"""A stage with only the coordinates that must be evaluated.
+
+Along one dimension after the other, a few segments represent all that are treated the same way.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shapes import symbolic_pair
+>>> plan = one_operator("exp", [(64, 3)], (64, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+>>> KeepFewCoordinates().apply(Measured(stage, symbolic), Context()) is None  # there is one only
+True
 """
 
 from __future__ import annotations
@@ -15,12 +25,12 @@ from pitcheck.stage.stage import Stage, compared_rows
 
 
 class KeepFewCoordinates:
-    """Keep a few target coordinates of every class whose cones are renamings of each other along a
-    pure batch dimension.
+    """The choice of a few target coordinates of every symmetric class.
 
-    Why it decides both ways: what is claimed at two coordinates of a class is one claim about
-    renamed rows (:mod:`pitcheck.stage.reductions.symmetry`). Assumes that the stage's dimensions
-    are known, and that cuts hold whatever was proven of them at all coordinates.
+    The cones of a class are renamings of each other along a pure batch dimension. Why it decides
+    both ways: what is claimed at two coordinates of a class is one claim about renamed rows
+    (:mod:`pitcheck.stage.reductions.symmetry`). It assumes that the stage's dimensions are known,
+    and that cuts hold whatever was proven of them at all coordinates.
     """
 
     name = "keep few coordinates"
@@ -44,11 +54,11 @@ class KeepFewCoordinates:
 
 
 class KeepFewTerms:
-    """Keep a few of the terms that coordinates add up over the segments of a dimension.
+    """The choice of a few of the terms that coordinates add up over segments of a dimension.
 
     Why it decides both ways: n (f - g) = 0 holds for one number n of terms below every prime in use
-    exactly where f = g, and f = g exactly where the sums agree for every n
-    (:mod:`pitcheck.stage.reductions.sums`). Assumes that symmetric coordinates were looked for
+    exactly if f = g. The sums agree for every n exactly if f = g, too
+    (:mod:`pitcheck.stage.reductions.sums`). It assumes that symmetric coordinates were looked for
     first, which costs less.
     """
 
@@ -75,23 +85,19 @@ class KeepFewTerms:
 
 
 def _keep(subject: Measured, context: Context) -> int:
-    """How many are kept of a class: more than one along one dimension alone, since what is kept
-    along several would be multiplied.
+    """Return how many are kept of a class.
+
+    It is more than one along one dimension alone: what is kept along several would be multiplied.
     """
     return 1 if subject.kept else 1 + context.variant
 
 
 def _restricted(stage: Stage, symmetry: Symmetry) -> Stage:
-    """The stage for the kept coordinates alone. What is proven of them holds for those that a stage
-    of a few coordinates does not show, too.
+    """Return the stage for the kept coordinates alone.
+
+    What is proven of them holds for those that a stage of a few coordinates does not show, too.
     """
     target = replace(stage.targets[0], where=symmetry.where)
     rows = compared_rows(target, stage.parallel)[0][0]
     parallel = pruned_to(stage.parallel, {target.cut.value: rows})
-    return replace(
-        stage,
-        parallel=parallel,
-        cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs},
-        targets=(target,),
-        sampling=None,
-    )
+    return stage.with_parallel(parallel, targets=(target,), sampling=None)

@@ -1,12 +1,19 @@
-"""Steps whose result does not matter: a stage that holds whatever they give needs none of their
-outcomes.
+"""Steps whose result does not matter: a stage that holds whatever they give.
 
-The shift that softmax subtracts cancels, whatever it is. Where it is a maximum that residues do not
-decide both ways (of numbers that were scaled before), the stage is proven with any number in its
-place: more than was asked for, wherever it has a value. But c / c is 1 for any c that is drawn, and
-has none where the step gives 0. So a step is freed only where all that is computed from it is
-defined for all numbers: where it is divided by, or a logarithm or a root is taken, what is read is
-made of exponentials, which are positive.
+Such a stage needs none of their outcomes. The shift that softmax subtracts cancels, whatever it is.
+If it is a maximum that residues do not decide both ways (of numbers that were scaled before), the
+stage is proven with any number in its place: more than was asked for, wherever it has a value. But
+c / c is 1 for any c that is drawn, and has no value where the step gives 0. So a step is freed only
+if all that is computed from it is defined for all numbers: where it is divided by, or a logarithm
+or a root is taken, what is read is made of exponentials, which are positive.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> shaped = shape_reduced(Problem.of(plan, plan).whole_stage())
+>>> list(with_free(shaped, [shaped.stage.parallel.steps[0].node]).free)
+[0]
 """
 
 from __future__ import annotations
@@ -22,17 +29,17 @@ from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Step, StepOperand
 from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.run_batch import step_at
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 PARALLEL = "parallel "
 
 
 class FreeVariables:
-    """Draw any numbers in the place of what the steps of the nodes ``free`` give.
+    """The replacement of what steps of the nodes ``free`` give by any numbers.
 
     Why a proof decides: what holds whatever a step gives holds for what it gives. A failure refutes
-    nothing: the step may never give those numbers. Assumes that everything computed from the step
-    has a value for all numbers, which is looked up.
+    nothing: the step may never give those numbers. It assumes that everything computed from the
+    step has a value for all numbers, which is looked up.
     """
 
     name = "free variables"
@@ -40,27 +47,28 @@ class FreeVariables:
     refutes = False
 
     def apply(self, subject: ShapedStage, context: Context) -> ShapedStage | None:
-        """Return the stage with drawn results; None if no step is to be freed. Raises
-        UnsupportedError where the claim would have no value.
+        """Return the stage with drawn results; None if no step is to be freed.
+
+        Raises:
+            UnsupportedError: the claim would have no value.
         """
         return with_free(subject, context.free) if context.free else None
 
 
 def undecided(shaped: ShapedStage, site: str) -> int | None:
-    """The node of the parallel step at which something is decided, if its only result is a
-    floating-point tensor; else None.
+    """Return the node of the parallel step at which a site decides something.
+
+    Return None unless its only result is a floating-point tensor.
     """
     number = step_at(site, PARALLEL)
-    return (
-        shaped.stage.parallel.steps[number].node
-        if number is not None and _can_be_free(shaped, shaped.stage.parallel.steps[number])
-        else None
-    )
+    step = None if number is None else shaped.stage.parallel.steps[number]
+    return None if step is None or _free_result(shaped, step) is None else step.node
 
 
 def with_free(shaped: ShapedStage, nodes: Collection[int]) -> ShapedStage:
-    """The stage with numbers drawn in the place of what the steps of these nodes give, and all
-    steps that compute the same: these give the same numbers.
+    """Return the stage with numbers drawn in the place of what the steps of some nodes give.
+
+    All steps that compute the same give the same numbers.
     """
     steps = shaped.stage.parallel.steps
     forms = [
@@ -74,14 +82,16 @@ def with_free(shaped: ShapedStage, nodes: Collection[int]) -> ShapedStage:
         )
     free = {}
     for number, (step, form) in enumerate(zip(steps, forms, strict=True)):
-        if form in wanted and _can_be_free(shaped, step):
-            free[number] = (f"free/{forms.index(form)}", shaped.shapes[1][_result(step)])
+        result = _free_result(shaped, step)
+        if form in wanted and result is not None:
+            free[number] = (f"free/{forms.index(form)}", shaped.shapes[1][result])
     return replace(shaped, free=free)
 
 
 def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
-    """Whether everything that is computed from freed steps has a value whatever they give, a
-    floating-point one.
+    """Return True if every value downstream of the freed steps is floating-point and defined.
+
+    It must be defined whatever these steps give.
     """
     steps, values = shaped.stage.parallel.steps, shaped.stage.parallel.graph.values
     writers = Counter(output for step in steps for output in step.outputs if output is not None)
@@ -92,7 +102,7 @@ def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
         if free:
             reached |= outputs
             continue
-        # Places along a dimension are made of a shape, and the shape is what it was.
+        # Places along a dimension come of a shape, which drawn numbers do not change.
         read = [argument.value for argument in step.looked_into]
         if not reached.intersection(read):
             continue
@@ -101,7 +111,7 @@ def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
         if not floats or not _has_value(step, attributes, reached, positive, all_positive):
             return False
         reached |= outputs
-        # What several steps write, on several ranks, may be positive on some of them only.
+        # A value that several steps write, on several ranks, may be positive on some only.
         keeps = all_positive and has_trait(step.kind, Trait.KEEPS_POSITIVE, attributes)
         if all(writers[output] == 1 for output in outputs) and (
             keeps or has_trait(step.kind, Trait.GIVES_POSITIVE, attributes)
@@ -117,8 +127,9 @@ def _has_value(
     positive: Collection[int],
     all_positive: bool,
 ) -> bool:
-    """Return True if a step has a value whatever numbers the ``reached`` operands are, of which
-    ``positive`` ones are, and decides nothing by them.
+    """Return True if a step has a value, and decides nothing, whatever its operands are.
+
+    The ``reached`` operands may be any numbers; the ``positive`` ones are positive.
     """
     if has_trait(step.kind, Trait.TOTAL, attributes):
         conditions = (step.inputs[place] for place in operator_kind(step.kind).conditions)
@@ -133,21 +144,17 @@ def _has_value(
     )
 
 
-def _can_be_free(shaped: ShapedStage, step: Step) -> bool:
-    return (
-        len(step.outputs) == 1
-        and step.outputs[0] is not None
-        and shaped.stage.parallel.graph.values[step.outputs[0]].kind == "field"
-    )
-
-
-def _result(step: Step) -> int:
-    return next(output for output in step.outputs if output is not None)
+def _free_result(shaped: ShapedStage, step: Step) -> int | None:
+    """Return the result of a step if it is its only one, and a floating-point tensor, or None."""
+    output = step.outputs[0] if len(step.outputs) == 1 else None
+    values = shaped.stage.parallel.graph.values
+    return None if output is None or values[output].kind != "field" else output
 
 
 def _form(step: Step, attributes: Mapping[str, Any]) -> tuple[object, ...]:
-    """What a step computes: its operator, and the rows that it reads. Steps of one form give the
-    same.
+    """Return what a step computes: its operator, and the rows that it reads.
+
+    Steps of one form give the same.
     """
     return (
         step.kind,
@@ -158,6 +165,7 @@ def _form(step: Step, attributes: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _read(operand: StepOperand) -> object:
+    """Return the rows that an operand reads, as something hashable."""
     if isinstance(operand, Argument):
         return operand.value, operand.rows.shape, operand.rows.tobytes()
     return (

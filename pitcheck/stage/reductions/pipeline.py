@@ -1,9 +1,11 @@
-"""The one list of stage reductions, in the order in which they act, and the one function that runs
-them.
+"""The one list of stage reductions, in the order in which they act, and what runs them.
 
 A new reduction is a class in a file beside this one and a line in the list:
-``tests/stages/test_reductions.py`` then compares what it leaves of every stage of the test zoo with
+``test_reductions.py`` then compares what it leaves of every stage of the test zoo with
 the stage itself, right ones and wrong ones.
+
+>>> [reduction.name for reduction in STAGE_REDUCTIONS if reduction.phase is Phase.ROWS]
+['sum target terms', 'split all-to-all']
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ def reduced(
     subject: Subject, phase: Phase, context: Context, reductions: Reductions = STAGE_REDUCTIONS
 ) -> Subject:
     """Return what the reductions of a phase leave of a stage; the stage itself if none applies.
+
     Raises what they raise.
     """
     for reduction in reductions:
@@ -64,10 +67,12 @@ def measured(
     context: Context,
     reductions: Reductions = STAGE_REDUCTIONS,
 ) -> Measured:
-    """Return a stage at the coordinates and sizes at which it is evaluated, all of them and full
-    ones for a phase that is not among ``phases``.
+    """Return a stage at the coordinates and sizes at which it is evaluated.
 
-    Raises UnsupportedError if a stage that shows a few coordinates does not stand for all.
+    Without a phase among ``phases`` these are all coordinates, and full sizes.
+
+    Raises:
+        UnsupportedError: a stage that shows a few coordinates does not stand for all.
     """
     found = Measured(stage, symbolic)
     if Phase.COORDINATES in phases:

@@ -1,8 +1,11 @@
-"""What a reduction of a stage is: an object with a name, the phase in which it acts, and the
-mathematical reason why its result decides the stage.
+"""The protocol of stage reductions.
 
-A reduction is right if every stage that it changes is decided by its result, as ``refutes`` says.
-Nothing else is asked of it: it may refuse any stage.
+A reduction is an object with a name, the phase in which it acts, and the mathematical reason why
+its result decides the stage. It is right if every stage that it changes is decided by its result,
+as ``refutes`` says. Nothing else is asked of it: it may refuse any stage.
+
+>>> [phase.name for phase in Phase if phase.repeated]
+['COORDINATES']
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from pitcheck.algebra.dimensions.size_choice import LEAST
 from pitcheck.ops.axis_templates import Templates
 
 Subject = TypeVar("Subject")
-"""What goes through a phase: a Stage, a Measured stage or a ShapedStage."""
+"""The kind of stage that goes through a phase: a Stage, a Measured stage or a ShapedStage."""
 
 
 class Phase(Enum):
-    """When reductions act, in this order, and on what."""
+    """The phases in which reductions act, in this order, and their subjects."""
 
     CUT_OUT = "on a Stage, as soon as it is cut out of both plans"
     ROWS = "on a Stage, before its dimensions are compared"
@@ -30,33 +33,33 @@ class Phase(Enum):
 
     @property
     def repeated(self) -> bool:
-        """Whether the phase begins again after every reduction, until none applies."""
+        """Return True if the phase begins again after every reduction, until none applies."""
         return self is Phase.COORDINATES
 
 
 @dataclass(frozen=True)
 class Context:
-    """What reductions are told beside the stage."""
+    """All that reductions are told besides the stage."""
 
     templates: Templates | None = None
-    """What operators do to dimensions, shared between stages."""
+    """Shape rules of operators that were run before, shared between stages."""
     variant: int = 0
-    """The number of the set of sizes: of every symmetric class ``1 + variant`` coordinates are kept
+    """The number of the set of sizes. ``1 + variant`` coordinates of every symmetric class are kept
     along one dimension.
     """
     least: int = LEAST
-    """Elements of a unit at reduced sizes, at least."""
+    """The least number of elements of a unit at reduced sizes."""
     free: tuple[int, ...] = ()
-    """Nodes of parallel steps that are to give any numbers."""
+    """The nodes of parallel steps that are to give any numbers."""
     unweighed: frozenset[int] = frozenset()
-    """Sizes of axes whose places cannot have weights."""
+    """The sizes of axes whose places cannot have weights."""
 
 
 class StageReduction(Protocol[Subject]):
     """One way to make a stage smaller, or its claim stronger.
 
-    ``refutes``: whether a failure of the result is one of the stage. A proof of the result always
-    is one of the stage.
+    A proof of the result always is one of the stage. ``refutes``: True if a failure of the result
+    is one of the stage, too.
     """
 
     name: str
@@ -64,6 +67,8 @@ class StageReduction(Protocol[Subject]):
     refutes: bool
 
     def apply(self, subject: Subject, context: Context, /) -> Subject | None:
-        """Return the reduced stage; None, or the same stage, if there is nothing to do. Raises
-        PitcheckError for a stage that it cannot reduce.
+        """Return the reduced stage; None, or the same stage, if there is nothing to do.
+
+        Raises:
+            PitcheckError: the reduction cannot deal with the stage.
         """

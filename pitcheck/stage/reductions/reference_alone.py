@@ -1,5 +1,14 @@
-"""The reference side of a stage run on axes by itself: which dimensions its operators alone tie,
-and along which they compute every place for itself.
+"""The reference side of a stage run on axes by itself.
+
+It shows which dimensions its operators alone tie, and along which they compute every place
+separately.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("sum", [(64, 3)], (3,), axes=(0,))
+>>> alone = ReferenceAlone.of(Problem.of(plan, plan).whole_stage().reference, None, {1})
+>>> [alone.is_batch(node, []) for node in alone.values[0].dims]
+[False, True]
 """
 
 from __future__ import annotations
@@ -33,8 +42,9 @@ class ReferenceAlone:
         kept: Collection[int],
         without: Collection[int] = (),
     ) -> ReferenceAlone:
-        """The reference, of which the values ``kept`` are compared, but for the steps numbered
-        ``without``.
+        """Return the reference on axes, without the steps numbered ``without``.
+
+        The values ``kept`` are compared.
         """
         system = AxisSystem()
         algebra = AxisAlgebra(system)
@@ -57,8 +67,9 @@ class ReferenceAlone:
         )
 
     def is_batch(self, node: Dimension, carriers: Iterable[tuple[int, int]]) -> bool:
-        """Whether all of ``carriers``, (value, dimension), are one batch dimension with
-        ``node``.
+        """Return True if ``carriers`` and ``node`` are one batch dimension.
+
+        Each carrier is a pair (value, dimension).
         """
         root = self.system.number_of(node)
         return self.system.is_batch(node) and all(

@@ -1,5 +1,14 @@
-"""The sizes of a stage's dimensions: reduced ones, and of a batch dimension the segments alone that
-the kept coordinates use.
+"""The sizes of a stage's dimensions.
+
+They are reduced; a batch dimension has only the segments that the kept coordinates use.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(64, 512)], (64, 512))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> full = Measured(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()))
+>>> full.sizes.identity, ReduceSizes().apply(full, Context()).sizes.identity
+(True, False)
 """
 
 from __future__ import annotations
@@ -24,19 +33,21 @@ from pitcheck.stage.stage import Stage
 
 @dataclass(frozen=True)
 class Measured:
-    """A stage whose dimensions are known. ``kept``: along which of them it has a few coordinates or
-    terms; ``base``: their sizes but for that.
+    """A stage whose dimensions are known.
+
+    ``kept``: the dimensions along which it has a few coordinates or terms. ``base``: the sizes
+    without regard to that.
     """
 
     stage: Stage
     symbolic: SymbolicPair
     kept: tuple[Symmetry, ...] = ()
     base: Sizes | None = None
-    """None: full ones."""
+    """None for full sizes."""
 
     @cached_property
     def sizes(self) -> Sizes:
-        """The size of every dimension."""
+        """Return the size of every dimension."""
         sizes = self.symbolic.system.full() if self.base is None else self.base
         for symmetry in self.kept:
             sizes = RestrictedSizes(
@@ -45,7 +56,7 @@ class Measured:
         return sizes
 
     def done(self) -> set[int]:
-        """The classes of dimensions of which a few coordinates are left."""
+        """Return the classes of dimensions of which a few coordinates are left."""
         nodes = (
             self.symbolic.reference.values[value].dims[dim]
             for value, dim in (symmetry.carrier for symmetry in self.kept)
@@ -53,7 +64,7 @@ class Measured:
         return {self.symbolic.system.number_of(node) for node in nodes}
 
     def left(self, stage: Stage, symmetry: Symmetry, templates: Templates | None) -> Measured:
-        """What a reduction leaves: ``stage``, with fewer coordinates as ``symmetry`` says."""
+        """Return what a reduction leaves: ``stage``, with the coordinates of ``symmetry``."""
         return Measured(
             stage,
             symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates),
@@ -62,13 +73,13 @@ class Measured:
 
 
 class ReduceSizes:
-    """Give every dimension that no operator measures a few elements for each of its segments.
+    """The reduction of every dimension that no operator measures to a few elements per segment.
 
     Why it decides: operators are functions of the dimensions that they mix, and of no number of
     elements but those that keep their size, so both sides are the same expressions at every size.
     That a sum has few places is dealt with by weights, and by larger sizes
-    (:mod:`pitcheck.algebra.residues.weights`). Assumes that no coordinate is left out after it: the
-    segments of its dimensions would be others.
+    (:mod:`pitcheck.algebra.residues.weights`). It assumes that no coordinate is left out after it:
+    the segments of its dimensions would be others.
     """
 
     name = "reduce sizes"
@@ -78,7 +89,7 @@ class ReduceSizes:
     def apply(self, subject: Measured, context: Context) -> Measured:
         """Return the stage at the ``variant``-th set of reduced sizes."""
         symbolic = subject.symbolic
-        # Where places within a segment meet, as tokens do that are counted, few of them leave
+        # If places within a segment meet, as tokens that are counted do, a few of them leave
         # decisions one-sided for many draws.
         carriers = [
             symbolic.reference.values[value].dims[dim]
@@ -91,7 +102,7 @@ class ReduceSizes:
 
 
 class RestrictedSizes(Sizes):
-    """Sizes in which the batch dimension keeps only the segments that the kept coordinates use."""
+    """Sizes in which the batch dimension keeps only the segments that kept coordinates use."""
 
     def __init__(
         self,
@@ -109,7 +120,7 @@ class RestrictedSizes(Sizes):
         self._kept = _used_segments(stage, symbolic, symmetry, self._root)
 
     def size(self, node: Any) -> int:
-        """Reduced size of a dimension."""
+        """Return the reduced size of a dimension."""
         if self._system.number_of(node) == self._root and node.size == self._symmetry.total:
             return len(self._kept) * (
                 self._base.size(node) // (self._symmetry.total // self._symmetry.segment)
@@ -117,25 +128,23 @@ class RestrictedSizes(Sizes):
         return self._base.size(node)
 
     def position(self, node: Any, offset: int) -> int:
-        """Reduced position of an offset along a dimension."""
+        """Return the reduced position of an offset along a dimension."""
         if self._system.number_of(node) != self._root:
             return self._base.position(node, offset)
         below = int(np.searchsorted(self._kept, offset // self._symmetry.segment))
         return below * (self._base.position(node, self._symmetry.segment))
 
     def unit(self, number: int) -> int | None:
-        """The elements of a unit of a class."""
+        """Return the elements of a unit of a class."""
         return self._base.unit(number)
 
     @property
     def identity(self) -> bool:
-        """Never: some coordinates are left out."""
+        """Return False: some coordinates are left out."""
         return False
 
     def full_position(self, node: Any, offset: int) -> int | None:
-        """Places along the batch dimension are not those of the whole plan; others are as they
-        were.
-        """
+        """Return the full place of a reduced one; None along the batch dimension."""
         return (
             None
             if self._system.number_of(node) == self._root
@@ -143,11 +152,11 @@ class RestrictedSizes(Sizes):
         )
 
     def below(self, node: Any, bound: int) -> int:
-        """How many places below a bound are left; a batch dimension is not indexed by values."""
+        """Return how many places below a bound are left; values do not index a batch dimension."""
         return self._base.below(node, bound)
 
     def describe(self) -> list[str]:
-        """What was reduced, in sentences."""
+        """Return what was reduced, in sentences."""
         own = self._symmetry
         told = (
             f"{own.members} {own.what} in {own.classes} classes of equal cones, {own.kept} "
@@ -159,6 +168,7 @@ class RestrictedSizes(Sizes):
 def _used_segments(
     stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry, root: int
 ) -> NDArray[np.int64]:
+    """Return the segments of the dimension that cuts and targets use, ascending."""
     used: set[int] = set()
     chosen: list[tuple[Cut, Codes]] = [
         (cut, stage.parallel.inputs[value]) for value, cut in stage.cuts.items()

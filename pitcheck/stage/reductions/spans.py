@@ -1,6 +1,20 @@
-"""How far along a reference dimension lies what the rows of the parallel side are computed from."""
+"""The spans of rows along a reference dimension: where the inputs of their cones lie.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shapes import symbolic_pair
+>>> plan = one_operator("exp", [(64, 3)], (64, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+>>> carriers(stage, symbolic, symbolic.system.number_of(symbolic.reference.values[1].dims[0]))
+[(0, 0)]
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -8,23 +22,39 @@ from pitcheck.graph.grids import Codes
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage
 
+P = ParamSpec("P")
+T = TypeVar("T")
 NOWHERE = np.iinfo(np.int64).max
+"""The first offset of a row whose cone has no input along the dimension."""
 
 
+def once_per_class(
+    find: Callable[Concatenate[Stage, SymbolicPair, int, P], T],
+) -> Callable[Concatenate[Stage, SymbolicPair, int, P], T]:
+    """Return a function of a class of dimensions that is computed once for every stage.
+
+    Its third argument is the number of the class; further ones must follow from it.
+    """
+
+    @wraps(find)
+    def known(
+        stage: Stage, symbolic: SymbolicPair, root: int, /, *more: P.args, **named: P.kwargs
+    ) -> T:
+        key = find.__name__, root
+        return symbolic.remembered(key, lambda: find(stage, symbolic, root, *more, **named))
+
+    return known
+
+
+@once_per_class
 def spans(
     stage: Stage, symbolic: SymbolicPair, root: int
 ) -> tuple[dict[int, Codes], dict[int, Codes]]:
-    """Per value and row of the parallel side the first and the last offset along the dimension at
-    which an input of its cone begins; (NOWHERE, -1) for none.
+    """Return the first and the last offset at which an input of each row's cone begins.
 
-    ``root``: the number of the dimension's class.
+    ``root``: the number of the dimension's class. Both are per value of the parallel side, shape
+    (rows,); (NOWHERE, -1) for none.
     """
-    return symbolic.remembered(("spans", root), lambda: _spans(stage, symbolic, root))
-
-
-def _spans(
-    stage: Stage, symbolic: SymbolicPair, root: int
-) -> tuple[dict[int, Codes], dict[int, Codes]]:
     low: dict[int, list[Codes]] = {}
     high: dict[int, list[Codes]] = {}
     for value, parts in stage.parallel.inputs.items():
@@ -63,7 +93,7 @@ def _spans(
 
 
 def carriers(stage: Stage, symbolic: SymbolicPair, root: int) -> list[tuple[int, int]]:
-    """The (reference input, dimension) that belong to a class."""
+    """Return the (reference input, dimension) pairs that belong to a class."""
     inputs = dict.fromkeys(
         [*stage.reference.inputs, *(cut.reference for cut in stage.cuts.values())]
     )

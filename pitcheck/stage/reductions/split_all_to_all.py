@@ -1,78 +1,60 @@
-"""What an all-to-all moves, one row per part: parts that meet nowhere are computed apart from each
-other.
+"""A row for every part that an all-to-all moves: parts that never meet are computed separately.
 
-After an all-to-all a tensor holds one part from every member, and as long as operators treat the
-dimension of the parts as a batch dimension, no part meets another. Here every such tensor becomes
-as many rows as it has parts; the all-to-all itself then says which row goes where, and nothing is
-computed for it. A result that one rank needs so depends on the parts that are its own alone, in the
-batch as in the plan. It is the same computation: along a batch dimension every element is computed
-for itself, the gradient of an operand that all parts share is the sum of the parts' gradients, and
-what treats the dimension in any other way gets the tensor joined together again.
+After an all-to-all a tensor holds one part from every member. As long as operators treat the
+dimension of the parts as a batch dimension, no part meets another. Here every tensor of that kind
+becomes as many rows as it has parts. The all-to-all itself then says which row goes where, and
+nothing is computed for it. A result that one rank needs so depends only on the parts that the rank
+has, in the batch as in the plan.
+
+It is the same computation. Along a batch dimension every element is computed separately. The
+gradient of an operand that all parts share is the sum of the parts' gradients. What treats the
+dimension in any other way gets the tensor joined together again.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> taken_apart(stage) is stage  # there is no all-to-all
+True
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.dimensions.axes import AxisAlgebra
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
-from pitcheck.algebra.dimensions.axis_values import AxisValue
-from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.graph.graph import GraphValue
 from pitcheck.graph.grids import Codes
-from pitcheck.ops.axis_attributes import reduce_attributes
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
+from pitcheck.ops.registry import evaluate
 from pitcheck.stage.batch import Argument, Batch, Step, StepOperand, distinct_columns, values_of
 from pitcheck.stage.pruned_batch import begins, pruned
+from pitcheck.stage.reductions.part_effects import Form, PartEffects, Passed, exchanges_parts
 from pitcheck.stage.reductions.protocol import Context, Phase
-from pitcheck.stage.run_batch import literal_operand, wanted_of
-from pitcheck.stage.shapes import tie_derivative
 from pitcheck.stage.stage import Stage
-
-MOVE, JOIN, SUM = "all_to_all", "all_gather", "accumulate"
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How a tensor is taken apart: into ``count`` equal parts along dimension ``dim``."""
-
-    dim: int
-    count: int
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """The value that has the parts of another one, and the row of every part by row of that one,
-    shape (rows, parts); -1 where it is not apart.
+    """The value that has the parts of another one.
+
+    ``rows``: the row of every part by row of that one, shape (rows, parts); -1 if it is not split.
     """
 
     value: int
-    form: _Form
+    form: Form
     rows: Codes
 
 
-@dataclass(frozen=True)
-class _Passed:
-    """What a step does to parts: its attributes for one part, and per output the dimension of its
-    parts; -1 for one that is the sum of what parts give.
-    """
-
-    attributes: Mapping[str, Any]
-    dims: Mapping[int, int]
-
-
 class SplitAllToAll:
-    """Make a row of every part that an all-to-all moves.
+    """The conversion of every part that an all-to-all moves into a row.
 
     Why it decides both ways: operators that treat the dimension of the parts as a batch dimension
-    compute every part for itself, and all others get the tensor joined together again. What fails
-    is looked at once more as the plan has it all the same, so that a finding names the plan's own
-    rows. Assumes that a partial target is a sum already.
+    compute every part by itself, and all others get the tensor joined together again. What fails is
+    looked at once more as the plan has it all the same, so that a finding names the plan's own
+    rows. It assumes that a partial target is a sum already.
     """
 
     name = "split all-to-all"
@@ -85,8 +67,9 @@ class SplitAllToAll:
 
 
 def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:
-    """The stage with its parallel side taken apart; the stage itself where no all-to-all gives
-    parts in the order of the members.
+    """Return the stage with its parallel side split into parts.
+
+    Return the stage itself if no all-to-all gives parts in the order of the members.
     """
     batch = stage.parallel
     if not any(moved_form(step, batch) for step in batch.steps):
@@ -94,35 +77,30 @@ def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:
     rewritten = _Rewriting(batch, templates or Templates(evaluate)).done(
         [target.cut.value for target in stage.targets]
     )
-    return replace(
-        stage,
-        parallel=rewritten,
-        cuts={value: cut for value, cut in stage.cuts.items() if value in rewritten.inputs},
-    )
+    return stage.with_parallel(rewritten)
 
 
-def moved_form(step: Step, batch: Batch) -> _Form | None:
-    """How an all-to-all takes its operand apart; None where the parts do not stand in the order of
-    the members afterwards.
+def moved_form(step: Step, batch: Batch) -> Form | None:
+    """Return how an all-to-all splits its operand.
+
+    Return None if the parts do not stand in the order of the members afterwards.
     """
-    operand = step.inputs[0] if step.kind == MOVE else None
+    operand = step.inputs[0] if exchanges_parts(step.kind) else None
     if not isinstance(operand, Argument) or operand.rows.ndim != 2:
         return None
     shape, count = batch.shape(operand.value), operand.rows.shape[1]
     split, joined = (
         int(step.attributes[name]) % len(shape) for name in ("split_axis", "concat_axis")
     )
-    return _Form(split, count) if split == joined and shape[split] % count == 0 else None
+    return Form(split, count) if split == joined and shape[split] % count == 0 else None
 
 
 class _Rewriting:
-    """The steps so far, and for every row of the values of the old batch where it is: as a whole,
-    in parts, or both.
-    """
+    """The steps so far, and for every old row where it is: whole, in parts, or both."""
 
     def __init__(self, batch: Batch, templates: Templates) -> None:
         self._old = batch
-        self._meanings = _Meanings(batch, templates)
+        self._meanings = PartEffects(batch, templates)
         self._values: list[GraphValue] = list(batch.graph.values)
         self._steps: list[Step] = []
         self._counts = {value: len(parts) for value, parts in batch.inputs.items()}
@@ -132,7 +110,7 @@ class _Rewriting:
             self._places(value)[: len(rows)] = np.arange(len(rows))
 
     def done(self, targets: Sequence[int]) -> Batch:
-        """The batch, once all steps are rewritten."""
+        """Return the batch, once all steps are rewritten."""
         for step, first in zip(self._old.steps, begins(self._old), strict=True):
             if not self._moved(step, first) and not self._passed(step, first):
                 self._kept(step, first)
@@ -152,8 +130,9 @@ class _Rewriting:
     # --- steps
 
     def _kept(self, step: Step, first: Mapping[int, int]) -> None:
-        """The step as it is, on whole tensors. Rows that were made of different parts may be equal
-        now: they are computed once.
+        """Keep a step as it is, on whole tensors.
+
+        Rows that were made of different parts may be equal now: they are computed once.
         """
         operands = tuple(self._whole_operand(operand) for operand in step.inputs)
         chosen, which = distinct_columns(
@@ -170,7 +149,10 @@ class _Rewriting:
             ]
 
     def _moved(self, step: Step, first: Mapping[int, int]) -> bool:
-        """An all-to-all: parts change hands. A tensor that is whole is cut into its parts first."""
+        """Rewrite an all-to-all: parts change hands. Return False if that is not possible.
+
+        A tensor that is whole is cut into its parts first.
+        """
         form = moved_form(step, self._old)
         # A constant has no operand.
         if form is None or not step.inputs:
@@ -202,7 +184,7 @@ class _Rewriting:
         )
 
     def _passed(self, step: Step, first: Mapping[int, int]) -> bool:
-        """A step that treats parts one by one."""
+        """Rewrite a step that treats parts one by one. Return False for any other step."""
         held = [
             self._parts_of(operand) if isinstance(operand, Argument) else None
             for operand in step.inputs
@@ -218,7 +200,7 @@ class _Rewriting:
             return False
         (count,) = counts
         owners = {
-            output: self._own(output, _Form(passed.dims[place], count))
+            output: self._own(output, Form(passed.dims[place], count))
             for place, output in enumerate(step.outputs)
             if output is not None and passed.dims[place] >= 0
         }
@@ -249,11 +231,11 @@ class _Rewriting:
         self,
         step: Step,
         owners: Mapping[int, int | None],
-        passed: _Passed,
+        passed: Passed,
         first: Mapping[int, int],
         table: Codes,
     ) -> None:
-        """The results of a step that are apart as its operands are."""
+        """Enter the results of a step that are split as its operands are."""
         if not owners:
             return
         self._add(
@@ -271,14 +253,12 @@ class _Rewriting:
                     output,
                     first[output],
                     own,
-                    _Form(passed.dims[place], table.shape[1]),
+                    Form(passed.dims[place], table.shape[1]),
                     self._more(own, step.count)[table],
                 )
 
     def _summed(self, step: Step, place: int, begin: int, table: Codes) -> None:
-        """The gradient of an operand that all parts share: the terms that the parts give, and their
-        sum.
-        """
+        """Enter the gradient of an operand that all parts share: their terms, and the sum."""
         output = step.outputs[place]
         if output is None:
             return
@@ -289,31 +269,33 @@ class _Rewriting:
             )
         )
         rows = self._more(terms, step.count)[table]
-        self._add(Step(step.node, SUM, {}, (Argument(terms, rows),), (output,), len(rows)))
+        self._add(Step(step.node, "accumulate", {}, (Argument(terms, rows),), (output,), len(rows)))
         self._write(output, begin, len(rows))
 
     def _add(self, step: Step) -> None:
+        """Append a step."""
         self._steps.append(step)
 
     # --- rows
 
     def _places(self, value: int) -> Codes:
-        """By old row the new one that has the whole tensor; -1 where there is none."""
+        """Return by old row the new one that has the whole tensor; -1 if there is none."""
         return self._whole.setdefault(value, np.full(self._old.count(value), -1, dtype=np.int64))
 
     def _more(self, value: int, count: int) -> Codes:
-        """The rows that a step appends to a value."""
+        """Return the rows that a step appends to a value."""
         before = self._counts.get(value, 0)
         self._counts[value] = before + count
         return np.arange(before, before + count)
 
     def _write(self, value: int, begin: int, count: int) -> None:
-        """Whole tensors, as the last step gives them, in place of old rows from ``begin`` on."""
+        """Enter whole tensors, as the last step gives them, for old rows from ``begin`` on."""
         self._places(value)[begin : begin + count] = self._more(value, count)
 
-    def _enter(self, value: int, begin: int, own: int, form: _Form, rows: Codes) -> bool:
-        """Parts in place of old rows from ``begin`` on; False where other rows of the value are
-        apart elsewhere.
+    def _enter(self, value: int, begin: int, own: int, form: Form, rows: Codes) -> bool:
+        """Enter parts for old rows from ``begin`` on.
+
+        Return False if other rows of the value have other parts.
         """
         known = self._parts.setdefault(
             value,
@@ -324,8 +306,8 @@ class _Rewriting:
         known.rows[begin : begin + len(rows)] = rows
         return True
 
-    def _own(self, value: int, form: _Form) -> int | None:
-        """The value that has the parts of ``value``; None where they are apart in another way."""
+    def _own(self, value: int, form: Form) -> int | None:
+        """Return the value that has the parts of ``value``; None if it has other parts."""
         known = self._parts.get(value)
         if known is not None:
             return known.value if known.form == form else None
@@ -334,18 +316,19 @@ class _Rewriting:
         return self._fresh(value, tuple(shape))
 
     def _fresh(self, value: int, shape: tuple[int, ...]) -> int:
-        """A new value, named as another one."""
+        """Return a new value, named as another one."""
         self._values.append(replace(self._old.graph.values[value], shape=shape))
         return len(self._values) - 1
 
     def _parts_of(self, operand: Argument) -> _Parts | None:
-        """Where an operand's parts are; None where it is not apart, or not all of it."""
+        """Return where an operand's parts are; None if it is not split, or not all of it."""
         known = self._parts.get(operand.value)
         return known if known is not None and (known.rows[operand.rows] >= 0).all() else None
 
     def _operand(self, operand: StepOperand, held: _Parts | None, count: int) -> StepOperand:
-        """An operand for every old row and part, in this order; of a stack the same part of all
-        members.
+        """Return an operand for every old row and part, in this order.
+
+        Of a stack it is the same part of all members.
         """
         if not isinstance(operand, Argument):
             return operand
@@ -361,12 +344,13 @@ class _Rewriting:
         )
 
     def _whole_operand(self, operand: StepOperand) -> StepOperand:
+        """Return an operand with whole tensors."""
         if isinstance(operand, tuple):
             return tuple(self._joined(argument) for argument in operand)
         return self._joined(operand) if isinstance(operand, Argument) else operand
 
     def _joined(self, operand: Argument) -> Argument:
-        """The operand with whole tensors: parts are joined where there are no others."""
+        """Return an argument with whole tensors: parts are joined if there are no others."""
         places = self._places(operand.value)
         lacking = np.unique(operand.rows[places[operand.rows] < 0])
         if len(lacking):
@@ -376,7 +360,7 @@ class _Rewriting:
             self._add(
                 Step(
                     node,
-                    JOIN,
+                    "all_gather",
                     {"axis": held.form.dim},
                     (Argument(held.value, held.rows[lacking[chosen]]),),
                     (operand.value,),
@@ -388,181 +372,7 @@ class _Rewriting:
 
 
 def _at(operand: StepOperand, rows: Codes) -> StepOperand:
-    """An operand at some of the rows of its step."""
+    """Return an operand at some of the rows of its step."""
     if isinstance(operand, tuple):
         return tuple(Argument(argument.value, argument.rows[rows]) for argument in operand)
     return Argument(operand.value, operand.rows[rows]) if isinstance(operand, Argument) else operand
-
-
-class _Meanings:
-    """What steps do to parts, found once for all steps of one kind with the same attributes and
-    operands.
-    """
-
-    def __init__(self, batch: Batch, templates: Templates) -> None:
-        self._batch = batch
-        self._templates = templates
-        self._known: dict[tuple[object, ...], _Passed | None] = {}
-
-    def of(self, step: Step, forms: Sequence[_Form | None]) -> _Passed | None:
-        """How a step treats operands that are apart; None where it does not treat every part for
-        itself.
-        """
-        key = (
-            step.kind,
-            repr(sorted(step.attributes.items())),
-            tuple(self._look(o) for o in step.inputs),
-            tuple(forms),
-            wanted_of(step),
-        )
-        if key not in self._known:
-            self._known[key] = self._found(step, forms)
-        return self._known[key]
-
-    def _look(self, operand: StepOperand) -> object:
-        if not isinstance(operand, Argument):
-            return operand
-        return (
-            self._batch.shape(operand.value),
-            self._batch.graph.values[operand.value].kind,
-            operand.rows.shape[1:],
-        )
-
-    def _found(self, step: Step, forms: Sequence[_Form | None]) -> _Passed | None:
-        dims: dict[int, int] = {}
-        attributes: Mapping[str, Any] | None = None
-        for place, output in enumerate(step.outputs):
-            if output is None:
-                continue
-            alone = _Alone(
-                self._batch,
-                self._templates,
-                step,
-                forms,
-                tuple(n == place for n in range(len(step.outputs))),
-            )
-            dim = alone.dim_of(place)
-            if dim is None and not _adds_up(self._batch, self._templates, step, forms, place):
-                return None
-            dims[place] = -1 if dim is None else dim
-            attributes = alone.attributes(step) if attributes is None else attributes
-        return None if attributes is None else _Passed(attributes, dims)
-
-
-def _adds_up(
-    batch: Batch, templates: Templates, step: Step, forms: Sequence[_Form | None], place: int
-) -> bool:
-    """Whether a result is the gradient of an operand that all parts share, by an operator that
-    treats each for itself: then parts' gradients add up to it.
-    """
-    if not step.kind.endswith(BACKWARD) or forms[place] is not None:
-        return False
-    inputs, outputs, gradients = divided(step.attributes, len(step.inputs))
-    plain = replace(
-        step,
-        kind=step.kind.removesuffix(BACKWARD),
-        attributes=forward_attributes(step.attributes),
-        inputs=step.inputs[:inputs],
-    )
-    forward = _Alone(batch, templates, plain, forms[:inputs], None)
-    of_outputs = [forward.dim_of(number) for number in range(len(forward.results))]
-    given = {number: forms[inputs + outputs + at] for at, number in enumerate(gradients)}
-    seen = {number: forms[inputs + number] for number in range(outputs)}
-    return all(dim is not None for dim in of_outputs) and all(
-        form is not None and form.dim == of_outputs[number]
-        for known in (given, seen)
-        for number, form in known.items()
-    )
-
-
-class _Alone:
-    """A step run on axes by itself: what it alone ties and mixes."""
-
-    def __init__(
-        self,
-        batch: Batch,
-        templates: Templates,
-        step: Step,
-        forms: Sequence[_Form | None],
-        wanted: tuple[bool, ...] | None,
-    ) -> None:
-        self._system = AxisSystem()
-        algebra = AxisAlgebra(self._system)
-        tensors = [_tensor(algebra, batch, operand) for operand in step.inputs]
-        discrete = all(tensor is None or tensor.kind != "field" for tensor in tensors)
-        self._given = [
-            literal_operand(algebra, operand, discrete)
-            if tensor is None and not isinstance(operand, (Argument, tuple))
-            else tensor
-            for tensor, operand in zip(tensors, step.inputs, strict=True)
-        ]
-        self.results: Sequence[AxisValue | None] = templates.run(
-            algebra, step.kind, self._given, step.attributes, wanted
-        )
-        tie_derivative(
-            algebra,
-            step,
-            self._given,
-            self.results,
-            templates,
-            batch.graph.nodes[step.node].operator,
-        )
-        self._nodes = [
-            tensor.dims[form.dim - len(batch.shape(operand.value))]
-            for tensor, operand, form in zip(self._given, step.inputs, forms, strict=True)
-            if form is not None and isinstance(operand, Argument)
-        ]
-        self._count = next((form.count for form in forms if form is not None), 1)
-
-    def dim_of(self, place: int) -> int | None:
-        """The dimension of a result along which it is apart as the operands are; None where parts
-        meet, or where the result does not have them.
-        """
-        result = self.results[place]
-        roots = {self._system.number_of(node) for node in self._nodes}
-        if (
-            result is None
-            or len(roots) != 1
-            or not all(self._system.is_batch(node) for node in self._nodes)
-        ):
-            return None
-        others = [node for value in self._given for node in value.dims if node not in self._nodes]
-        if any(self._system.number_of(node) in roots for node in others):
-            return None
-        dims = [
-            dim for dim, node in enumerate(result.dims) if self._system.number_of(node) in roots
-        ]
-        return (
-            dims[0] if len(dims) == 1 and result.dims[dims[0]].size == self._nodes[0].size else None
-        )
-
-    def attributes(self, step: Step) -> Mapping[str, Any]:
-        """The attributes of the step for one part."""
-        return reduce_attributes(
-            step.kind,
-            step.attributes,
-            self._given,
-            self.results,
-            _OnePart(self._system, self._nodes, self._count),
-        )
-
-
-def _tensor(algebra: AxisAlgebra, batch: Batch, operand: StepOperand) -> Any:
-    if not isinstance(operand, Argument):
-        return None
-    tensor = algebra.tensor(batch.shape(operand.value), batch.graph.values[operand.value].kind)
-    return algebra.stack(tensor, operand.rows) if operand.rows.ndim == 2 else tensor
-
-
-class _OnePart(Sizes):
-    """Full sizes, but of one part along the dimensions that are apart."""
-
-    def __init__(self, system: AxisSystem, nodes: Sequence[Dimension], count: int) -> None:
-        super().__init__(system, {})
-        self._roots = {system.number_of(node) for node in nodes}
-        self._parts = count
-
-    def size(self, node: Dimension) -> int:
-        """The size of a dimension, or of one part of it."""
-        size = super().size(node)
-        return size // self._parts if self._system.number_of(node) in self._roots else size

@@ -1,9 +1,16 @@
-"""A target whose terms ranks hold, with the sum of them as a step of its own.
+"""A target whose terms ranks hold, with the sum of them as a step.
 
 What a reduce-scatter adds up is cut before it: the claim is then that the terms of a group add up
 to a part of the reference. Said as a step, that sum is one of the stage's sums like those over
-micro-batches, and is reduced with them. It is the same computation: otherwise the terms are added
-up when they are compared.
+micro-batches, and is reduced with them. It is the same computation: without the step the terms are
+added up when they are compared.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> with_summed_target(stage) is stage  # its target has no terms
+True
 """
 
 from __future__ import annotations
@@ -23,10 +30,10 @@ SUM = "accumulate"
 
 
 class SumTargetTerms:
-    """Add up the terms of a partial target by a step of the stage.
+    """The addition of the terms of a partial target by a step of the stage.
 
-    Why it decides both ways: the terms are added up when they are compared otherwise, by the same
-    groups. Assumes one target, of which no group lacks a term.
+    Why it decides both ways: without it the terms are added up when they are compared, by the same
+    groups. It assumes one target, of which no group lacks a term.
     """
 
     name = "sum target terms"
@@ -34,17 +41,21 @@ class SumTargetTerms:
     refutes = True
 
     def apply(self, subject: Stage, _: Context) -> Stage:
-        """Return the stage with a target of sums. Raises UnsupportedError where a group lacks a
-        term.
+        """Return the stage with a target of sums.
+
+        Raises:
+            UnsupportedError: a group lacks a term.
         """
         return with_summed_target(subject)
 
 
 def with_summed_target(stage: Stage) -> Stage:
-    """The stage in which the terms of its target are added up; the stage itself where it has no
-    such target, or several.
+    """Return the stage in which the terms of its target are added up.
 
-    Raises UnsupportedError where a group lacks a term.
+    Return the stage itself if it has no such target, or several.
+
+    Raises:
+        UnsupportedError: a group lacks a term.
     """
     target, batch = stage.targets[0], stage.parallel
     cut = target.cut

@@ -1,5 +1,4 @@
-"""Reduction of sums over symmetric coordinates: of a gradient that 1,024 coordinates add up, a few
-terms are evaluated.
+"""Reduction of sums over symmetric coordinates to a few of their terms.
 
 Let both sides be sums over the segments of one reference dimension, each segment entering once: the
 parallel side through accumulation, all-reduce or reduce-scatter over terms whose cones are the same
@@ -8,18 +7,28 @@ but for the segment, the reference through one contraction. Then the claim is
     sum over i of f(x_i) = sum over i of g(x_i)    for all x,
 
 with f and g that do not depend on the number of segments. If it holds for some number n >= 1 of
-segments, then f - g does not depend on x and n (f - g) = 0, hence f = g, since n is below every
+segments, then f - g does not depend on x and n (f - g) = 0. Hence f = g, since n is below every
 prime in use, and the claim holds for every number. Anything that is not of this form is evaluated
-with all its terms.
+with all its terms. Of a gradient that 1,024 coordinates add up, a few terms are evaluated.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shapes import symbolic_pair
+>>> plan = one_operator("sum", [(64, 3)], (3,), axes=(0,))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+>>> find_sum(stage, symbolic, None, keep=1) is None  # one device adds up no members
+True
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pitcheck.algebra.dimensions.axis_values import AxisValue
 from pitcheck.graph.grids import Codes
+from pitcheck.ops.axis_attributes import reduced_dimensions
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import (
     divided,
@@ -40,10 +49,10 @@ from pitcheck.stage.stage import Stage
 
 @dataclass(frozen=True)
 class Sum:
-    """What is left of a sum over the segments of a dimension."""
+    """The rest of a sum over the segments of a dimension."""
 
     members: Mapping[int, Codes]
-    """By step the rows of the members that are kept."""
+    """The rows of the members that are kept, by step."""
     symmetry: Symmetry
 
 
@@ -54,8 +63,10 @@ def find_sum(
     keep: int,
     done: Collection[int] = (),
 ) -> Sum | None:
-    """A sum of which ``keep`` members are kept at every level, or None where there is none
-    worthwhile that is proven to be one, over a dimension of a class that is not in ``done``.
+    """Return a sum of which ``keep`` members are kept at every level.
+
+    Return None if none is worthwhile and proven to be a sum, over a dimension of a class that is
+    not in ``done``.
     """
     if len(stage.targets) != 1 or stage.targets[0].cut.groups is not None:
         return None
@@ -109,8 +120,9 @@ def find_sum(
 
 
 def _segments(stage: Stage, segments: int) -> int:
-    """How many segments of the dimension the stage shows; 0 where those that it does not show are
-    not all the others.
+    """Return how many segments of the dimension the stage shows.
+
+    Return 0 if those that it does not show are not all the others.
     """
     if stage.sampling is None:
         return segments
@@ -121,20 +133,13 @@ def _segments(stage: Stage, segments: int) -> int:
 
 
 def with_fewer_terms(stage: Stage, found: Sum) -> Stage:
-    """The stage with the kept terms alone."""
+    """Return the stage with the kept terms alone."""
     parallel = with_members(stage.parallel, found.members, stage.targets[0].cut.value)
-    return replace(
-        stage,
-        parallel=parallel,
-        cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs},
-        sampling=None,
-    )
+    return stage.with_parallel(parallel, sampling=None)
 
 
 def _dimensions(stage: Stage, symbolic: SymbolicPair) -> dict[int, list[tuple[int, int]]]:
-    """For every class of dimensions that cuts divide: the (reference input, dimension) that belong
-    to it.
-    """
+    """Return the (reference input, dimension) pairs of every class that cuts divide."""
     divided_by: dict[int, None] = {}
     for cut in stage.cuts.values():
         for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
@@ -148,8 +153,9 @@ def _dimensions(stage: Stage, symbolic: SymbolicPair) -> dict[int, list[tuple[in
 
 @dataclass(frozen=True)
 class _Summed:
-    """The contractions at the end of the reference, and the dimensions of what is computed before
-    them, each by itself as far as operators say.
+    """The contractions at the end of the reference, and the dimensions of what comes before.
+
+    These are each by themselves as far as operators say.
     """
 
     contractions: list[Step]
@@ -157,7 +163,7 @@ class _Summed:
 
     @classmethod
     def of(cls, stage: Stage, templates: Templates | None) -> _Summed | None:
-        """None where the reference's target does not come from contractions alone."""
+        """Return them; None if the reference's target does not come from contractions alone."""
         batch, target = stage.reference, stage.targets[0].cut.reference
         tail = _contractions(batch, target)
         if tail is None:
@@ -168,8 +174,9 @@ class _Summed:
         )
 
     def over(self, carriers: Sequence[tuple[int, int]]) -> bool:
-        """Whether the target is a sum over the dimension of what is computed for each place along
-        it alone.
+        """Return True if the target is a sum over the dimension of separate results.
+
+        What is added up is computed for each place along it alone.
         """
         values, system = self.before.values, self.before.system
         nodes = [values[value].dims[dim] for value, dim in carriers if value in values]
@@ -188,7 +195,7 @@ class _Summed:
 
 
 def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
-    """The steps from contractions to the target; None where something else lies in between."""
+    """Return the steps from contractions to the target; None if anything else lies in between."""
     found: set[int] = set()
     waiting = [target]
     while waiting:
@@ -205,7 +212,7 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
             waiting.extend(arguments)
         elif step.outputs.index(value) not in _contracted(step):
             return None
-    # What is summed must not be read by anything but the way to the target.
+    # Nothing but the way to the target may read what is summed.
     inside = {output for n in found for output in batch.steps[n].outputs if output is not None}
     others = (step for n, step in enumerate(batch.steps) if n not in found)
     return (
@@ -225,6 +232,7 @@ def _contracted(step: Step) -> Collection[int]:
 
 
 def _is_sum(step: Step) -> bool:
+    """Return True if a step adds up over dimensions."""
     return has_trait(step.kind, Trait.ADDS_ALONG, step.attributes) and not has_trait(
         step.kind, Trait.AVERAGES, step.attributes
     )
@@ -233,8 +241,11 @@ def _is_sum(step: Step) -> bool:
 def _contracts(
     step: Step, values: Mapping[int, AxisValue], places: Callable[[int], list[int]]
 ) -> bool:
-    """Whether a sum goes over the dimension; whether it stands, of a derivative, at one and the
-    same leading place of the first operand and of the gradient that is given, and nowhere else."""
+    """Return True if a sum goes over the dimension.
+
+    A derivative must have it at one and the same leading place of the first operand and of the
+    gradient that is given, and nowhere else.
+    """
     arguments = [operand for operand in step.inputs if isinstance(operand, Argument)]
     if len(arguments) != len(step.inputs) or any(a.value not in values for a in arguments):
         return False
@@ -242,10 +253,8 @@ def _contracts(
     first = arguments[0].value
     where = places(first)
     if _is_sum(step):
-        axes = step.attributes.get("axes")
-        return len(where) == 1 and (
-            axes is None or where[0] in {int(axis) % len(values[first].dims) for axis in axes}
-        )
+        over = reduced_dimensions(step.attributes, len(values[first].dims))
+        return len(where) == 1 and where[0] in over
     last = inner_dimensions(operator_kind(step.kind), step.attributes)
     inputs, outputs, gradients = divided(step.attributes, len(arguments))
     if (

@@ -1,41 +1,42 @@
-"""Reduction of symmetric coordinates: target coordinates that are renamings of each other are
-represented by two or three of them.
+"""Reduction of symmetric coordinates: a few target coordinates represent their renamings.
 
 Let a reference dimension be a pure batch dimension of the stage: no operator of either side mixes,
-cuts or measures it. If the cones of two target coordinates have the same operators, attributes and
-inputs, but that every box along that dimension is moved by one common offset, then the two claims
-are the same claim about renamed rows, and one proves the other. Nothing is assumed about mesh axes:
-what is compared are the cones themselves.
+cuts or measures it. Let the cones of two target coordinates have the same operators, attributes and
+inputs, except that every box along that dimension is moved by one common offset. Then the two
+claims are the same claim about renamed rows, and one proves the other. Nothing is assumed about
+mesh axes: the cones themselves are compared.
+
+>>> spread(np.arange(9), keep=3).tolist()
+[0, 4, 8]
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.graph.grids import Codes, Mask, near
+from pitcheck.graph.parts import mixed
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.reductions.reference_alone import ReferenceAlone
-from pitcheck.stage.reductions.spans import carriers, spans
+from pitcheck.stage.reductions.spans import carriers, once_per_class, spans
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage, Target, compared_rows
 
 WORTHWHILE = 3
-"""Classes up to this size are left whole: to reduce them costs more than it saves."""
+"""The size of classes up to which they are left whole: reducing them costs more than it saves."""
 
 Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A dimension whose segments are treated alike, its size and that of a segment; and the
-    coordinates kept.
-    """
+    """A dimension whose segments are treated the same way, its size, and the kept coordinates."""
 
     carrier: tuple[int, int]
     """A reference value that has the dimension, and where."""
@@ -47,7 +48,7 @@ class Symmetry:
     classes: int
     members: int
     rule: str
-    """Why the kept ones stand for all."""
+    """The reason why the kept ones stand for all."""
     what: str = "coordinates"
 
 
@@ -58,8 +59,9 @@ def find_symmetry(
     templates: Templates | None = None,
     done: Collection[int] = (),
 ) -> Symmetry | None:
-    """A reduction that keeps ``keep`` coordinates of every class, or None where there is none
-    worthwhile along a dimension of a class not in ``done``.
+    """Return a reduction that keeps ``keep`` coordinates of every class.
+
+    Return None if none is worthwhile along a dimension of a class not in ``done``.
     """
     if len(stage.targets) != 1 or stage.targets[0].cut.group_of is not None:
         return None
@@ -99,7 +101,7 @@ def find_symmetry(
                 (target.cut.reference, dim),
                 total,
                 segment,
-                _where(target, codes[kept]),
+                near(target.cut.lattice.mask(codes[kept]), target.home),
                 len(kept),
                 count,
                 members,
@@ -116,11 +118,10 @@ def _lie_apart(
     segment: int,
     templates: Templates | None,
 ) -> bool:
-    """Whether the reference computes every place along the dimension for itself, and every row that
-    is compared depends on one segment, its own.
+    """Return True if every compared row depends on one segment of the dimension, a different one.
 
-    No tensor of the parallel side may have more of the dimension than one segment either: its
-    extent would tell how many segments there are.
+    The reference must compute every place along the dimension separately. No tensor of the parallel
+    side may have more of it than one segment: its extent would tell how many segments there are.
     """
     target = stage.targets[0]
     rows, held = compared_rows(target, stage.parallel)[0]
@@ -143,8 +144,10 @@ def _lie_apart(
 
 
 def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
-    """For how many coordinates the stage's stand: for themselves, or where it shows a few of some
-    axes, for all, if these are alike; 0 if they are not.
+    """Return for how many coordinates those of the stage stand.
+
+    Each stands for itself. If the stage shows a few of some axes, they stand for all, provided that
+    these are of one class; return 0 if they are not.
     """
     if stage.sampling is None:
         return len(codes)
@@ -156,13 +159,11 @@ def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
     return len(codes) // seen * full if alike and not stage.sampling.crossed(stage.parallel) else 0
 
 
-def _where(target: Target, codes: Codes) -> Mask:
-    """A mask of coordinate codes, near the target's home."""
-    return near(target.cut.lattice.mask(codes), target.home)
-
-
 def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
-    """The common length of all boxes along the dimension, if every offset is a multiple of it."""
+    """Return the common length of all boxes along the dimension, or None.
+
+    Every offset must be a multiple of it.
+    """
     lengths: set[int] = set()
     for cut in stage.all_cuts():
         nodes = symbolic.reference.values[cut.reference].dims
@@ -183,8 +184,9 @@ def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) 
 def _classes(
     stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes
 ) -> Codes:
-    """The class of every compared pair of row and part: of one class are those whose cones are the
-    same but for an offset along the dimension.
+    """Return the class of every compared pair of row and part, shape (pairs,).
+
+    The cones of one class are the same but for an offset along the dimension.
     """
     shapes, sums, weights = signatures(stage, symbolic, root)
     value, parts = target.cut.value, target.cut.parts
@@ -205,27 +207,25 @@ def _classes(
 
 
 def spread(members: Codes, keep: int) -> Codes:
-    """First, last and middle: ``keep`` members of a class."""
+    """Return ``keep`` members of a class: the first, the last, and evenly spread ones."""
     if len(members) <= keep:
         return members
     return members[[i * (len(members) - 1) // max(keep - 1, 1) for i in range(keep)]]
 
 
+@once_per_class
 def signatures(
     stage: Stage, symbolic: SymbolicPair, root: int
 ) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
-    """Per value and row: a hash of the cone without offsets along the dimension; a random linear
-    form of those offsets; the form of ones.
+    """Return what identifies the cone of every row up to an offset along the dimension.
 
-    Two rows have the same relative offsets when ``form - ones * own offset`` agree, up to a
-    collision of 64-bit words.
+    Two rows have the same relative offsets if ``form - ones * offset`` agree, up to a collision of
+    64-bit words.
+
+    Returns:
+        By value, words of shape (rows,): a hash of the cone without offsets along the dimension; a
+        random linear form of those offsets; the form of ones.
     """
-    return symbolic.remembered(("signatures", root), lambda: _signatures(stage, symbolic, root))
-
-
-def _signatures(
-    stage: Stage, symbolic: SymbolicPair, root: int
-) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
     shapes: dict[int, list[Words]] = {}
     sums: dict[int, list[Words]] = {}
     weights: dict[int, list[Words]] = {}
@@ -245,6 +245,7 @@ def _signatures(
 def _leaves(
     stage: Stage, symbolic: SymbolicPair, root: int, value: int
 ) -> tuple[Words, Words, Words]:
+    """Return the signatures of the rows of an input."""
     cut = stage.cuts.get(value)
     parts = stage.parallel.inputs[value]
     shape = np.zeros(len(parts), dtype=np.uint64)
@@ -277,14 +278,44 @@ def _step_signature(
     sums: dict[int, list[Words]],
     weights: dict[int, list[Words]],
 ) -> None:
-    base = _word(
+    """Append the signatures of the rows that a step writes."""
+    shape = np.full(step.count, step_word(step), dtype=np.uint64)
+    for factor, value, rows in _columns(step):
+        shape = mixed(shape * np.uint64(3) + np.concatenate(shapes[value])[rows] * factor)
+    total, ones = np.zeros((2, step.count), dtype=np.uint64)
+    # Products of words commute. With the word of the reader in each factor a product is that of one
+    # way down the cone; without it f(g(a, b), h(c, d)) gives b and c the same weight. Odd words do
+    # not multiply to 0.
+    own_word = mixed(shape) | np.uint64(1)
+    for factor, value, rows in _columns(step):
+        weight = own_word + np.uint64(2) * factor
+        total += np.concatenate(sums[value])[rows] * weight
+        ones += np.concatenate(weights[value])[rows] * weight
+    for number, output in enumerate(step.outputs):
+        if output is not None:
+            own = _word("output", number)
+            shapes.setdefault(output, []).append(mixed(shape + own))
+            sums.setdefault(output, []).append(total * own)
+            weights.setdefault(output, []).append(ones * own)
+
+
+def step_word(step: Step, output: int | None = None) -> np.uint64:
+    """Return a word for the operator of a step, its attributes and the numbers among its operands.
+
+    With ``output`` the word is that of one of its results.
+    """
+    return _word(
         step.kind,
         sorted(step.attributes.items()),
         [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs],
+        *(() if output is None else (output,)),
     )
-    shape = np.full(step.count, base, dtype=np.uint64)
-    total = np.zeros(step.count, dtype=np.uint64)
-    ones = np.zeros(step.count, dtype=np.uint64)
+
+
+def _columns(step: Step) -> Iterator[tuple[np.uint64, int, Codes]]:
+    """Yield (a word for the place of an operand, its value, the rows that the step reads there),
+    one after another; ``rows`` has shape (step.count,).
+    """
     for place, operand in enumerate(step.inputs):
         if place in step.unread:
             continue
@@ -297,30 +328,12 @@ def _step_signature(
         )
         for member, argument in enumerate(arguments):
             table = argument.rows if argument.rows.ndim == 2 else argument.rows[:, None]
-            whole = [np.concatenate(store[argument.value]) for store in (shapes, sums, weights)]
             for column in range(table.shape[1]):
-                factor = _word("operand", place, member, column)
-                chosen = [words[table[:, column]] for words in whole]
-                shape = mixed(shape * np.uint64(3) + chosen[0] * factor)
-                total += chosen[1] * factor
-                ones += chosen[2] * factor
-    for number, output in enumerate(step.outputs):
-        if output is not None:
-            own = _word("output", number)
-            shapes.setdefault(output, []).append(mixed(shape + own))
-            sums.setdefault(output, []).append(total * own)
-            weights.setdefault(output, []).append(ones * own)
-
-
-def mixed(words: Words) -> Words:
-    """splitmix64's finaliser (Steele, Lea, Flood 2014)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+                yield _word("operand", place, member, column), argument.value, table[:, column]
 
 
 def _word(*what: object) -> np.uint64:
-    """An odd 64-bit word from anything printable."""
+    """Return an odd 64-bit word from anything printable."""
     return np.uint64(
         int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") | 1
     )

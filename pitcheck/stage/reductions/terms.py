@@ -1,33 +1,47 @@
-"""The terms that the parallel side of a stage adds up over the segments of a reference dimension,
-and a few of them that stand for all.
+"""The terms that the parallel side of a stage adds up over the segments of a dimension.
+
+A few of them stand for all.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> sum_steps(Problem.of(plan, plan).whole_stage().parallel, 1)  # nothing is added up
+(frozenset(), 1)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.graph.grids import Codes
+from pitcheck.graph.parts import mixed
 from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.pruned_batch import pruned
-from pitcheck.stage.reductions.spans import NOWHERE, spans
-from pitcheck.stage.reductions.symmetry import Words, mixed, signatures, spread
+from pitcheck.stage.reductions.spans import NOWHERE, once_per_class, spans
+from pitcheck.stage.reductions.symmetry import Words, signatures, spread, step_word
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage
 
 WORD = 64
+"""The bits of a word."""
 MOST_BITS = 1 << 24
-"""Words of sets of segments over all steps: more would cost more than evaluating all terms."""
+"""The words of sets of segments over all steps. More would cost more than evaluating all terms."""
 
 
 def sum_steps(batch: Batch, target: int) -> tuple[frozenset[int], int]:
-    """(the steps behind the target that add up members or move elements, all that write each value
-    on the way; the value of the terms).
+    """Return the steps behind the target that add up members or move elements.
+
+    All steps that write a value on the way are among them.
+
+    Returns:
+        The numbers of the steps; the value of the terms.
     """
     chosen: set[int] = set()
     value, term, adding = target, target, frozenset[int]()
@@ -44,7 +58,7 @@ def sum_steps(batch: Batch, target: int) -> tuple[frozenset[int], int]:
 
 
 def _added(step: Step) -> int | None:
-    """The value of which a step adds up members, or moves the elements; None for any other step."""
+    """Return the value whose members a step adds up, or whose elements it moves, or None."""
     read = step.looked_into
     return (
         read[0].value
@@ -62,6 +76,7 @@ def is_linear(step: Step) -> bool:
 
 
 def _adds(step: Step) -> bool:
+    """Return True if a step adds up the members of a stack."""
     stacked = (
         len(step.inputs) == 1
         and isinstance(step.inputs[0], Argument)
@@ -70,14 +85,24 @@ def _adds(step: Step) -> bool:
     return stacked and has_trait(step.kind, Trait.ADDS_MEMBERS, step.attributes)
 
 
+class _Added(NamedTuple):
+    """The terms that one row adds up: their ``rows``, and a word for the steps that each goes
+    through on its ``ways`` there, both of shape (terms,).
+    """
+
+    rows: Codes
+    ways: Words
+
+
 @dataclass(frozen=True)
 class Terms:
-    """What every row of the target adds up. ``low`` and ``high`` are spans of all values,
-    ``blocks`` and ``cones`` tell of every term its block, by the segment in which it begins, and a
-    word for how it is computed; ``full`` has the rows of the terms of every row of the target.
+    """The terms that every row of the target adds up.
 
     A *block* is what one term depends on: ``size`` segments, such as the sequences of ranks that
-    exchange tokens. Blocks have no segment in common; there are ``count`` of them.
+    exchange tokens. Blocks have no segment in common; there are ``count`` of them. ``low`` and
+    ``high`` are spans of all values. For every term, ``blocks`` tells its block, by the segment in
+    which it begins, and ``cones`` has a word for how it is computed. ``full`` has the rows of the
+    terms of every row of the target.
     """
 
     steps: frozenset[int]
@@ -86,21 +111,22 @@ class Terms:
     high: Mapping[int, Codes]
     blocks: Codes
     cones: Words
-    full: list[Codes]
+    full: list[_Added]
     size: int
     count: int
 
     def chosen(self, batch: Batch, target: int, keep: int) -> tuple[dict[int, Codes], int] | None:
-        """(the rows of the members that are left, by step, how many segments they belong to); None
-        where rows of the target keep different blocks, or all.
+        """Return the rows of the members that are left, by step, and how many segments they have.
+
+        Return None if rows of the target keep different blocks, or all.
         """
         cut = [
             number
             for number in sorted(self.steps)
             if _goes_over(batch.steps[number], self.low, self.high)
         ]
-        # More than one block is kept by the sums next to the terms alone: what is kept by several
-        # would be multiplied.
+        # Only the sums next to the terms keep more than one block: the blocks that several sums
+        # keep would multiply.
         nearest = frozenset(batch.steps[cut[0]].outputs) if cut else frozenset()
         found = {
             n: _some_members(
@@ -116,34 +142,34 @@ class Terms:
             if len(tables) == len(found)
             else []
         )
-        chosen = {tuple(np.unique(self.blocks[row]).tolist()) for row in some}
+        chosen = {tuple(np.unique(self.blocks[row.rows]).tolist()) for row in some}
         kept = len(chosen.pop()) if len(chosen) == 1 else 0
         fewer = 0 < kept < self.count
         whole = fewer and all(
-            len(part) * self.count == len(row) * kept
+            len(part.rows) * self.count == len(row.rows) * kept
             for part, row in zip(some, self.full, strict=True)
         )
         return (
             (tables, kept * self.size)
-            if whole and all(_alike(self.blocks[row], self.cones[row], kept) for row in some)
+            if whole and all(_alike(*self.described(row), kept) for row in some)
             else None
         )
 
+    def described(self, row: _Added) -> tuple[Codes, Words]:
+        """Return (the block of every term that a row adds up, a word for how the term is computed
+        and what becomes of it on its way), both of shape (terms,).
+        """
+        return self.blocks[row.rows], mixed(self.cones[row.rows] + mixed(row.ways))
 
+
+@once_per_class
 def terms_of(
     stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
 ) -> Terms | None:
-    """The terms over the ``segments`` of a dimension, each of length ``segment``; None where they
-    are not the same for every block but for where it begins.
+    """Return the terms over the ``segments`` of a dimension, each of length ``segment``.
+
+    Return None if they differ between blocks by more than where the block begins.
     """
-    return symbolic.remembered(
-        ("terms", root), lambda: _terms_of(stage, symbolic, root, segments, segment)
-    )
-
-
-def _terms_of(
-    stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
-) -> Terms | None:
     batch, target = stage.parallel, stage.targets[0].cut.value
     steps, term = sum_steps(batch, target)
     low, high = spans(stage, symbolic, root)
@@ -166,17 +192,16 @@ def _terms_of(
         size,
         segments // size,
     )
-    if not all(_alike(found.blocks[row], found.cones[row], found.count) for row in full):
+    if not all(_alike(*found.described(row), found.count) for row in full):
         return None
-    repeated = stage.sampling is not None and any(
-        _repeated(found.blocks[row], found.cones[row]) for row in full
-    )
+    repeated = stage.sampling is not None and any(_repeated(*found.described(row)) for row in full)
     return None if repeated else found
 
 
 def _cones(stage: Stage, symbolic: SymbolicPair, root: int, term: int, begins: Codes) -> Words:
-    """A word for what every row of the terms is computed by, from which places along the dimension,
-    seen from where its block begins.
+    """Return a word for how every row of the terms is computed, shape (rows,).
+
+    Places along the dimension are seen from where its block begins.
     """
     shapes, sums, weights = signatures(stage, symbolic, root)
     with np.errstate(over="ignore"):
@@ -192,8 +217,9 @@ def _block_size(
     low: Mapping[int, Codes],
     high: Mapping[int, Codes],
 ) -> int:
-    """How many segments every term depends on; 0 where blocks are of different sizes or overlap, or
-    are too many to tell.
+    """Return how many segments every term depends on.
+
+    Return 0 if blocks are of different sizes, overlap, or are too many to tell.
     """
     if (low[term] == high[term]).all():
         return 1
@@ -212,8 +238,9 @@ def _block_size(
 def _segment_sets(
     stage: Stage, symbolic: SymbolicPair, root: int, term: int
 ) -> NDArray[np.uint64] | None:
-    """Of every row of the terms the set of segments it depends on, as bits, shape (rows, words);
-    None where these would be too many.
+    """Return the set of segments that every row of the terms depends on, as bits.
+
+    The shape is (rows, words). Return None if these would be too many.
     """
     places: dict[int, list[Codes]] = {}
     for value, parts in stage.parallel.inputs.items():
@@ -254,7 +281,7 @@ def _segment_sets(
 
 
 def _bits(places: Sequence[Codes], rows: int, words: int) -> NDArray[np.uint64]:
-    """Sets of places as bits."""
+    """Return sets of places as bits, shape (rows, words)."""
     result = np.zeros((rows, words), dtype=np.uint64)
     for own in places:
         result[np.arange(rows), own // WORD] |= np.uint64(1) << (own % WORD).astype(np.uint64)
@@ -262,7 +289,7 @@ def _bits(places: Sequence[Codes], rows: int, words: int) -> NDArray[np.uint64]:
 
 
 def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
-    """Whether terms belong to ``count`` segments and are, but for the segment, the same in each."""
+    """Return True if terms belong to ``count`` segments and are the same in each."""
     if len(segments) % count:
         return False
     order = np.lexsort((shapes, segments))
@@ -275,14 +302,17 @@ def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
 
 
 def _repeated(segments: Codes, shapes: NDArray[np.uint64]) -> bool:
-    """Whether a term is added more than once: how often may depend on the number of coordinates."""
+    """Return True if a term is added more than once.
+
+    How often may depend on the number of coordinates.
+    """
     return len(np.unique(np.stack([segments.astype(np.uint64), shapes], axis=1), axis=0)) < len(
         segments
     )
 
 
 def _goes_over(step: Step, low: Mapping[int, Codes], high: Mapping[int, Codes]) -> bool:
-    """Whether the members of a sum lie in different segments."""
+    """Return True if the members of a sum lie in different segments."""
     operand = step.inputs[0]
     if not isinstance(operand, Argument) or operand.rows.ndim != 2:
         return False
@@ -296,31 +326,44 @@ def _terms(
     target: int,
     term: int,
     tables: Mapping[int, Codes] | None = None,
-) -> list[Codes]:
-    """For every row of the target the rows of the terms that it adds up; ``tables`` has the rows of
-    the members of steps of which some are left out.
+) -> list[_Added]:
+    """Return for every row of the target the terms that it adds up.
+
+    ``tables`` has the rows of the members of steps of which some are left out.
     """
-    rows: dict[int, list[Codes]] = {
-        term: [np.array([n], dtype=np.int64) for n in range(batch.count(term))]
+    found: dict[int, list[_Added]] = {
+        term: [
+            _Added(np.array([n], dtype=np.int64), np.zeros(1, dtype=np.uint64))
+            for n in range(batch.count(term))
+        ]
     }
     for number, step in enumerate(batch.steps):
         for operand in step.looked_into if number in steps else ():
             table = operand.rows if tables is None else tables.get(number, operand.rows)
-            for output in step.outputs:
+            lines = table.reshape(step.count, -1).tolist()
+            for place, output in enumerate(step.outputs):
                 if output is not None:
-                    lines = table.reshape(step.count, -1).tolist()
-                    rows.setdefault(output, []).extend(
-                        np.concatenate([rows[operand.value][n] for n in line]) for line in lines
+                    word = step_word(step, place)
+                    found.setdefault(output, []).extend(
+                        _together([found[operand.value][n] for n in line], word) for line in lines
                     )
-    return rows[target]
+    return found[target]
+
+
+def _together(rows: Sequence[_Added], word: np.uint64) -> _Added:
+    """Return the terms of several rows, once they went through a step that has this word."""
+    with np.errstate(over="ignore"):
+        ways = mixed(np.concatenate([row.ways for row in rows]) + word)
+    return _Added(np.concatenate([row.rows for row in rows]), ways)
 
 
 def _some_members(step: Step, low: Mapping[int, Codes], keep: int) -> Codes | None:
-    """The rows of the members that belong to ``keep`` of the blocks over which a step goes; None
-    where blocks have unequally many members.
+    """Return the rows of the members that belong to ``keep`` of the blocks of a step.
+
+    Return None if blocks have unequally many members.
     """
     operand = step.inputs[0]
-    # Of a sum that is also cut into parts the sizes depend on how many members there are.
+    # If a sum is also cut into parts, sizes depend on the number of members.
     if not isinstance(operand, Argument) or not has_trait(
         step.kind, Trait.ADDS_PLAINLY, step.attributes
     ):
@@ -333,9 +376,7 @@ def _some_members(step: Step, low: Mapping[int, Codes], keep: int) -> Codes | No
 
 
 def with_members(batch: Batch, tables: Mapping[int, Codes], target: int) -> Batch:
-    """The batch with some members alone in its sums, and without the rows that nothing
-    needs then.
-    """
+    """Return the batch with some members alone in its sums, without rows that are then unused."""
     fewer = list(batch.steps)
     for number, table in tables.items():
         operand = fewer[number].inputs[0]

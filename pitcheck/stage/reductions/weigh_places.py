@@ -1,4 +1,8 @@
-"""A weight for every place of the axes of a stage that are reduced and summed."""
+"""A weight for every place of the axes of a stage that are reduced and summed.
+
+>>> WeighPlaces().refutes  # the real places all have the weight 1
+False
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,16 @@ from dataclasses import replace
 
 from pitcheck.algebra.residues.weights import patterns
 from pitcheck.stage.reductions.protocol import Context, Phase
-from pitcheck.stage.stage import ShapedStage
+from pitcheck.stage.shaped_stage import ShapedStage
 
 
 class WeighPlaces:
-    """Weigh every place of the axes that are reduced.
+    """The weighing of every place of the axes that are reduced.
 
     Why a proof decides: what holds for all weights of a few places holds for more places than there
     are (:mod:`pitcheck.algebra.residues.weights`). A failure refutes nothing: the real places all
-    have the weight 1. Assumes reduced sizes; numbers of terms that are divided by are no sizes of
-    axes.
+    have the weight 1. It assumes reduced sizes; numbers of terms that are divided by are no sizes
+    of axes.
     """
 
     name = "weigh places"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.models.tape import Hint, Tape
+from pitcheck.models.records import Hint
+from pitcheck.models.tape import Tape
 from pitcheck.programs.layers.regions import exchanged
 from pitcheck.programs.rank import Names
 

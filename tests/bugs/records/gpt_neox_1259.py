@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bugs.cases import gpt, llama, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.models.tape import Hint
+from pitcheck.models.records import Hint
 from pitcheck.plan.model import Group
 from pitcheck.programs.rank import Rank
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.models.tape import Hint
+from pitcheck.models.records import Hint
 from pitcheck.programs.layers.loss import TokenLoss
 
 forward, total = TokenLoss.forward, TokenLoss.total

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import torch
 
-from pitcheck.frontends.torch.planning.matched import compared
+from pitcheck.frontends.torch.planning.compared_state import compared
 from pitcheck.frontends.torch.program import Program, Spec
 from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace
 

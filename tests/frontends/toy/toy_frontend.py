@@ -1,4 +1,4 @@
-"""Reads toy programs (.toy): one device, or ranks that all run the same lines."""
+"""A frontend for toy programs (.toy): one device, or ranks that all run the same lines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Ro
 RANK = "rank"
 """The only axis of the mesh."""
 KINDS = {"matmul": "matmul", "add": "add", "relu": "relu", "sum_over_ranks": "all_reduce"}
-"""What the toy's functions are called in docs/operators.md."""
+"""The operators in docs/operators.md that the toy's functions are."""
 
 
 class Toy:
-    """A program, as far as its lines are read."""
+    """A program, as far as its lines have been read."""
 
     def __init__(self) -> None:
         self.ranks = 1
@@ -24,7 +24,7 @@ class Toy:
         self.outputs: list[Output] = []
 
     def line(self, text: str, place: str) -> None:
-        """Take in one line. Raises PlanError for a bad one, UnsupportedError for a function."""
+        """Read a line. Raises PlanError if it is wrong, UnsupportedError for its function."""
         match text.partition("#")[0].split():
             case []:
                 pass
@@ -75,7 +75,7 @@ class Toy:
 
 
 def number(text: str, place: str) -> int:
-    """Return the number that a text is. Raises PlanError for anything else."""
+    """Return the number in a text. Raises PlanError for anything else."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise PlanError(f"{text!r} is no number", place)
     return int(text)
@@ -87,7 +87,7 @@ def sizes(text: str, place: str) -> tuple[int, ...]:
 
 
 def read(request: Request) -> list[Plan]:
-    """Return the plan in a file. Raises what ``Toy.line`` raises."""
+    """Return the plan in a file. Raises the errors of ``Toy.line``."""
     toy = Toy()
     file = Path(request.source)
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()

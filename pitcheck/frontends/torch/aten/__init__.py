@@ -1,1 +1,1 @@
-"""The operators of a plan that each ATen overload becomes."""
+"""The translation of ATen overloads to operators of a plan."""

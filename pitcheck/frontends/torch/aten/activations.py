@@ -18,7 +18,10 @@ def derivative(
     gradient: Tensor,
     attributes: dict[str, Attribute] | None = None,
 ) -> Tensor:
-    """The gradient of the only input of an operator of one output, which is computed anew."""
+    """Return the gradient of the only input of an operator with one output.
+
+    The output is computed anew, from ``x``.
+    """
     return e.op(
         f"{kind}.backward",
         x,
@@ -59,12 +62,12 @@ def _from_result(
 
 
 def _sigmoid_slope(e: Emitter, y: Operand) -> Tensor:
-    """y (1 - y)."""
+    """Return y (1 - y)."""
     return e.map("mul", y, e.map("sub", 1, y))
 
 
 def _tanh_slope(e: Emitter, y: Tensor) -> Tensor:
-    """1 - y^2."""
+    """Return 1 - y^2."""
     return e.map("sub", 1, e.map("square", y))
 
 
@@ -96,8 +99,10 @@ def _softplus_backward(
 
 
 def _log_sigmoid(e: Emitter, self: Tensor) -> tuple[Tensor, None]:
-    """-softplus(-x). The second output is a buffer that only the derivative reads, whose formula
-    here does without it.
+    """Return -softplus(-x).
+
+    The second output is a buffer that only the derivative reads, whose formula here does without
+    it.
     """
     return e.map("neg", e.map("softplus", e.map("neg", self))), None
 

@@ -14,8 +14,9 @@ _LONGEST_PRODUCT = 8
 
 
 def arithmetic(e: Emitter, kind: str, *operands: Operand, alpha: float = 1) -> Tensor:
-    """Arithmetic in the output's dtype. Raises UnsupportedError for integers that wrap
-    around soon.
+    """Return the result of an operator of arithmetic in the output's dtype.
+
+    Raises UnsupportedError for narrow integers, which wrap around.
     """
     if e.dtype in NARROW:
         raise e.unsupported(
@@ -26,7 +27,10 @@ def arithmetic(e: Emitter, kind: str, *operands: Operand, alpha: float = 1) -> T
 
 
 def _pairs(e: Emitter, name: str, *operands: Operand) -> tuple[Tensor, ...]:
-    """Operands that are all complex, of one number of dimensions."""
+    """Return operands as complex tensors with the output's number of dimensions.
+
+    Raises UnsupportedError for an operand that is not complex.
+    """
     pairs = []
     for x in operands:
         if not isinstance(x, Tensor) or not x.is_complex:
@@ -36,7 +40,7 @@ def _pairs(e: Emitter, name: str, *operands: Operand) -> tuple[Tensor, ...]:
 
 
 def add(e: Emitter, self: Operand, other: Operand, alpha: float = 1) -> Tensor:
-    """self + alpha * other; of booleans whether one of them holds."""
+    """Return self + alpha * other; of booleans True if either holds."""
     if e.dtype == "bool":
         if alpha != 1:
             raise e.unsupported("alpha", alpha, "the operands are booleans")
@@ -50,17 +54,17 @@ def add(e: Emitter, self: Operand, other: Operand, alpha: float = 1) -> Tensor:
 
 
 def sub(e: Emitter, self: Operand, other: Operand, alpha: float = 1) -> Tensor:
-    """self - alpha * other."""
+    """Return self - alpha * other."""
     return arithmetic(e, "sub", self, other, alpha=alpha)
 
 
 def rsub(e: Emitter, self: Tensor, other: Operand, alpha: float = 1) -> Tensor:
-    """other - alpha * self."""
+    """Return other - alpha * self."""
     return arithmetic(e, "sub", other, self, alpha=alpha)
 
 
 def mul(e: Emitter, self: Operand, other: Operand) -> Tensor:
-    """self * other; of booleans whether both hold."""
+    """Return self * other; of booleans True if both hold."""
     if e.dtype == "bool":
         return e.map("logical_and", self, other)
     if e.target.dtype in ("complex64", "complex128"):
@@ -69,7 +73,7 @@ def mul(e: Emitter, self: Operand, other: Operand) -> Tensor:
 
 
 def div(e: Emitter, self: Operand, other: Operand) -> Tensor:
-    """self / other, of integers too."""
+    """Return self / other, of integers too."""
     return arithmetic(e, "div", self, other)
 
 
@@ -97,18 +101,24 @@ def _remainder(e: Emitter, self: Operand, other: Operand) -> Tensor:
 
 
 def _part(e: Emitter, x: Tensor, which: int) -> Tensor:
-    """The real (0) or imaginary (1) parts of pairs, in a dimension of size 1."""
+    """Return the real (0) or imaginary (1) parts of pairs, in a last dimension of size 1."""
     whole = as_real(x)
     return e.slice(whole, -1, which, which + 1)
 
 
 def as_real(x: Tensor) -> Tensor:
-    """The pairs of a complex tensor as its last dimension: the same tensor of the plan."""
+    """Return a complex tensor with its pairs as the last dimension.
+
+    In the plan it is the same tensor.
+    """
     return Tensor(x.name, (*x.shape, 2), "float64" if x.dtype == "complex128" else "float32")
 
 
 def as_complex(x: Tensor) -> Tensor:
-    """The last dimension, of size 2, as pairs: the same tensor of the plan."""
+    """Return a tensor with its last dimension, of size 2, as pairs.
+
+    In the plan it is the same tensor.
+    """
     return Tensor(x.name, x.shape[:-1], "complex128" if x.dtype == "float64" else "complex64")
 
 
@@ -119,8 +129,10 @@ def _on_parts(e: Emitter, kind: str, *operands: Operand) -> Tensor:
 
 
 def _complex_product(e: Emitter, self: Operand, other: Operand) -> Tensor:
-    """(a + bi)(c + di) turns the pair (a, b) by (c, d), as rotary embedding does; a real factor
-    scales both.
+    """Return the product of two operands, at least one complex.
+
+    (a + bi)(c + di) turns the pair (a, b) by (c, d), as rotary embedding does. A real factor scales
+    both parts.
     """
     if not isinstance(self, Tensor) or not self.is_complex:
         self, other = other, self
@@ -132,13 +144,11 @@ def _complex_product(e: Emitter, self: Operand, other: Operand) -> Tensor:
         return _on_parts(e, "mul", self, e.unsqueeze(other, -1))
     x = e.expand(self, e.shape)
     whole = as_real(x)
-    turned = e.op(
+    turned = e.like(
         "rotary",
         whole,
         _part(e, other, 0),
         _part(e, other, 1),
-        shape=whole.shape,
-        dtype=whole.dtype,
         attributes={"convention": "interleaved"},
     )
     return as_complex(turned)
@@ -183,8 +193,9 @@ def _polar(e: Emitter, abs: Tensor, angle: Tensor) -> Tensor:
 
 
 def unary(kind: str) -> Callable[[Emitter, Tensor], Tensor]:
-    """An operator of one tensor that is an operator of a plan; integers become floating-point
-    numbers where the output is so.
+    """Return the meaning of an ATen operator of one tensor that is the operator ``kind`` of a plan.
+
+    Integers become floating-point numbers if the output's are.
     """
 
     def meaning(e: Emitter, self: Tensor) -> Tensor:
@@ -204,7 +215,10 @@ def _expm1(e: Emitter, self: Tensor) -> Tensor:
 
 
 def power(e: Emitter, self: Tensor, exponent: float) -> Tensor:
-    """self to a power that is a number."""
+    """Return self to a power that is a number.
+
+    Raises UnsupportedError unless the exponent is a multiple of 1/2, and for integers not negative.
+    """
     if isinstance(exponent, Tensor):
         raise e.unsupported("exponent", exponent, "exponents are numbers")
     halves = 2 * exponent
@@ -227,7 +241,7 @@ def power(e: Emitter, self: Tensor, exponent: float) -> Tensor:
 
 
 def _whole_power(e: Emitter, self: Tensor, exponent: int) -> Tensor:
-    """A product of integers."""
+    """Return a power of integers as a product."""
     if exponent > _LONGEST_PRODUCT:
         raise e.unsupported(
             "exponent", exponent, f"powers of integers are known up to {_LONGEST_PRODUCT}"
@@ -239,7 +253,7 @@ def _whole_power(e: Emitter, self: Tensor, exponent: int) -> Tensor:
 
 
 def number_to(e: Emitter, base: float, exponent: Tensor) -> Tensor:
-    """A positive number to powers: exp(exponent * log(base))."""
+    """Return a positive number to powers: exp(exponent * log(base))."""
     if isinstance(base, Tensor) or base <= 0:
         raise e.unsupported(
             "self", base, "powers with a tensor as exponent are known of positive numbers only"
@@ -253,7 +267,7 @@ def number_to(e: Emitter, base: float, exponent: Tensor) -> Tensor:
 def clamp(
     e: Emitter, self: Tensor, min: Operand | None = None, max: Operand | None = None
 ) -> Tensor:
-    """min(max(self, min), max)."""
+    """Return min(max(self, min), max). At least one bound is given."""
     x = e.numeric(self)
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         x = x if min is None else e.map("maximum", x, e.numeric(min))
@@ -288,14 +302,14 @@ def _minimum(e: Emitter, self: Tensor, other: Operand) -> Tensor:
 def addcmul(
     e: Emitter, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand = 1
 ) -> Tensor:
-    """self + value * tensor1 * tensor2."""
+    """Return self + value * tensor1 * tensor2."""
     return _plus(e, self, arithmetic(e, "mul", tensor1, tensor2), value)
 
 
 def addcdiv(
     e: Emitter, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand = 1
 ) -> Tensor:
-    """self + value * tensor1 / tensor2."""
+    """Return self + value * tensor1 / tensor2."""
     return _plus(e, self, arithmetic(e, "div", tensor1, tensor2), value)
 
 
@@ -306,12 +320,12 @@ def _plus(e: Emitter, self: Tensor, other: Tensor, factor: Operand) -> Tensor:
 
 
 def lerp(e: Emitter, self: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """self + weight * (end - self)."""
+    """Return self + weight * (end - self)."""
     return arithmetic(e, "add", self, arithmetic(e, "mul", arithmetic(e, "sub", end, self), weight))
 
 
 def _logaddexp(e: Emitter, self: Tensor, other: Tensor) -> Tensor:
-    """log(exp(self) + exp(other))."""
+    """Return log(exp(self) + exp(other))."""
     return e.map("log", e.map("add", e.map("exp", self), e.map("exp", other)))
 
 

@@ -8,15 +8,8 @@ from pitcheck.frontends.torch.aten.emitter import Emitter, Operand, Tensor
 from pitcheck.frontends.torch.aten.row import Row, row
 
 
-def _comparison(kind: str) -> Callable[[Emitter, Tensor, Operand], Tensor]:
+def _boolean(kind: str) -> Callable[[Emitter, Tensor, Operand], Tensor]:
     def meaning(e: Emitter, self: Tensor, other: Operand) -> Tensor:
-        return e.map(kind, self, other, dtype="bool")
-
-    return meaning
-
-
-def _logical(kind: str) -> Callable[[Emitter, Tensor, Tensor], Tensor]:
-    def meaning(e: Emitter, self: Tensor, other: Tensor) -> Tensor:
         return e.map(kind, self, other, dtype="bool")
 
     return meaning
@@ -45,7 +38,7 @@ def _bitwise_not(e: Emitter, self: Tensor) -> Tensor:
 
 
 def _isnan(e: Emitter, self: Tensor) -> Tensor:
-    """NaN alone is not equal to itself."""
+    """Return self != self, which holds for NaN alone."""
     return e.map("ne", self, self, dtype="bool")
 
 
@@ -55,27 +48,27 @@ def _isinf(e: Emitter, self: Tensor) -> Tensor:
 
 def _where(e: Emitter, condition: Tensor, self: Operand, other: Operand) -> Tensor:
     if not isinstance(self, Tensor) and not isinstance(other, Tensor):
-        # Beside nothing but booleans a whole number would be an integer.
+        # The condition alone would make whole numbers integers.
         self = e.full((), self)
     return e.map("where", condition, e.numeric(self), e.numeric(other))
 
 
 def masked_fill(e: Emitter, self: Tensor, mask: Tensor, value: Operand) -> Tensor:
-    """The value where the mask holds, else self."""
+    """Return the value where the mask holds, elsewhere self."""
     filling = e.view(value, ()) if isinstance(value, Tensor) else value
-    return e.op("masked_fill", self, mask, filling, shape=self.shape, dtype=self.dtype)
+    return e.like("masked_fill", self, mask, filling)
 
 
 _TWO = "self other"
 
 TABLE: dict[str, Row] = {
     **{
-        f"{kind}.{overload}": row(_comparison(kind), _TWO)
+        f"{kind}.{overload}": row(_boolean(kind), _TWO)
         for kind in ("eq", "ne", "lt", "le", "gt", "ge")
         for overload in ("Tensor", "Scalar")
     },
     **{
-        f"logical_{name}.default": row(_logical(f"logical_{name}"), _TWO)
+        f"logical_{name}.default": row(_boolean(f"logical_{name}"), _TWO)
         for name in ("and", "or", "xor")
     },
     **{

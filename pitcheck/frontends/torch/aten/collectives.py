@@ -1,10 +1,10 @@
-"""The collectives of a trace, as :mod:`pitcheck.frontends.torch.trace_collectives` lists them."""
+"""The collectives of a trace, which ``COLLECTIVES`` in ``trace.py`` lists."""
 
 from __future__ import annotations
 
 from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor
 from pitcheck.frontends.torch.aten.row import Row, row
-from pitcheck.frontends.torch.rewrites.uneven import part_sizes
+from pitcheck.frontends.torch.rewrites.uneven_all_to_all import part_sizes
 from pitcheck.ops.meanings.collectives import REDUCTIONS
 from pitcheck.plan.model import Attribute, Group
 
@@ -12,7 +12,10 @@ from pitcheck.plan.model import Attribute, Group
 def _collective(
     e: Emitter, kind: str, x: Tensor, attributes: dict[str, Attribute], rows: int | None = None
 ) -> Tensor:
-    """``rows``: the size of dimension 0 of the result, where it is another."""
+    """Return the result of a collective over the group of the event.
+
+    ``rows`` is the size of the result's dimension 0, if it differs from that of ``x``.
+    """
     shape = x.shape if rows is None else (rows, *x.shape[1:])
     return e.op(
         kind,
@@ -35,7 +38,7 @@ def _waiting(e: Emitter) -> dict[str, Attribute]:
 
 
 def _batched(e: Emitter) -> dict[str, Attribute]:
-    """The sends and receives of a batch do not wait for one another."""
+    """Return the attribute of sends and receives that do not wait for one another."""
     return {} if e.event.batch is None else {"batch": e.event.batch}
 
 
@@ -80,7 +83,10 @@ def _all_to_all(
 
 
 def _check_parts(e: Emitter, name: str, sizes: tuple[int, ...] | None, rows: int) -> None:
-    """``sizes``: the rows of every member's part; None for equal parts."""
+    """Raise UnsupportedError if the parts of an all-to-all have different sizes.
+
+    ``sizes`` are the rows of every member's part; None for equal parts.
+    """
     if len(set(part_sizes(e.event, name, sizes, rows))) > 1:
         raise e.unsupported(name, sizes, "the parts have one size")
 
@@ -100,7 +106,10 @@ def _send(e: Emitter, x: Tensor, peer: int, tag: int) -> tuple[()]:
 
 
 def _tag(e: Emitter, tag: int | str) -> int | str:
-    """Groups of the same ranks are channels of their own."""
+    """Return the tag of a message, with the name of its group.
+
+    The messages of each group are a channel of their own.
+    """
     return f"{tag} of group {e.event.communicator}" if e.event.communicator else tag
 
 
@@ -116,7 +125,7 @@ def _wait(e: Emitter, x: Tensor) -> Tensor | tuple[()]:
     if not e.event.outputs:
         e.raw("wait", (x,), ())
         return ()
-    return e.op("wait", x, shape=x.shape, dtype=x.dtype)
+    return e.like("wait", x)
 
 
 TABLE: dict[str, Row] = {

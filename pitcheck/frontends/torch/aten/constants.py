@@ -10,7 +10,10 @@ from pitcheck.plan.model import Attribute
 
 
 def _filled(value: float) -> Callable[..., Tensor]:
-    """A tensor of the output's shape that is filled with a number; arguments only say the shape."""
+    """Return the meaning of an operator whose output is filled with a number.
+
+    Its arguments only say the shape.
+    """
 
     def meaning(e: Emitter, *_: object) -> Tensor:
         return e.full(e.shape, value)
@@ -37,7 +40,7 @@ def _fill(e: Emitter, self: Tensor, value: Operand) -> Tensor:
 
 
 def _empty(e: Emitter, *_: object) -> Tensor:
-    """Memory that nobody has written to: any value."""
+    """Return memory that nobody has written to, which may be any value."""
     return e.uninitialised()
 
 
@@ -50,7 +53,11 @@ def _arange_from(e: Emitter, start: float, _end: float, step: float = 1) -> Tens
 
 
 def _positions(e: Emitter, start: float, step: float) -> Tensor:
-    """start, start + step, ...; a multiple of the length is a place between equal shards."""
+    """Return start, start + step, ...
+
+    A start that is a multiple of the length is a place between equal shards, which the attribute
+    ``offset`` says.
+    """
     length = e.shape[0]
     offset = (
         step == 1 and isinstance(start, int) and start > 0 and length > 0 and start % length == 0

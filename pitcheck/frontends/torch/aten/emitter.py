@@ -40,14 +40,17 @@ _ON_PAIRS = frozenset(
         "neg",
     ]
 )
-"""Kinds that mean for pairs of numbers what they mean for numbers, given that axes count from the
-front.
+"""The kinds of operators that mean for pairs of numbers what they mean for numbers.
+
+Their axes must count from the front.
 """
 
 
 class Tensor(NamedTuple):
-    """An operand. ``name``: of its family, or of a tensor in between that is not named yet;
-    ``shape``: as PyTorch sees it, without the dimension of pairs.
+    """An operand that is a tensor.
+
+    ``name`` is that of its family, or a preliminary one for an intermediate tensor. ``shape`` is
+    that which PyTorch sees, without the dimension of pairs.
     """
 
     name: str
@@ -56,17 +59,17 @@ class Tensor(NamedTuple):
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """Return the number of dimensions."""
         return len(self.shape)
 
     @property
     def is_complex(self) -> bool:
-        """Whether its elements are pairs of numbers."""
+        """Return True if the elements are pairs of numbers."""
         return self.dtype in _PARTS
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no elements; then no operator can read it."""
+        """Return True if the tensor has no elements; then no operator can read it."""
         return 0 in self.shape
 
 
@@ -75,38 +78,39 @@ Operand = Tensor | int | float
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """What an event becomes: operators in order, and shape and dtype of the tensors in between, by
-    name.
-    """
+    """The operators that an event becomes, in order, and the intermediate tensors by name."""
 
     instances: tuple[Instance, ...]
     tensors: Mapping[str, Value]
 
 
 def stored(value: Value) -> Value:
-    """The value as a plan has it: pairs of numbers are a last dimension of size 2."""
+    """Return a value as a plan has it, with pairs of numbers as a last dimension of size 2."""
     return Value((*value.shape, 2), _PARTS[value.dtype]) if value.dtype in _PARTS else value
 
 
 def kind_of(dtype: DType | Complex) -> str:
-    """Bool, int, field or complex."""
+    """Return the kind of a dtype: "bool", "int", "field" (floating-point) or "complex"."""
     return "complex" if dtype in _PARTS else kind_named(dtype)
 
 
 def is_floating(dtype: DType | Complex) -> bool:
-    """Whether values of a dtype are floating-point numbers, or pairs of them."""
+    """Return True if the values of a dtype are floating-point numbers or pairs of them."""
     return kind_of(dtype) in ("field", "complex")
 
 
 def literal(value: bool | int | float) -> int | float | str:
-    """A number as an attribute or a literal operand says it."""
+    """Return a number as an attribute or a literal operand has it."""
     if isinstance(value, bool):
         return int(value)
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def broadcast(*operands: Operand) -> tuple[int, ...]:
-    """The shape to which operands broadcast."""
+    """Return the shape to which operands broadcast.
+
+    Raises PlanError if they do not.
+    """
     shapes = [operand.shape for operand in operands if isinstance(operand, Tensor)]
     result: list[int] = []
     for place in range(1, max(map(len, shapes), default=0) + 1):
@@ -119,7 +123,11 @@ def broadcast(*operands: Operand) -> tuple[int, ...]:
 
 @dataclass
 class _Collected:
-    """``made``: kind of what makes a tensor in between, and what it is, by its preliminary name."""
+    """The operators so far.
+
+    ``made`` has for each intermediate tensor, by its preliminary name, the kind of its operator and
+    its shape and dtype.
+    """
 
     instances: list[Instance] = field(default_factory=list)
     made: dict[str, tuple[str, Value]] = field(default_factory=dict)
@@ -127,8 +135,11 @@ class _Collected:
 
 @dataclass(frozen=True)
 class Emitter:
-    """Collects what an event becomes. ``target``: the output that is being computed, whose dtype is
-    that of the arithmetic.
+    """The collector of the operators that an event becomes.
+
+    ``values`` are those of the trace, ``name_of`` returns the tensor family of a value, and
+    ``asynchronous`` says that a collective is waited for elsewhere. ``target`` is the output that
+    is being computed, whose dtype is that of the arithmetic.
     """
 
     event: Event
@@ -140,21 +151,21 @@ class Emitter:
 
     @property
     def dtype(self) -> DType | Complex:
-        """Dtype of the output that is being computed."""
+        """Return the dtype of the output that is being computed."""
         return self.target.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the output that is being computed."""
+        """Return the shape of the output that is being computed."""
         return self.target.shape
 
     def focus(self, output: int) -> Emitter:
-        """The same, computing output number ``output``."""
+        """Return the same collector, which computes output number ``output``."""
         number = self.event.outputs[output] if output < len(self.event.outputs) else None
         return self if number is None else replace(self, target=self.values[number])
 
     def unsupported(self, argument: str, value: object, why: str) -> UnsupportedError:
-        """The error for an argument that the meaning does not cover."""
+        """Return the error, to be raised, for an argument that the meaning does not cover."""
         shown = (
             f"a {value.dtype} tensor of shape {value.shape}"
             if isinstance(value, Tensor)
@@ -166,7 +177,7 @@ class Emitter:
         )
 
     def argument(self, given: Argument) -> Any:
-        """An argument with tensors in the place of references."""
+        """Return an argument with tensors in the place of references."""
         if isinstance(given, Ref):
             value = self.values[given.value]
             return Tensor(self.name_of(given.value), value.shape, value.dtype)
@@ -183,9 +194,22 @@ class Emitter:
         group: Group | None = None,
         attributes: Mapping[str, Attribute] | None = None,
     ) -> Tensor:
-        """An operator with one output; of dtype :attr:`dtype` where none is given."""
+        """Add an operator with one output, by default of dtype :attr:`dtype`; return the output.
+
+        Raises UnsupportedError for complex operands, if the operator is not known for them.
+        """
         value = Value(shape, dtype or self.dtype)
         return Tensor(self._emit(kind, inputs, [value], attributes, group)[0], *_fields(value))
+
+    def like(
+        self,
+        kind: str,
+        x: Tensor,
+        *others: Operand,
+        attributes: Mapping[str, Attribute] | None = None,
+    ) -> Tensor:
+        """Add an operator whose output has the shape and dtype of ``x``; return the output."""
+        return self.op(kind, x, *others, shape=x.shape, dtype=x.dtype, attributes=attributes)
 
     def ops(
         self,
@@ -195,7 +219,10 @@ class Emitter:
         attributes: Mapping[str, Attribute] | None = None,
         group: Group | None = None,
     ) -> tuple[Tensor | None, ...]:
-        """An operator with any number of outputs, None for one that is not wanted."""
+        """Add an operator with any number of outputs, and return these.
+
+        An output that is not wanted is None.
+        """
         names = self._emit(kind, inputs, outputs, attributes, group)
         return tuple(
             None if value is None else Tensor(name, *_fields(value))
@@ -235,7 +262,10 @@ class Emitter:
         attributes: Mapping[str, Attribute] | None = None,
         group: Group | None = None,
     ) -> list[str]:
-        """An operator on tensors as the plan has them; the preliminary names of its outputs."""
+        """Add an operator on tensors as the plan has them; return preliminary names of its outputs.
+
+        Raises UnsupportedError for tensors without elements.
+        """
         shapes = [("reads", x.shape) for x in inputs if isinstance(x, Tensor)] + [
             ("gives", value.shape) for value in outputs if value is not None
         ]
@@ -260,6 +290,17 @@ class Emitter:
 
     # --- what most formulas are made of
 
+    def axis(self, x: Tensor, dim: int) -> int:
+        """Return a dimension of ``x`` counted from the front.
+
+        Raises UnsupportedError for a tensor without dimensions.
+        """
+        if x.ndim == 0:
+            raise self.unsupported(
+                "self", x, "a tensor without dimensions has no elements along one"
+            )
+        return dim % x.ndim
+
     def map(
         self,
         kind: str,
@@ -267,13 +308,16 @@ class Emitter:
         dtype: DType | Complex | None = None,
         attributes: Mapping[str, Attribute] | None = None,
     ) -> Tensor:
-        """An operator element by element; operands broadcast."""
+        """Return the result of an operator element by element, whose operands broadcast."""
         return self.op(
             kind, *operands, shape=broadcast(*operands), dtype=dtype, attributes=attributes
         )
 
     def cast(self, x: Tensor, dtype: DType | Complex) -> Tensor:
-        """x as ``dtype``; nothing where it has that dtype."""
+        """Return ``x`` as a tensor of ``dtype``.
+
+        Raises UnsupportedError for numbers cast to a narrow integer dtype, which wrap around.
+        """
         if x.dtype == dtype:
             return x
         if dtype in NARROW and x.dtype != "bool":
@@ -289,8 +333,9 @@ class Emitter:
     def numeric(self, x: Operand, dtype: DType | Complex | None = None) -> Operand: ...
 
     def numeric(self, x: Operand, dtype: DType | Complex | None = None) -> Operand:
-        """x as an operand of arithmetic of ``dtype`` (by default of the output's): cast where it is
-        a number of a lesser kind.
+        """Return ``x`` as an operand of arithmetic of ``dtype``, by default the output's.
+
+        It is cast if it is a number of a lesser kind. Raises PlanError for one of a greater kind.
         """
         to = dtype or self.dtype
         if not isinstance(x, Tensor) or _KINDS.index(kind_of(x.dtype)) == _KINDS.index(kind_of(to)):
@@ -308,7 +353,10 @@ class Emitter:
         value: bool | int | float,
         dtype: DType | Complex | None = None,
     ) -> Tensor:
-        """A tensor filled with a number."""
+        """Return a tensor filled with a number.
+
+        Raises UnsupportedError for a complex tensor that is not filled with 0.
+        """
         result = Value(shape, dtype or self.dtype)
         plain = stored(result)
         if result.dtype in _PARTS and value != 0:
@@ -321,7 +369,7 @@ class Emitter:
         return Tensor(self.raw("full", (), [plain], said)[0], *_fields(result))
 
     def uninitialised(self) -> Tensor:
-        """Memory of the output's shape and dtype that nobody has written to."""
+        """Return memory of the output's shape and dtype that nobody has written to."""
         result = Value(self.shape, self.dtype)
         plain = stored(result)
         return Tensor(
@@ -330,11 +378,11 @@ class Emitter:
         )
 
     def view(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The same elements in another shape."""
+        """Return the same elements in another shape."""
         return x if x.shape == shape else self._sized("view", x, shape)
 
     def expand(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """x broadcast to ``shape``."""
+        """Return ``x`` broadcast to ``shape``."""
         if x.shape == shape:
             return x
         if x.is_complex and len(shape) != x.ndim:
@@ -351,7 +399,7 @@ class Emitter:
         )
 
     def unsqueeze(self, x: Tensor, axis: int) -> Tensor:
-        """A dimension of size 1 inserted at ``axis`` (of the result)."""
+        """Return ``x`` with a dimension of size 1 inserted at ``axis`` of the result."""
         place = axis % (x.ndim + 1)
         return self.op(
             "unsqueeze",
@@ -362,7 +410,7 @@ class Emitter:
         )
 
     def squeeze(self, x: Tensor, axis: int) -> Tensor:
-        """Dimension ``axis``, of size 1, removed."""
+        """Return ``x`` without dimension ``axis``, which has size 1."""
         place = axis % x.ndim
         return self.op(
             "squeeze",
@@ -373,7 +421,7 @@ class Emitter:
         )
 
     def transpose(self, x: Tensor, first: int, second: int) -> Tensor:
-        """Two dimensions exchanged."""
+        """Return ``x`` with two dimensions exchanged."""
         sizes, a, b = list(x.shape), first % x.ndim, second % x.ndim
         sizes[a], sizes[b] = sizes[b], sizes[a]
         return self.op(
@@ -381,7 +429,7 @@ class Emitter:
         )
 
     def slice(self, x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
-        """Elements ``start``, ``start + step``, ... below ``stop``."""
+        """Return the elements ``start``, ``start + step``, ... below ``stop`` of a dimension."""
         place = axis % x.ndim
         if (start, stop, step) == (0, x.shape[place], 1):
             return x
@@ -403,7 +451,7 @@ class Emitter:
         dtype: DType | None = None,
         attributes: Mapping[str, Attribute] | None = None,
     ) -> Tensor:
-        """A reduction over ``axes`` (None or none: all)."""
+        """Return a reduction over ``axes``; over all dimensions if there are none."""
         over = (
             tuple(range(x.ndim))
             if not axes
@@ -420,7 +468,7 @@ class Emitter:
         return self.op(kind, x, shape=shape, dtype=dtype or x.dtype, attributes=said)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
-        """The product of two matrices, or of stacks of them."""
+        """Return the product of two matrices, or of stacks of them."""
         return self.op(
             "matmul",
             a,
@@ -437,8 +485,10 @@ class Emitter:
     def finished(
         self, results: Sequence[Tensor | None], new_name: Callable[[str, Value], str]
     ) -> Translation:
-        """The translation whose outputs are ``results``; raises PlanError where one has not the
-        shape that the trace says.
+        """Return the translation whose outputs are ``results``.
+
+        ``new_name`` returns a name for an intermediate tensor. Raises PlanError if a result does
+        not have the shape that the trace says.
         """
         names: dict[str, str] = {}
         for number, result in zip(self.event.outputs, results, strict=True):

@@ -11,13 +11,13 @@ from pitcheck.plan.model import Attribute
 
 Indices = Sequence[Tensor | None]
 
-# --- by several indices at once: dimensions ``axis``, ``axis`` + 1, ... are indexed by one tensor
-# each
+# --- by several indices at once, one for each of the dimensions ``axis``, ``axis`` + 1, ...
 
 
 def _indexed(e: Emitter, indices: Indices) -> tuple[int, list[Tensor]]:
-    """The first of the dimensions that are indexed, and their indices. Raises UnsupportedError
-    where they do not follow one another.
+    """Return the first of the dimensions that are indexed, and their indices.
+
+    Raises UnsupportedError if these dimensions do not follow one another, and for a mask.
     """
     places = [place for place, index in enumerate(indices) if index is not None]
     if not places or places != list(range(places[0], places[0] + len(places))):
@@ -38,8 +38,10 @@ def _shown(indices: Indices) -> list[str]:
 
 
 def _beside(e: Emitter, index: Tensor, shape: tuple[int, ...], before: int, dims: int) -> Tensor:
-    """An index of shape S (after broadcasting) as (..., *S, 1, ...), with ``before`` dimensions in
-    front, broadcast to ``shape`` but for size 1 behind S.
+    """Return an index of shape S (after broadcasting) as one of shape (..., *S, 1, ...).
+
+    It has ``before`` dimensions in front of S and is broadcast to ``shape``, but for a size of 1
+    behind S.
     """
     kept = (1,) * (dims - index.ndim) + index.shape
     spread = e.view(index, (1,) * before + kept + (1,) * (len(shape) - before - dims))
@@ -52,7 +54,7 @@ def _index(e: Emitter, self: Tensor, indices: Indices) -> Tensor:
 
 
 def _read_at(e: Emitter, self: Tensor, axis: int, found: Sequence[Tensor]) -> Tensor:
-    """The elements at indices of dimensions ``axis``, ``axis`` + 1, ..."""
+    """Return the elements at indices of the dimensions ``axis``, ``axis`` + 1, ..."""
     common = broadcast(*found)
     first = e.expand(found[0], common)
     behind = self.shape[axis + 1 :]
@@ -74,8 +76,9 @@ def _read_at(e: Emitter, self: Tensor, axis: int, found: Sequence[Tensor]) -> Te
 
 
 def _added(e: Emitter, base: Tensor, axis: int, found: Sequence[Tensor], source: Tensor) -> Tensor:
-    """``base`` with ``source``, (..., *S, ...), added at indices of shape S: the last index first,
-    each into zeros of one dimension more.
+    """Return ``base`` with ``source``, of shape (..., *S, ...), added at indices of shape S.
+
+    The last index comes first; each adds into zeros of one dimension more.
     """
     common = broadcast(*found)
     place = axis + len(common)
@@ -91,15 +94,7 @@ def _added(e: Emitter, base: Tensor, axis: int, found: Sequence[Tensor], source:
             dtype=base.dtype,
             attributes={"axis": place},
         )
-    return e.op(
-        "index_add",
-        base,
-        e.expand(found[0], common),
-        source,
-        shape=base.shape,
-        dtype=base.dtype,
-        attributes={"axis": axis},
-    )
+    return e.like("index_add", base, e.expand(found[0], common), source, attributes={"axis": axis})
 
 
 def _index_put(
@@ -124,7 +119,7 @@ def _index_put(
 def _put_where(
     e: Emitter, self: Tensor, indices: Indices, values: Tensor, accumulate: bool
 ) -> Tensor:
-    """One value wherever a mask over the first dimensions holds."""
+    """Return ``self`` with one value written wherever a mask over the first dimensions holds."""
     mask = indices[0]
     if mask is None or mask.dtype != "bool" or any(index is not None for index in indices[1:]):
         raise e.unsupported(
@@ -137,11 +132,11 @@ def _put_where(
     if prod(values.shape) != 1:
         raise e.unsupported("values", values, "only a single value is written where a mask holds")
     spread = e.view(mask, mask.shape + (1,) * (self.ndim - mask.ndim))
-    return e.op("masked_fill", self, spread, e.view(values, ()), shape=self.shape, dtype=self.dtype)
+    return e.like("masked_fill", self, spread, e.view(values, ()))
 
 
 def _writes_floats(e: Emitter, x: Tensor, one: bool = False) -> None:
-    """What is written twice is NaN, which integers do not have."""
+    """Raise UnsupportedError for integers: an element that is written twice is NaN here."""
     if not one and not is_floating(x.dtype):
         raise e.unsupported(
             "self", x, "an integer that is written at a repeated index may be either value"
@@ -153,11 +148,10 @@ def _chosen(e: Emitter, hits: Tensor, written: Operand, base: Tensor) -> Tensor:
 
 
 def _written_once(e: Emitter, source: Tensor, writers: Tensor) -> Tensor:
-    """``source``, but NaN where more than one element is written to one place, which PyTorch leaves
-    open: 1 // writers is 1 or 0, and 0 / 0 is NaN.
+    """Return ``source`` with NaN for elements that share their place with others.
 
-    No condition is asked, which would have to be seen with both outcomes, although most programs
-    never write twice.
+    PyTorch leaves the result of such writes open. 1 // writers is 1 or 0, and 0 / 0 is NaN. A
+    condition would have to be seen with both outcomes, although most programs never write twice.
     """
     alone = e.cast(e.map("floor_divide", 1, writers, dtype="int64"), source.dtype)
     return e.map("mul", source, e.map("div", alone, alone, dtype=source.dtype), dtype=source.dtype)
@@ -167,9 +161,7 @@ def _written_once(e: Emitter, source: Tensor, writers: Tensor) -> Tensor:
 
 
 def _along(e: Emitter, x: Tensor, dim: int) -> dict[str, Attribute]:
-    if x.ndim == 0:
-        raise e.unsupported("self", x, "a tensor without dimensions has no elements along one")
-    return {"axis": dim % x.ndim}
+    return {"axis": e.axis(x, dim)}
 
 
 def _index_select(e: Emitter, self: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -187,13 +179,11 @@ def _index_add(
     e: Emitter, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float
 ) -> Tensor:
     scaled = source if alpha == 1 else e.map("mul", source, alpha, dtype=source.dtype)
-    return e.op(
+    return e.like(
         "index_add",
         self,
         e.view(index, (prod(index.shape),)),
         scaled,
-        shape=self.shape,
-        dtype=self.dtype,
         attributes=_along(e, self, dim),
     )
 
@@ -205,34 +195,18 @@ def _gather(e: Emitter, self: Tensor, dim: int, index: Tensor, _sparse_grad: boo
 
 
 def _read(e: Emitter, src: Tensor, index: Tensor) -> Tensor:
-    """The part of ``src`` that has an index."""
+    """Return the part of ``src`` that has an index."""
     for axis, size in enumerate(index.shape):
         src = e.slice(src, axis, 0, size)
     return src
 
 
 def _scatter_add(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return e.op(
-        "scatter_add",
-        self,
-        index,
-        _read(e, src, index),
-        shape=self.shape,
-        dtype=self.dtype,
-        attributes=_along(e, self, dim),
-    )
+    return e.like("scatter_add", self, index, _read(e, src, index), attributes=_along(e, self, dim))
 
 
 def _scatter_value(e: Emitter, self: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    return e.op(
-        "scatter_value",
-        self,
-        index,
-        value,
-        shape=self.shape,
-        dtype=self.dtype,
-        attributes=_along(e, self, dim),
-    )
+    return e.like("scatter_value", self, index, value, attributes=_along(e, self, dim))
 
 
 def _scatter(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -244,9 +218,7 @@ def _scatter(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> 
     )
     writers = e.op("gather", hits, index, shape=index.shape, dtype="int64", attributes=along)
     source = _written_once(e, _read(e, src, index), writers)
-    cleared = e.op(
-        "scatter_value", self, index, 0, shape=self.shape, dtype=self.dtype, attributes=along
-    )
+    cleared = e.like("scatter_value", self, index, 0, attributes=along)
     return e.op(
         "scatter_add", cleared, index, source, shape=self.shape, dtype=self.dtype, attributes=along
     )
@@ -273,7 +245,7 @@ def _embedding(
     _scale_grad_by_freq: bool,
     _sparse: bool,
 ) -> Tensor:
-    """The other arguments matter to the derivative, which is another operator."""
+    """Look up rows. The other arguments matter to the derivative, which is another operator."""
     return e.op("embedding", indices, weight, shape=e.shape, dtype=weight.dtype)
 
 

@@ -1,5 +1,6 @@
-"""ATen's softmax, normalisation layers, attention and dropout, with the derivatives that read what
-the forward operators gave.
+"""ATen's softmax, normalisation layers, attention and dropout, with their derivatives.
+
+The derivatives read what the forward operators have returned.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _softmax_like(kind: str) -> Callable[[Emitter, Tensor, int, bool], Tensor]:
 
 
 def softmax(e: Emitter, x: Tensor, dim: int, kind: str = "softmax") -> Tensor:
-    """Along one dimension; of a single number that dimension is added."""
+    """Return a softmax along a dimension; a single number is given that dimension."""
     if x.ndim == 0:
         return e.view(softmax(e, e.unsqueeze(x, 0), 0, kind), ())
     numbers = e.numeric(x)
@@ -32,19 +33,19 @@ def softmax(e: Emitter, x: Tensor, dim: int, kind: str = "softmax") -> Tensor:
 
 
 def _safe_softmax(e: Emitter, self: Tensor, dim: int) -> Tensor:
-    """A softmax that is 0 where all of a row is -inf."""
+    """Return a softmax that is 0 where all of a row is -inf."""
     hidden = e.reduce("all", e.map("eq", self, -_INFINITY, dtype="bool"), (dim,), True)
     return e.map("where", hidden, 0, softmax(e, self, dim))
 
 
 def _softmax_backward(e: Emitter, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
-    """y (dy - sum y dy)."""
+    """Return y (dy - sum y dy)."""
     total = e.reduce("sum", e.map("mul", output, grad_output), (dim,), True)
     return e.map("mul", output, e.map("sub", grad_output, total))
 
 
 def _log_softmax_backward(e: Emitter, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
-    """dy - exp(y) sum dy."""
+    """Return dy - exp(y) sum dy."""
     total = e.reduce("sum", grad_output, (dim,), True)
     return e.map("sub", grad_output, e.map("mul", e.map("exp", output), total))
 
@@ -57,7 +58,7 @@ def _last(x: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _reciprocal_deviation(e: Emitter, x: Tensor, over: tuple[int, ...], eps: float) -> Tensor:
-    """1 / sqrt(mean x^2 + eps)."""
+    """Return 1 / sqrt(mean x^2 + eps)."""
     return e.map("rsqrt", e.map("add", e.reduce("mean", e.map("square", x), over, True), eps))
 
 
@@ -97,13 +98,13 @@ def _rms_norm(
 
 
 def _to_input(e: Emitter, n: Tensor, dn: Tensor, rstd: Tensor, over: tuple[int, ...]) -> Tensor:
-    """(dn - n mean(n dn)) rstd, where n is what was normalised."""
+    """Return (dn - n mean(n dn)) rstd, where n is the normalised input."""
     mean = e.reduce("mean", e.map("mul", n, dn), over, True)
     return e.map("mul", e.map("sub", dn, e.map("mul", n, mean)), rstd)
 
 
 def _summed(e: Emitter, x: Tensor, normalized_shape: Sequence[int]) -> Tensor:
-    """Over all that is not normalised."""
+    """Return the sum over all dimensions that are not normalised."""
     rows = x.ndim - len(normalized_shape)
     return e.reduce("sum", x, tuple(range(rows)), False) if rows else x
 
@@ -186,8 +187,9 @@ def _check_attention(
 
 
 def _per_query_head(e: Emitter, x: Tensor, query: Tensor) -> Tensor:
-    """Keys or values for every head of the queries: each of fewer heads is there for as many
-    successive ones (grouped queries).
+    """Return keys or values with a head for every head of the queries.
+
+    With grouped queries each of fewer heads serves as many successive heads of the queries.
     """
     count = query.shape[-3] // x.shape[-3]
     if count == 1:
@@ -201,7 +203,10 @@ def _per_query_head(e: Emitter, x: Tensor, query: Tensor) -> Tensor:
 
 
 def _per_own_head(e: Emitter, gradient: Tensor, x: Tensor) -> Tensor:
-    """The derivative of :func:`_per_query_head`: the sum over the heads that ``x`` is there for."""
+    """Return the sum over the heads of the queries that each head of ``x`` serves.
+
+    It is the derivative of :func:`_per_query_head`.
+    """
     own = x.shape[-3]
     if gradient.shape[-3] == own:
         return gradient
@@ -219,7 +224,7 @@ def _scores(
     attn_mask: Tensor | None,
     scale: float | None,
 ) -> Tensor:
-    """scale * q k^T + mask; the scale is 1 / sqrt(the last dimension) if not given."""
+    """Return scale * q k^T + mask; the scale is 1 / sqrt(the last dimension) by default."""
     if is_causal and attn_mask is not None:
         raise e.unsupported("attn_mask", attn_mask, "it is causal as well")
     scores = e.matmul(_by_scale(e, query, scale), e.transpose(key, -2, -1))
@@ -281,8 +286,10 @@ def _attention_backward(
     attn_mask: Tensor | None,
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """With p = exp(s - logsumexp) of the scores s: ds = p (do v^T - sum do o). The sums may run
-    over more keys than these (ring attention).
+    """Return the gradients of query, key and value.
+
+    With p = exp(s - logsumexp) of the scores s they follow from ds = p (do v^T - sum do o). The
+    sums in ``logsumexp`` and ``out`` may run over more keys than these, as in ring attention.
     """
     _check_attention(e, query, key, value, dropout_p)
     own_key, own_value = key, value

@@ -33,8 +33,10 @@ def _nll(
     reduction: int,
     ignore_index: int | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The second output, the number of places that count, is read only where the loss is their
-    mean. ``ignore_index`` is None where no target is it.
+    """Return the loss and the number of places that count.
+
+    That number is read only for a mean; it is None for no reduction. ``ignore_index`` is None if no
+    target equals it.
     """
     _unweighted(e, weight=weight)
     kind = _reduction(e, reduction)
@@ -66,8 +68,10 @@ def _nll_backward(
     ignore_index: int | None,
     total_weight: Tensor,
 ) -> Tensor:
-    """That of the sum, with the gradient divided by the number of places that the forward operator
-    gave.
+    """Return the gradient of a sum of losses.
+
+    For a mean the gradient is first divided by the number of places, which the forward operator
+    returned.
     """
     _unweighted(e, weight=weight)
     kind = _reduction(e, reduction)
@@ -84,7 +88,7 @@ def _nll_backward(
 def _first(
     e: Emitter, kind: str, inputs: tuple[Tensor, ...], attributes: dict[str, Attribute]
 ) -> Tensor:
-    """The gradient of the first of two operands."""
+    """Return the gradient of the first of two operands."""
     x = inputs[0]
     name = e.raw(kind, inputs, [e.target, None], attributes)[0]
     return Tensor(name, x.shape, x.dtype)
@@ -124,7 +128,7 @@ def _cross_entropy_of_two(
     pos_weight: Tensor | None,
     reduction: int,
 ) -> Tensor:
-    """(1 - t) x + log(1 + exp(-x))."""
+    """Return (1 - t) x + log(1 + exp(-x))."""
     _unweighted(e, weight=weight, pos_weight=pos_weight)
     linear = e.map("mul", e.map("sub", 1, target), self)
     return _reduced(e, e.map("add", linear, e.map("softplus", e.map("neg", self))), reduction)

@@ -6,22 +6,17 @@ from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor, literal
 from pitcheck.frontends.torch.aten.row import Row, row
 
 
-def matrix_product(e: Emitter, self: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices."""
-    return e.matmul(self, mat2)
-
-
 def _bmm(e: Emitter, self: Tensor, mat2: Tensor) -> Tensor:
     return e.op("bmm", self, mat2, shape=e.shape)
 
 
 def _vectors(e: Emitter, self: Tensor, other: Tensor) -> Tensor:
-    """A matrix or a vector by a vector, or any that ``matmul`` takes."""
+    """Return the product of a matrix or vector and a vector, or any that ``matmul`` takes."""
     return e.op("matmul", self, other, shape=e.shape)
 
 
 def _sum(e: Emitter, self: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    """beta * self + alpha * product; with beta 0 self is not read."""
+    """Return beta * self + alpha * product; with beta 0 self is not read."""
     if beta == 0:
         return product if alpha == 1 else e.map("mul", product, alpha)
     scaled = self if beta == 1 else e.map("mul", self, beta)
@@ -57,7 +52,7 @@ def _linear(e: Emitter, input: Tensor, weight: Tensor, bias: Tensor | None) -> T
 _ADDED = "beta alpha"
 
 TABLE: dict[str, Row] = {
-    "mm.default": row(matrix_product, "self mat2"),
+    "mm.default": row(Emitter.matmul, "self mat2"),
     "bmm.default": row(_bmm, "self mat2"),
     "matmul.default": row(_vectors, "self other"),
     "mv.default": row(_vectors, "self vec"),

@@ -7,47 +7,48 @@ from functools import cache
 from types import MappingProxyType
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.aten import activations as aten_activations
-from pitcheck.frontends.torch.aten import arithmetic as aten_arithmetic
-from pitcheck.frontends.torch.aten import choices as aten_choices
-from pitcheck.frontends.torch.aten import collectives as aten_collectives
-from pitcheck.frontends.torch.aten import constants as aten_constants
-from pitcheck.frontends.torch.aten import indexing as aten_indexing
-from pitcheck.frontends.torch.aten import layers as aten_layers
-from pitcheck.frontends.torch.aten import losses as aten_losses
-from pitcheck.frontends.torch.aten import matrix as aten_matrix
-from pitcheck.frontends.torch.aten import optimizers as aten_optimizers
-from pitcheck.frontends.torch.aten import random as aten_random
-from pitcheck.frontends.torch.aten import reductions as aten_reductions
-from pitcheck.frontends.torch.aten import structure as aten_structure
+from pitcheck.frontends.torch.aten import (
+    activations,
+    arithmetic,
+    choices,
+    collectives,
+    constants,
+    indexing,
+    layers,
+    losses,
+    matrix,
+    optimizers,
+    random,
+    reductions,
+    structure,
+)
 from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor, Translation
 from pitcheck.frontends.torch.aten.row import UNREAD, Row
-from pitcheck.frontends.torch.rewrites import index_bounds as places
-from pitcheck.frontends.torch.rewrites import means
+from pitcheck.frontends.torch.rewrites import index_bounds, mean_gradients
 from pitcheck.frontends.torch.trace import Event, Value
 
 _THEMES = (
-    aten_arithmetic,
-    aten_activations,
-    aten_choices,
-    aten_matrix,
-    aten_reductions,
-    aten_layers,
-    aten_losses,
-    aten_structure,
-    aten_indexing,
-    aten_constants,
-    aten_optimizers,
-    aten_random,
-    aten_collectives,
-    places,
-    means,
+    arithmetic,
+    activations,
+    choices,
+    matrix,
+    reductions,
+    layers,
+    losses,
+    structure,
+    indexing,
+    constants,
+    optimizers,
+    random,
+    collectives,
+    index_bounds,
+    mean_gradients,
 )
 
 
 @cache
 def table() -> Mapping[str, Row]:
-    """The rows by overload, as "add.Tensor", and by name of a collective."""
+    """Return the rows by overload, as "add.Tensor", and by the name of a collective."""
     return MappingProxyType({name: row for theme in _THEMES for name, row in theme.TABLE.items()})
 
 
@@ -58,13 +59,14 @@ def translated(
     new_name: Callable[[str, Value], str],
     asynchronous: bool = False,
 ) -> Translation:
-    """What an event becomes.
+    """Return the operators that an event becomes. No operator makes an output without elements.
 
-    ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint,
-    for a tensor in between of that shape and dtype. ``asynchronous``: of a collective, that it is
-    waited for elsewhere. An output without elements is made by no operator. Raises
-    UnsupportedError, naming overload and argument, for an overload that is not in the table and for
-    an argument that its meaning does not cover.
+    ``name_of`` returns the tensor family of a value's number. ``new_name`` makes a name, from a
+    hint, for an intermediate tensor of a shape and dtype. ``asynchronous`` says that a collective
+    is waited for elsewhere.
+
+    Raises UnsupportedError, naming overload and argument, for an overload that is not in the table
+    and for an argument that its meaning does not cover.
     """
     known = table().get(_plain(event.operator))
     if known is None:
@@ -100,7 +102,7 @@ def translated(
 
 
 def _plain(operator: str) -> str:
-    """The overload that computes the same without being told where to store it."""
+    """Return the overload that computes the same without an argument for its result."""
     name, _, overload = operator.partition(".")
     if overload == "out":
         return next(

@@ -1,4 +1,4 @@
-"""ATen's operators over lists of tensors, and its optimizers in one operator."""
+"""ATen's operators over lists of tensors, and its optimizers that are one operator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from pitcheck.frontends.torch.aten import arithmetic as single
 from pitcheck.frontends.torch.aten.constants import TABLE as CONSTANTS
 from pitcheck.frontends.torch.aten.emitter import Emitter, Operand, Tensor
-from pitcheck.frontends.torch.aten.matrix import matrix_product
 from pitcheck.frontends.torch.aten.reductions import norm
 from pitcheck.frontends.torch.aten.row import Results, Row, row
 from pitcheck.frontends.torch.aten.structure import TABLE as STRUCTURE
@@ -18,8 +17,9 @@ from pitcheck.frontends.torch.aten.structure import select
 
 
 def each(meaning: Callable[..., Results]) -> Callable[..., list[Tensor | None]]:
-    """An operator over lists: that of their elements, one after the other; an argument that is no
-    list is the same for all.
+    """Return the meaning of an operator over lists: that of their elements, one after the other.
+
+    An argument that is no list is the same for all elements.
     """
 
     def over(e: Emitter, *arguments: Any) -> list[Tensor | None]:
@@ -46,7 +46,7 @@ def each(meaning: Callable[..., Results]) -> Callable[..., list[Tensor | None]]:
 def _by_elements(
     meaning: Callable[..., Tensor],
 ) -> Callable[..., Tensor | Sequence[Tensor | None] | None]:
-    """As ``each`` with a tensor of one factor per element."""
+    """Return the meaning of an operator over lists, with a tensor of one factor per element."""
 
     def over(
         e: Emitter,
@@ -131,18 +131,18 @@ _LISTED: dict[str, Row] = {
     "_foreach_pow.ScalarAndTensor": row(each(single.number_to), "self exponent"),
     "_foreach_norm.Scalar": row(each(norm), "self ord dtype"),
     "_foreach_max.default": row(each(_greatest), "self"),
-    "_foreach_mm.default": row(each(matrix_product), "self mat2"),
+    "_foreach_mm.default": row(each(Emitter.matmul), "self mat2"),
     "_foreach_zero.default": row(each(CONSTANTS["zero.default"].meaning), "self"),
     "_foreach_copy.default": row(each(STRUCTURE["copy.default"].meaning), "self src non_blocking"),
     "_foreach_clone.default": row(each(STRUCTURE["clone.default"].meaning), "self memory_format"),
 }
 
-# --- optimizers in one operator. Outputs are what they write, in the schema's order: parameters,
-# gradients, and the lists of state.
+# --- optimizers in one operator. Outputs are the lists that they write, in the schema's order:
+# parameters, gradients, and state.
 
 
 def _power_of(e: Emitter, base: float, step: Tensor) -> Tensor:
-    """``base`` to the number of steps."""
+    """Return ``base`` to the power of the number of steps."""
     return e.map("exp", e.map("mul", e.numeric(e.view(step, ())), e.op("log", base, shape=())))
 
 
@@ -163,7 +163,7 @@ def _one_adam(
     decoupled: bool,
     maximize: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The new parameter, first and second moment."""
+    """Return the new parameter, first and second moment of one step of Adam."""
     parameter, gradient, first, second = state
     gradient = e.map("neg", gradient) if maximize else gradient
     if weight_decay != 0 and decoupled:

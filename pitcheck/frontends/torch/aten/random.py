@@ -1,10 +1,12 @@
-"""ATen's random draws, from streams that are named after the state of the generator
-(:mod:`pitcheck.frontends.torch.recording.generators`).
+"""ATen's random draws.
+
+They come from streams that are named after the state of the generator
+(:mod:`pitcheck.frontends.torch.recording.generator_state`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor
@@ -13,12 +15,15 @@ from pitcheck.frontends.torch.trace import Value
 
 
 def _draws(e: Emitter, stream: str, kind: str = "uniform") -> Tensor:
-    """Of the output's shape; uniform in [0, 1) unless said otherwise."""
+    """Return draws of the output's shape, by default uniform in [0, 1)."""
     return e.op(kind, e.full(e.shape, 0), shape=e.shape, attributes={"stream": stream})
 
 
-def _rand(e: Emitter, *arguments: object) -> Tensor:
-    return _draws(e, str(arguments[-1]))
+def _drawn(kind: str) -> Callable[..., Tensor]:
+    def meaning(e: Emitter, *arguments: object) -> Tensor:
+        return _draws(e, str(arguments[-1]), kind)
+
+    return meaning
 
 
 def _uniform(
@@ -31,10 +36,6 @@ def _moved(e: Emitter, x: Tensor, scale: float, shift: float) -> Tensor:
     if scale != 1:
         x = e.map("mul", x, scale)
     return x if shift == 0 else e.map("add", x, shift)
-
-
-def _randn(e: Emitter, *arguments: object) -> Tensor:
-    return _draws(e, str(arguments[-1]), "normal")
 
 
 def _normal(e: Emitter, mean: float, std: float, stream: str) -> Tensor:
@@ -54,7 +55,7 @@ def _normal_of_size(e: Emitter, mean: float, std: float, *rest: object) -> Tenso
 
 
 def _randperm(e: Emitter, *arguments: object) -> Sequence[Tensor | None]:
-    """The order of as many draws: no two of them are equal."""
+    """Return the order of as many draws, which are all different."""
     draws = e.op(
         "uniform",
         e.full(e.shape, 0, "float32"),
@@ -66,7 +67,7 @@ def _randperm(e: Emitter, *arguments: object) -> Sequence[Tensor | None]:
 
 
 def _bernoulli(e: Emitter, _self: Tensor, p: float, _generator: None, stream: str) -> Tensor:
-    """1 with probability ``p``."""
+    """Return 1 with probability ``p``, else 0."""
     if not 0 <= p <= 1:
         raise e.unsupported("p", p, "a probability lies between 0 and 1")
     if p == 0:
@@ -85,19 +86,19 @@ def _bernoulli(e: Emitter, _self: Tensor, p: float, _generator: None, stream: st
 
 
 def _bernoulli_of(e: Emitter, self: Tensor, _generator: None, stream: str) -> Tensor:
-    """1 with the probability that each element says."""
+    """Return 1 with the probability that each element says, else 0."""
     return e.cast(e.map("lt", _draws(e, stream), self, dtype="bool"), e.dtype)
 
 
 _MADE = "dtype layout device pin_memory"
 
 TABLE: dict[str, Row] = {
-    "rand.default": row(_rand, f"size {_MADE} stream"),
-    "rand.generator": row(_rand, f"size generator {_MADE} stream"),
-    "rand_like.default": row(_rand, f"self {_MADE} memory_format stream"),
-    "randn.default": row(_randn, f"size {_MADE} stream"),
-    "randn.generator": row(_randn, f"size generator {_MADE} stream"),
-    "randn_like.default": row(_randn, f"self {_MADE} memory_format stream"),
+    "rand.default": row(_drawn("uniform"), f"size {_MADE} stream"),
+    "rand.generator": row(_drawn("uniform"), f"size generator {_MADE} stream"),
+    "rand_like.default": row(_drawn("uniform"), f"self {_MADE} memory_format stream"),
+    "randn.default": row(_drawn("normal"), f"size {_MADE} stream"),
+    "randn.generator": row(_drawn("normal"), f"size generator {_MADE} stream"),
+    "randn_like.default": row(_drawn("normal"), f"self {_MADE} memory_format stream"),
     "normal_functional.default": row(_normal_like, "self mean std generator stream"),
     "normal.float_float": row(_normal_of_size, f"mean std size generator {_MADE} stream"),
     "randperm.default": row(_randperm, f"n {_MADE} stream"),

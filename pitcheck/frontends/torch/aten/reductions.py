@@ -12,8 +12,10 @@ from pitcheck.plan.model import Attribute
 
 
 def _as_output(e: Emitter, x: Tensor) -> Tensor:
-    """x cast to the kind of the output: booleans are summed as integers, integers may be summed as
-    floating-point numbers.
+    """Return ``x`` cast to the kind of the output.
+
+    Booleans are summed as integers, and integers may be summed as floating-point numbers. Raises
+    UnsupportedError for narrow integers.
     """
     if e.dtype in NARROW:
         raise e.unsupported(
@@ -64,8 +66,9 @@ _OF_BOOLEANS = {"amax": "any", "amin": "all"}
 
 
 def _over(kind: str) -> Callable[..., Tensor]:
-    """A reduction over some dimensions, or none named: all. The greatest of booleans says whether
-    one holds, the least whether all do.
+    """Return the meaning of a reduction over some dimensions; over all if none is named.
+
+    The greatest of booleans is "any" of them, the least "all".
     """
 
     def meaning(
@@ -100,10 +103,8 @@ def _along(kind: str) -> Callable[..., Sequence[Tensor | None]]:
     def meaning(e: Emitter, self: Tensor, dim: int, keepdim: bool) -> Sequence[Tensor | None]:
         axis = _ordered(e, self, dim)
         shape = _reduced(self.shape, axis, keepdim)
-        said: dict[str, Attribute] = {"axis": axis, **({"keepdim": True} if keepdim else {})}
-        return e.ops(
-            kind, self, outputs=[Value(shape, self.dtype), Value(shape, "int64")], attributes=said
-        )
+        outputs = [Value(shape, self.dtype), Value(shape, "int64")]
+        return e.ops(kind, self, outputs=outputs, attributes=_one_axis(axis, keepdim))
 
     return meaning
 
@@ -111,13 +112,11 @@ def _along(kind: str) -> Callable[..., Sequence[Tensor | None]]:
 def _ordered(e: Emitter, x: Tensor, dim: int) -> int:
     if x.dtype == "bool":
         raise e.unsupported("self", x, "booleans have no order here")
-    return _axis(e, x, dim)
+    return e.axis(x, dim)
 
 
-def _axis(e: Emitter, x: Tensor, dim: int) -> int:
-    if x.ndim == 0:
-        raise e.unsupported("self", x, "a tensor without dimensions has no elements along one")
-    return dim % x.ndim
+def _one_axis(axis: int, keepdim: bool) -> dict[str, Attribute]:
+    return {"axis": axis, **({"keepdim": True} if keepdim else {})}
 
 
 def _position(kind: str) -> Callable[..., Tensor]:
@@ -127,10 +126,8 @@ def _position(kind: str) -> Callable[..., Tensor]:
                 raise e.unsupported("keepdim", keepdim, "the position is that among all elements")
             return e.op(kind, self, shape=(), dtype="int64")
         axis = _ordered(e, self, dim)
-        said: dict[str, Attribute] = {"axis": axis, **({"keepdim": True} if keepdim else {})}
-        return e.op(
-            kind, self, shape=_reduced(self.shape, axis, keepdim), dtype="int64", attributes=said
-        )
+        shape = _reduced(self.shape, axis, keepdim)
+        return e.op(kind, self, shape=shape, dtype="int64", attributes=_one_axis(axis, keepdim))
 
     return meaning
 
@@ -142,7 +139,7 @@ def norm(
     dim: Sequence[int] | None = None,
     keepdim: bool = False,
 ) -> Tensor:
-    """The 2-norm, the sum of absolute values (1) or the greatest (inf)."""
+    """Return the 2-norm, the sum of absolute values (1) or the greatest of these (inf)."""
     if ord is None or ord == 2:
         return e.map("sqrt", e.reduce("sum", e.map("square", self, dtype=e.dtype), dim, keepdim))
     if ord == 1:
@@ -155,7 +152,10 @@ def norm(
 def _topk(
     e: Emitter, self: Tensor, k: int, dim: int, largest: bool, _sorted: bool
 ) -> Sequence[Tensor | None]:
-    """The order that ``sorted`` False leaves open is taken to be the sorted one."""
+    """Return the k greatest elements and their places, in order.
+
+    ``sorted`` False leaves their order open; it is taken to be the sorted one.
+    """
     axis = _ordered(e, self, dim)
     shape = (*self.shape[:axis], k, *self.shape[axis + 1 :])
     said: dict[str, Attribute] = {"k": k, "axis": axis, **({} if largest else {"largest": False})}
@@ -180,27 +180,28 @@ def _sort(e: Emitter, self: Tensor, dim: int, descending: bool) -> Sequence[Tens
 def _stable_sort(
     e: Emitter, self: Tensor, _stable: bool | None, dim: int, descending: bool
 ) -> Sequence[Tensor | None]:
-    """Equal elements keep their order; where that is not asked for, it is one of the orders that
-    are allowed.
+    """Return the elements in order; equal ones keep their order.
+
+    If stability is not asked for, that is still one of the orders that are allowed.
     """
     return _sort(e, self, dim, descending)
 
 
 def _cumsum(e: Emitter, self: Tensor, dim: int) -> Tensor:
     return e.op(
-        "cumsum", _as_output(e, self), shape=self.shape, attributes={"axis": _axis(e, self, dim)}
+        "cumsum", _as_output(e, self), shape=self.shape, attributes={"axis": e.axis(self, dim)}
     )
 
 
 def _logsumexp(e: Emitter, self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     if len(dim) != 1:
         raise e.unsupported("dim", dim, "the sum runs over one dimension")
-    axis = _axis(e, self, dim[0])
+    axis = e.axis(self, dim[0])
     return e.op(
         "logsumexp",
         self,
         shape=_reduced(self.shape, axis, keepdim),
-        attributes={"axis": axis, **({"keepdim": True} if keepdim else {})},
+        attributes=_one_axis(axis, keepdim),
     )
 
 

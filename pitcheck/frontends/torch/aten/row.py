@@ -21,13 +21,15 @@ UNREAD = frozenset(
         "output_size",
     }
 )
-"""Arguments that say nothing beside what the outputs' dtypes and shapes say."""
+"""The arguments that say nothing beyond the outputs' dtypes and shapes."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """An overload: ``meaning(emitter, *arguments)`` gives its outputs, None for one that nobody may
-    read; ``parameters`` in the schema's order.
+    """An overload.
+
+    ``meaning(emitter, *arguments)`` returns its outputs; None for one that nobody may read.
+    ``parameters`` are in the schema's order.
     """
 
     meaning: Callable[..., Results]
@@ -35,7 +37,8 @@ class Row:
 
 
 def row(meaning: Callable[..., Results], parameters: str = "") -> Row:
-    """A row whose parameters are written with spaces between them. The meaning is not given those
-    that are in ``UNREAD``.
+    """Return a row whose parameters are written with spaces between them.
+
+    The meaning does not get those that are in ``UNREAD``.
     """
     return Row(meaning, tuple(parameters.split()))

@@ -19,24 +19,13 @@ def _itself(_: Emitter, self: Tensor) -> Tensor:
 
 
 def cast(e: Emitter, self: Tensor) -> Tensor:
-    """self in the dtype of the output."""
+    """Return ``self`` in the dtype of the output."""
     return e.cast(self, e.dtype)
 
 
-def _view(e: Emitter, self: Tensor, _size: Sequence[int]) -> Tensor:
+def _view(e: Emitter, self: Tensor, *_: object) -> Tensor:
+    """Return the elements in the output's shape, which all arguments only describe."""
     return e.view(self, e.shape)
-
-
-def _view_like(e: Emitter, self: Tensor, _size: Sequence[int], _stride: Sequence[int]) -> Tensor:
-    return e.view(self, e.shape)
-
-
-def _squeeze(e: Emitter, self: Tensor, _dim: int | Sequence[int] | None = None) -> Tensor:
-    return e.view(self, e.shape)
-
-
-def _unsqueeze(e: Emitter, self: Tensor, dim: int) -> Tensor:
-    return e.unsqueeze(self, dim)
 
 
 def _expand(e: Emitter, self: Tensor, _size: Sequence[int], _implicit: bool) -> Tensor:
@@ -62,14 +51,6 @@ def _permute(e: Emitter, self: Tensor, dims: Sequence[int]) -> Tensor:
     )
 
 
-def _view_as_real(_: Emitter, self: Tensor) -> Tensor:
-    return as_real(self)
-
-
-def _view_as_complex(_: Emitter, self: Tensor) -> Tensor:
-    return as_complex(self)
-
-
 # --- parts
 
 
@@ -85,7 +66,7 @@ def _slice(
 
 
 def select(e: Emitter, x: Tensor, dim: int, index: int) -> Tensor:
-    """The elements at an index of a dimension, which disappears."""
+    """Return the elements at an index of a dimension, which disappears."""
     axis = dim % x.ndim
     said: dict[str, Attribute] = {"axis": axis, "index": index % x.shape[axis]}
     return e.op(
@@ -93,12 +74,8 @@ def select(e: Emitter, x: Tensor, dim: int, index: int) -> Tensor:
     )
 
 
-def _select(e: Emitter, self: Tensor, dim: int, index: int) -> Tensor:
-    return select(e, self, dim, index)
-
-
 def parts(e: Emitter, x: Tensor, sizes: Sequence[int], dim: int) -> Sequence[Tensor | None]:
-    """Dimension ``dim`` cut into parts of ``sizes``; None for one of no elements."""
+    """Return dimension ``dim`` cut into parts of ``sizes``; None for a part without elements."""
     axis = dim % x.ndim
     kept = tuple(n for n in sizes if n)
     shapes = [(*x.shape[:axis], n, *x.shape[axis + 1 :]) for n in kept]
@@ -109,12 +86,6 @@ def parts(e: Emitter, x: Tensor, sizes: Sequence[int], dim: int) -> Sequence[Ten
         else e.ops("split", x, outputs=[Value(shape, x.dtype) for shape in shapes], attributes=said)
     )
     return tuple(next(cut) if n else None for n in sizes)
-
-
-def _split_with_sizes(
-    e: Emitter, self: Tensor, split_sizes: Sequence[int], dim: int
-) -> Sequence[Tensor | None]:
-    return parts(e, self, split_sizes, dim)
 
 
 def _split(e: Emitter, self: Tensor, split_size: int, dim: int) -> Sequence[Tensor | None]:
@@ -199,7 +170,7 @@ def _select_backward(
 def _slice_scatter(
     e: Emitter, self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int
 ) -> Tensor:
-    """self with what a slice of it reads replaced."""
+    """Return ``self`` with a slice of it replaced by ``src``."""
     if step != 1:
         raise e.unsupported("step", step, "only 1 is known")
     axis = dim % self.ndim
@@ -222,7 +193,7 @@ def _select_scatter(e: Emitter, self: Tensor, src: Tensor, dim: int, index: int)
 
 
 def joined(e: Emitter, pieces: Sequence[Tensor], axis: int) -> Tensor:
-    """Tensors joined along a dimension, counted from the front."""
+    """Return tensors joined along a dimension, counted from the front."""
     if len(pieces) == 1:
         return pieces[0]
     first = pieces[0].shape
@@ -231,7 +202,7 @@ def joined(e: Emitter, pieces: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def _cat(e: Emitter, tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """What has no elements is left out."""
+    """Return tensors joined; those without elements are left out."""
     return joined(e, [e.cast(x, e.dtype) for x in tensors if not x.is_empty], dim % len(e.shape))
 
 
@@ -245,8 +216,9 @@ def _stack(e: Emitter, tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _chunk_cat(e: Emitter, tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
-    """Every tensor padded with zeros to chunks of one size, which are flattened; chunk i of all
-    joined is row i.
+    """Return tensors in chunks; row i has the i-th chunk of each.
+
+    Every tensor is padded with zeros to chunks of one size, which are flattened.
     """
     if dim != 0:
         raise e.unsupported("dim", dim, "only 0 is known")
@@ -258,7 +230,10 @@ def _chunk_cat(e: Emitter, tensors: Sequence[Tensor], dim: int, num_chunks: int)
 
 
 def _padded(e: Emitter, self: Tensor, pad: Sequence[int], value: float) -> Tensor:
-    """Pairs (before, after) from the last dimension on; negative ones cut off."""
+    """Return ``self`` padded by pairs (before, after) from the last dimension on.
+
+    Negative numbers cut off.
+    """
     x = self
     for place, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         axis = x.ndim - 1 - place
@@ -292,37 +267,19 @@ def _repeat_interleave(e: Emitter, self: Tensor, repeats: int, dim: int | None) 
 def _flip(e: Emitter, self: Tensor, dims: Sequence[int]) -> Tensor:
     if not dims:
         return self
-    return e.op(
-        "flip",
-        self,
-        shape=self.shape,
-        dtype=self.dtype,
-        attributes={"axes": tuple(dim % self.ndim for dim in dims)},
-    )
+    return e.like("flip", self, attributes={"axes": tuple(dim % self.ndim for dim in dims)})
 
 
 def _roll(e: Emitter, self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
     x = self if dims else e.view(self, (prod(self.shape),))
     for shift, dim in zip(shifts, dims or (0,), strict=True):
-        x = e.op(
-            "roll",
-            x,
-            shape=x.shape,
-            dtype=x.dtype,
-            attributes={"axis": dim % x.ndim, "shift": shift},
-        )
+        x = e.like("roll", x, attributes={"axis": dim % x.ndim, "shift": shift})
     return e.view(x, self.shape)
 
 
 def _triangle(kind: str) -> Callable[[Emitter, Tensor, int], Tensor]:
     def meaning(e: Emitter, self: Tensor, diagonal: int) -> Tensor:
-        return e.op(
-            kind,
-            self,
-            shape=self.shape,
-            dtype=self.dtype,
-            attributes={} if diagonal == 0 else {"diagonal": diagonal},
-        )
+        return e.like(kind, self, attributes={} if diagonal == 0 else {"diagonal": diagonal})
 
     return meaning
 
@@ -354,20 +311,20 @@ TABLE: dict[str, Row] = {
         f"{name}.default": row(_view, "self size") for name in ("view", "_unsafe_view", "view_copy")
     },
     "reshape.default": row(_view, "self shape"),
-    "_reshape_alias.default": row(_view_like, "self size stride"),
-    "squeeze.default": row(_squeeze, "self"),
-    **{f"squeeze.{overload}": row(_squeeze, "self dim") for overload in ("dim", "dims")},
-    "unsqueeze.default": row(_unsqueeze, "self dim"),
+    "_reshape_alias.default": row(_view, "self size stride"),
+    "squeeze.default": row(_view, "self"),
+    **{f"squeeze.{overload}": row(_view, "self dim") for overload in ("dim", "dims")},
+    "unsqueeze.default": row(Emitter.unsqueeze, "self dim"),
     "expand.default": row(_expand, "self size implicit"),
     "transpose.int": row(_transpose, "self dim0 dim1"),
     "t.default": row(_turned, "self"),
     "permute.default": row(_permute, "self dims"),
-    "view_as_real.default": row(_view_as_real, "self"),
-    "view_as_complex.default": row(_view_as_complex, "self"),
+    "view_as_real.default": row(lambda _, self: as_real(self), "self"),
+    "view_as_complex.default": row(lambda _, self: as_complex(self), "self"),
     "slice.Tensor": row(_slice, "self dim start end step"),
-    "select.int": row(_select, "self dim index"),
+    "select.int": row(select, "self dim index"),
     **{
-        f"{name}.default": row(_split_with_sizes, "self split_sizes dim")
+        f"{name}.default": row(parts, "self split_sizes dim")
         for name in ("split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes")
     },
     **{f"{name}.Tensor": row(_split, "self split_size dim") for name in ("split", "unsafe_split")},

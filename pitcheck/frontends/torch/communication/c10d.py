@@ -13,7 +13,6 @@ from torch._C._distributed_c10d import FakeWork
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.arguments import signature
 from pitcheck.frontends.torch.communication.calls import (
     PREMULTIPLIED,
     Communication,
@@ -28,6 +27,7 @@ from pitcheck.frontends.torch.communication.calls import (
     rows_of,
 )
 from pitcheck.frontends.torch.communication.flights import overlap
+from pitcheck.frontends.torch.recording.arguments import signature
 from pitcheck.frontends.torch.trace import Ref
 
 COALESCED = frozenset(
@@ -38,28 +38,33 @@ COALESCED = frozenset(
         "reduce_scatter_tensor_coalesced_",
     }
 )
+"""The operators on several tensors at once."""
 
-APART = frozenset(
+MOVING = frozenset(
     {
-        *("alltoall_base_", "alltoall_", "_allgather_base_", "allgather_into_tensor_coalesced_"),
-        *("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"),
+        "alltoall_base_",
+        "alltoall_",
+        "_allgather_base_",
+        "allgather_into_tensor_coalesced_",
+        "_reduce_scatter_base_",
+        "reduce_scatter_tensor_coalesced_",
     }
 )
-"""Operators that move elements while they run, so that results need memory of their own; others
-copy first, or have a result in each element's place.
+"""The operators that move elements while they run, so that results need memory of their own.
+
+Other operators copy first, or have each element's result in its place.
 """
 
 
 class Call:
-    """A call of an operator of c10d: its arguments by the schema's names."""
+    """A call of an operator of c10d, with its arguments by the schema's names."""
 
     def __init__(
         self, to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> None:
         self.to = to
         self.name = func._schema.name.removeprefix("c10d::")
-        # Those of several tensors at once have no kernel for tensors without numbers; they give a
-        # work alone.
+        # Coalesced operators have no kernel for tensors without numbers. They return only a work.
         self.result = FakeWork().boxed() if self.name in COALESCED else func(*args, **kwargs)
         self.named = {
             parameter.name: value for parameter, value in signature(func).bound(args, kwargs)
@@ -67,12 +72,12 @@ class Call:
 
     @property
     def group(self) -> Members:
-        """The members."""
+        """Return the members."""
         return members_of(self.named["process_group"])
 
     @property
     def reduction(self) -> str:
-        """What a reducing collective does with :meth:`terms`."""
+        """Return the kind of reduction of the ranks' terms."""
         return "sum" if self._premultiplied else reduction_of(self.named["reduce_op"])
 
     @property
@@ -80,14 +85,16 @@ class Call:
         return kind_number(self.named["reduce_op"]) == PREMULTIPLIED
 
     def laid(self, tensor: torch.Tensor) -> torch.Tensor:
-        """An operand, or result, as it lies in memory, which is what is communicated. Raises
-        PlanError for one with gaps.
+        """Return a tensor as it lies in memory, which is what is communicated.
+
+        Raises PlanError for a tensor with gaps.
         """
         return laid(tensor, self.name.strip("_"))
 
     def with_rows(self, tensor: torch.Tensor) -> torch.Tensor:
-        """An operand of which rows are communicated. Raises PlanError where these do not lie one
-        after the other.
+        """Return a tensor whose rows are communicated.
+
+        Raises PlanError if its rows do not lie one after the other.
         """
         if not tensor.is_contiguous():
             strides = tuple(tensor.stride())
@@ -98,7 +105,10 @@ class Call:
         return tensor
 
     def term(self, value: int) -> int:
-        """What a rank adds: its operand, or that times the factor of a premultiplied sum."""
+        """Return what a rank adds: its operand, times the factor of a premultiplied sum.
+
+        Raises UnsupportedError if that factor is not known.
+        """
         if not self._premultiplied:
             return value
         if self.to.factor is None:
@@ -109,23 +119,19 @@ class Call:
         return value if self.to.factor == 1 else self.to.scaled(value, self.to.factor)
 
     def reduced(self, tensor: torch.Tensor) -> int:
-        """The all-reduce of a tensor."""
-        return self.to.emit(
-            "all_reduce",
-            (Ref(self.term(self.to.read(tensor))), self.reduction),
-            tensor.shape,
-            tensor,
-            self.group,
-        )
+        """Record the all-reduce of a tensor; return the number of its value."""
+        term = self.term(self.to.read(tensor))
+        return self.to.all_reduce(term, self.reduction, tensor, self.group)
 
     def land(
         self, landings: Sequence[Landing], read: Tensors = (), sends: Sequence[tuple[int, int]] = ()
     ) -> Any:
-        """Launch it, and give back what the operator gives. Raises PlanError where it writes to
-        what it reads, and must not.
+        """Launch the operator, and return what it returns.
+
+        Raises PlanError if it writes to memory that it reads, and must not.
         """
-        if self.name in APART:
-            self._check_apart([landing.target for landing in landings], read)
+        if self.name in MOVING:
+            self._check_overlap([landing.target for landing in landings], read)
         work = self.result[-1] if isinstance(self.result, tuple) else self.result
         self.to.land(
             self.name.strip("_"),
@@ -137,7 +143,7 @@ class Call:
         )
         return self.result
 
-    def _check_apart(self, written: Tensors, read: Tensors) -> None:
+    def _check_overlap(self, written: Tensors, read: Tensors) -> None:
         shared = [(one, other) for one, other in combinations(written, 2) if overlap(one, other)]
         shared += [
             (one, other)
@@ -153,7 +159,10 @@ class Call:
             )
 
     def _in_place(self, written: torch.Tensor, read: torch.Tensor) -> bool:
-        """Whether the rank's part is exactly where it belongs in the whole, as libraries allow."""
+        """Return True if the rank's part lies exactly in its place in the whole.
+
+        Libraries allow that.
+        """
         part, whole = (read, written) if read.numel() <= written.numel() else (written, read)
         place = self.group.ranks.index(dist.get_rank()) if "alltoall" not in self.name else -1
         return (
@@ -180,23 +189,13 @@ def _all_reduce(call: Call) -> Any:
 def _broadcast(call: Call) -> Any:
     group, root = call.group, call.named["root_rank"]
     tensors = [call.laid(tensor) for tensor in call.named["tensors"]]
-    values = [
-        call.to.emit(
-            "broadcast",
-            (Ref(call.to.read_at_root(tensor, root, group)), root),
-            tensor.shape,
-            tensor,
-            group,
-        )
-        for tensor in tensors
-    ]
     return call.land(
-        [Landing(tensor, value) for tensor, value in zip(tensors, values, strict=True)]
+        [Landing(tensor, call.to.broadcast(tensor, root, group)) for tensor in tensors]
     )
 
 
 def _reduce(call: Call) -> Any:
-    """An all-reduce, of which the root alone has the result."""
+    """Record an all-reduce whose result only the root has."""
     is_root = call.group.ranks[call.named["root_rank"]] == dist.get_rank()
     return call.land(
         [
@@ -206,20 +205,9 @@ def _reduce(call: Call) -> Any:
     )
 
 
-def _gathered(call: Call, tensor: torch.Tensor) -> int:
-    rows = rows_of(tensor.shape)
-    return call.to.emit(
-        "all_gather",
-        (Ref(call.to.viewed(call.to.read(tensor), rows)),),
-        (rows[0] * len(call.group), *rows[1:]),
-        tensor,
-        call.group,
-    )
-
-
 def _all_gather_base(call: Call) -> Any:
     target, tensor = call.laid(call.named["output_tensor"]), call.laid(call.named["input_tensor"])
-    return call.land([call.to.as_whole(_gathered(call, tensor), target)], [tensor])
+    return call.land([call.to.as_whole(call.to.all_gather(tensor, call.group), target)], [tensor])
 
 
 def _all_gather_coalesced(call: Call) -> Any:
@@ -228,7 +216,7 @@ def _all_gather_coalesced(call: Call) -> Any:
     )
     return call.land(
         [
-            call.to.as_whole(_gathered(call, tensor), target)
+            call.to.as_whole(call.to.all_gather(tensor, call.group), target)
             for target, tensor in zip(targets, tensors, strict=True)
         ],
         tensors,
@@ -244,13 +232,16 @@ def _all_gather_list(call: Call) -> Any:
             raise UnsupportedError(
                 "all_gather of tensors of different shapes; pad them to one shape"
             )
-        landings.extend(call.to.as_parts(_gathered(call, call.with_rows(tensor)), targets))
+        landings.extend(
+            call.to.as_parts(call.to.all_gather(call.with_rows(tensor), call.group), targets)
+        )
     return call.land(landings, list(inputs))
 
 
 def _scattered(call: Call, target: torch.Tensor, value: int, shape: Sequence[int]) -> Landing:
-    """The rank's part of a sum, whose rows are cut evenly where the shapes say so, else its
-    elements.
+    """Record a reduce-scatter; return the rank's part as it lands in ``target``.
+
+    Rows are cut evenly if the shapes say so, and elements if they do not.
     """
     members = len(call.group)
     rows = rows_of(target.shape)
@@ -302,40 +293,18 @@ def _reduce_scatter_list(call: Call) -> Any:
     return call.land(landings, read)
 
 
-def _exchanged(
-    call: Call, value: int, sent: Sequence[int], received: Sequence[int], like: torch.Tensor
-) -> int:
-    rest = rows_of(like.shape)[1:]
-    return call.to.emit(
-        "all_to_all",
-        (Ref(value), *both_sizes(sent, received)),
-        (sum(received), *rest),
-        like,
-        call.group,
-    )
-
-
-def both_sizes(
-    sent: Sequence[int], received: Sequence[int]
-) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Sizes sent and received as traces have them: None where all parts are equal."""
-    if len({*sent, *received}) == 1:
-        return None, None
-    return tuple(sent), tuple(received)
-
-
-def even_sizes(sizes: Sequence[int] | None, count: int, members: int) -> Sequence[int]:
+def _sizes(sizes: Sequence[int] | None, count: int, members: int) -> Sequence[int]:
+    """Return the sizes of an all-to-all's parts, which are equal if none are stated."""
     return list(sizes) if sizes else [count // members] * members
 
 
 def _all_to_all_base(call: Call) -> Any:
     target, tensor = call.with_rows(call.named["output"]), call.with_rows(call.named["input"])
     members = len(call.group)
-    sent = even_sizes(call.named["input_split_sizes"], tensor.shape[0], members)
-    received = even_sizes(call.named["output_split_sizes"], target.shape[0], members)
-    return call.land(
-        [Landing(target, _exchanged(call, call.to.read(tensor), sent, received, tensor))], [tensor]
-    )
+    sent = _sizes(call.named["input_split_sizes"], tensor.shape[0], members)
+    received = _sizes(call.named["output_split_sizes"], target.shape[0], members)
+    value = call.to.all_to_all(call.to.read(tensor), sent, received, tensor, call.group)
+    return call.land([Landing(target, value)], [tensor])
 
 
 def _all_to_all_list(call: Call) -> Any:
@@ -344,7 +313,8 @@ def _all_to_all_list(call: Call) -> Any:
         for name in ("output_tensors", "input_tensors")
     )
     sent, received = ([rows_of(tensor.shape)[0] for tensor in some] for some in (tensors, targets))
-    value = _exchanged(call, call.to.joined(tensors), sent, received, tensors[0])
+    joined = call.to.joined(tensors)
+    value = call.to.all_to_all(joined, sent, received, tensors[0], call.group)
     return call.land(call.to.as_parts(value, targets), tensors)
 
 
@@ -370,7 +340,7 @@ def _receive(call: Call) -> Any:
 
 
 def _scatter(call: Call) -> Any:
-    """An exchange in which the root alone has something to give."""
+    """Record an exchange in which the root alone has something to give."""
     group, root, mine = call.group, call.named["root_rank"], dist.get_rank()
     landings: list[Landing] = []
     read: list[torch.Tensor] = []
@@ -391,7 +361,7 @@ def _scatter(call: Call) -> Any:
 
 
 def _gather(call: Call) -> Any:
-    """An exchange in which all give to the root."""
+    """Record an exchange in which all give to the root."""
     group, root, mine = call.group, call.named["root_rank"], dist.get_rank()
     landings: list[Landing] = []
     tensors = [call.with_rows(tensor) for tensor in call.named["input_tensors"]]
@@ -411,7 +381,10 @@ def _gather(call: Call) -> Any:
 
 
 def _barrier(call: Call) -> Any:
-    """Held to be over when it is launched, even where somebody waits for it later."""
+    """Record a barrier.
+
+    It is taken to be over when it is launched, even if somebody waits for it later.
+    """
     call.to.barrier(call.group)
     return call.result
 

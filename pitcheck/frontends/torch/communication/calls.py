@@ -1,8 +1,7 @@
-"""What every operator of torch.distributed does: which tensors it reads and writes, in which group,
-and when its result may be read.
+"""Recording the communication of a rank: collectives, sends and receives.
 
-The schemas of c10d do not say what is written. An asynchronous operator uses its operands, and its
-result is there, when somebody has waited for its work. Communication moves memory, and knows
+The schemas of c10d do not say what an operator writes. An asynchronous operator uses its operands,
+and has no result, until somebody has waited for its work. Communication moves memory and knows
 nothing of indices: an operand whose dimensions lie in memory in another order is taken as it lies
 there.
 """
@@ -24,15 +23,16 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
 from pitcheck.frontends.torch.communication.flights import Flights
+from pitcheck.frontends.torch.recording.arguments import dtype_name
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
-from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
 
 REDUCTIONS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max"}
+"""The names of reductions in traces, by their numbers in c10d."""
 PREMULTIPLIED = 8
-"""The kind of a sum of what every rank has times a factor."""
+"""The number of the kind of reduction that multiplies each operand by a factor and adds up."""
 NAMED = {
     "sum": "sum",
     "avg": "avg",
@@ -41,26 +41,30 @@ NAMED = {
     "min": "min",
     "max": "max",
 }
+"""The names of reductions in traces, by their names in functional collectives."""
 
 Tensors = Sequence[torch.Tensor]
 
 
 class Landing(NamedTuple):
-    """A tensor that an operator writes to. ``raw``: the value that the operator gives; ``lost``:
-    what is written is not that, and nobody may read it.
+    """A tensor that an operator writes to.
+
+    ``raw`` is the value that the operator gives. ``made`` makes the tensor's value of it once it
+    may be read. ``lost`` says that something else is written, which nobody may read.
     """
 
     target: torch.Tensor
     raw: int
     made: Callable[[int], int] = lambda raw: raw
-    """From the raw value, when that may be read, to that of the tensor."""
     lost: bool = False
 
 
 @dataclass(eq=False)
 class Flight:
-    """An operator that has been launched. ``sends``: numbers of the events that send, and what they
-    send; ``work``: what the program waits for.
+    """An operator that has been launched.
+
+    ``sends`` are the numbers of the events that send, with the values that they send. ``work`` is
+    what the program waits for; None if it waits for a tensor.
     """
 
     landings: Sequence[Landing]
@@ -69,22 +73,23 @@ class Flight:
 
 
 class Communication:
-    """Records collectives, sends and receives."""
+    """The communication of a rank on its tape.
+
+    ``factor`` is the factor of the premultiplied sum that the program has just called for, which
+    the operator does not tell.
+    """
 
     def __init__(self, tape: Tape, storages: Storages) -> None:
         self._tape = tape
         self._storages = storages
         self.flights = Flights()
         self._launched: dict[int, Flight] = {}
-        """By the identity of a work, or of the flight itself where somebody waits for a tensor."""
+        """Operators in flight, by the identity of their work, or of the flight if it has none."""
         self._tensors: dict[int, list[Flight]] = {}
-        """What somebody waits for by a tensor, by the tensor's storage."""
+        """The flights that end with a wait for a tensor, by the tensor's storage."""
         self._batch: FrameType | None = None
         self._batches = 0
         self.factor: float | None = None
-        """The factor of the premultiplied sum that the program has just called for, which the
-        operator does not tell.
-        """
 
     def emit(
         self,
@@ -94,7 +99,7 @@ class Communication:
         like: torch.Tensor,
         group: Members,
     ) -> int:
-        """A collective of one result."""
+        """Record a collective with one result; return the number of its value."""
         return self._tape.emit(
             operator,
             arguments,
@@ -103,39 +108,73 @@ class Communication:
             communicator=group.name,
         )[0]
 
+    def all_reduce(self, value: int, reduction: str, like: torch.Tensor, group: Members) -> int:
+        """Record an all-reduce of a value of the shape of ``like``; return its result."""
+        return self.emit("all_reduce", (Ref(value), reduction), like.shape, like, group)
+
+    def all_gather(self, tensor: torch.Tensor, group: Members) -> int:
+        """Record an all-gather of a tensor's rows; return its result."""
+        rows = rows_of(tensor.shape)
+        arguments = (Ref(self.viewed(self.read(tensor), rows)),)
+        return self.emit("all_gather", arguments, (rows[0] * len(group), *rows[1:]), tensor, group)
+
+    def all_to_all(
+        self,
+        value: int,
+        sent: Sequence[int],
+        received: Sequence[int],
+        like: torch.Tensor,
+        group: Members,
+    ) -> int:
+        """Record an all-to-all of rows like those of a tensor; return its result.
+
+        ``sent`` and ``received`` are the numbers of rows for and from each member.
+        """
+        shape = (sum(received), *rows_of(like.shape)[1:])
+        # A trace has no sizes for equal parts.
+        even = len({*sent, *received}) == 1
+        sizes = (None, None) if even else (tuple(sent), tuple(received))
+        return self.emit("all_to_all", (Ref(value), *sizes), shape, like, group)
+
+    def broadcast(self, tensor: torch.Tensor, root: int, group: Members) -> int:
+        """Record a broadcast from the member at place ``root``; return its result."""
+        arguments = (Ref(self.read_at_root(tensor, root, group)), root)
+        return self.emit("broadcast", arguments, tensor.shape, tensor, group)
+
     def barrier(self, group: Members) -> None:
-        """Nobody of the group goes on before all have come here."""
+        """Record a barrier: nobody of the group goes on before all have come here."""
         self._tape.emit("barrier", (), [], group.ranks, communicator=group.name)
 
     def where(self) -> str:
-        """The user's line."""
+        """Return the user's present line."""
         return self._tape.where()
 
     def read(self, tensor: torch.Tensor) -> int:
-        """The value of an operand."""
+        """Return the value of an operand."""
         return self._storages.read(tensor)
 
     def read_at_root(self, tensor: torch.Tensor, root: int, group: Members) -> int:
-        """The value of an operand that the member at place ``root`` alone reads. For any other it
-        is a buffer, whose contents do not matter.
+        """Return the value of an operand that only the member at place ``root`` reads.
+
+        On any other member it is a buffer, whose contents do not matter.
         """
         if group.ranks[root] == dist.get_rank():
             return self.read(tensor)
         return self._storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def store(self, tensor: torch.Tensor, value: int) -> None:
-        """New contents of a tensor, for which nobody has to wait."""
+        """Write new contents to a tensor; nobody has to wait for them."""
         self._storages.write(tensor, value)
 
     def viewed(self, value: int, shape: Sequence[int]) -> int:
-        """A value in another shape."""
+        """Return a value in another shape."""
         kind = self._tape.kinds[value]
         if kind.shape == tuple(shape):
             return value
         return self._tape.one("view.default", (Ref(value), tuple(shape)), shape, kind.dtype)
 
     def joined(self, tensors: Tensors) -> int:
-        """Tensors joined along dimension 0."""
+        """Return tensors joined along dimension 0."""
         values = [self.viewed(self.read(tensor), rows_of(tensor.shape)) for tensor in tensors]
         if len(values) == 1:
             return values[0]
@@ -146,7 +185,7 @@ class Communication:
         return self._tape.one("cat.default", (tuple(map(Ref, values)), 0), shape, tensors[0].dtype)
 
     def as_parts(self, raw: int, targets: Tensors) -> list[Landing]:
-        """Tensors that are given the rows of a value, one after the other."""
+        """Return the landings that give tensors the rows of a value, one after the other."""
         landings, begin = [], 0
         for target in targets:
             end = begin + rows_of(target.shape)[0]
@@ -167,31 +206,31 @@ class Communication:
         return self.viewed(rows, shape)
 
     def as_whole(self, raw: int, target: torch.Tensor) -> Landing:
-        """A tensor that is given a value in its own shape."""
+        """Return the landing that gives a tensor a value in the tensor's shape."""
         return Landing(target, raw, partial(self._shaped, tuple(target.shape)))
 
     def _shaped(self, shape: tuple[int, ...], value: int) -> int:
         return self.viewed(value, shape)
 
     def scaled(self, value: int, factor: float) -> int:
-        """A value times a number."""
+        """Return a value times a number."""
         kind = self._tape.kinds[value]
         return self._tape.one("mul.Tensor", (Ref(value), factor), kind.shape, kind.dtype)
 
     def none(self, like: torch.Tensor) -> int:
-        """No rows at all."""
+        """Return a value without rows."""
         shape = (0, *rows_of(like.shape)[1:])
         return self._tape.one(
             "full.default", (shape, 0, dtype_name(like.dtype), None, None, None), shape, like.dtype
         )
 
     def send(self, value: int, peer: int, tag: int, group: Members) -> tuple[int, int]:
-        """A send, which has no result. Returns the number of its event, and the value."""
+        """Record a send; return the number of its event, and the value that it sends."""
         self._tape.emit("send", (Ref(value), peer, tag), [], group.ranks, self.batch(), group.name)
         return len(self._tape.events) - 1, value
 
     def receive(self, like: torch.Tensor, peer: int, tag: int, group: Members) -> int:
-        """What a peer sends."""
+        """Record a receive; return the number of the value that a peer sends."""
         return self._tape.emit(
             "receive",
             (peer, tag),
@@ -202,8 +241,9 @@ class Communication:
         )[0]
 
     def batch(self) -> int | None:
-        """The number of the batch of sends and receives that is being launched, None outside of
-        one.
+        """Return the number of the batch of sends and receives that is being launched.
+
+        Returns None outside of a batch.
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code is not dist.batch_isend_irecv.__code__:
@@ -225,9 +265,9 @@ class Communication:
     ) -> None:
         """Launch an operator, which ``what`` names.
 
-        ``waits``: its operands are in use, and its results may not be read, until the program has
-        waited for the work, or, where that is None, for a tensor that the operator writes to.
-        Raises PlanError where the memory that it uses is in use by another.
+        ``waits`` says that operands are in use, and results may not be read, until the program has
+        waited. It waits for the work or, if that is None, for a tensor that the operator writes to.
+        Raises PlanError if memory that it uses is in use by another operator.
         """
         flight = Flight(landings, sends, None if work is None else Work.unbox(work))
         handle = id(flight) if flight.work is None else id(flight.work)
@@ -237,34 +277,32 @@ class Communication:
             self.flights.finish(handle)
             self._land(landings, {})
             return
-        # Held, the object is the one that the program waits for.
+        # The flight holds the work, so that no other object gets its identity.
         self._launched[handle] = flight
         if flight.work is None:
             for memory in {target.untyped_storage()._cdata for target in written}:
                 self._tensors.setdefault(memory, []).append(flight)
 
     def targets(self, work: Work) -> list[torch.Tensor]:
-        """Return what a work in flight writes to."""
+        """Return the tensors that a work in flight writes to."""
         flight = self._launched.get(id(work))
         return [] if flight is None else [landing.target for landing in flight.landings]
 
     def waited(self, work: Work) -> None:
-        """The program has waited for a work."""
+        """Complete a work for which the program has waited."""
         flight = self._launched.pop(id(work), None)
         if flight is not None:
             self._finish(id(work), flight)
 
     def wait_tensor(self, tensor: torch.Tensor) -> int:
-        """The program has waited for a tensor of a functional collective; the value that may be
-        read now.
-        """
+        """Complete what the program has waited for by a tensor; return its value from now on."""
         for flight in self._tensors.pop(tensor.untyped_storage()._cdata, []):
             if self._launched.pop(id(flight), None) is not None:
                 self._finish(id(flight), flight)
         return self.read(tensor)
 
     def check_done(self) -> None:
-        """Raise PlanError where a work that has been launched was never waited for.
+        """Raise PlanError for a work that was launched and never waited for.
 
         The result of a functional collective that nobody reads needs no wait; one that is read is
         waited for before.
@@ -278,8 +316,9 @@ class Communication:
                 )
 
     def settle(self) -> None:
-        """Complete what is left in flight between two calls of the step: results of functional
-        collectives that nobody has read.
+        """Complete what is in flight between two calls of the step.
+
+        These are results of functional collectives that nobody has read.
         """
         for handle, flight in list(self._launched.items()):
             del self._launched[handle]
@@ -299,7 +338,7 @@ class Communication:
                 self._tape.emit("wait", (Ref(value),), [])
 
     def _last(self) -> int:
-        """The number of the last event that is about other ranks."""
+        """Return the number of the last event that communicates or waits; -1 without one."""
         events = self._tape.events
         return next(
             (
@@ -328,13 +367,14 @@ class Communication:
 
 
 def rows_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape with a dimension 0: a number is a row of one."""
+    """Return a shape that has a dimension 0: a number is one row."""
     return tuple(shape) or (1,)
 
 
 class Members(NamedTuple):
-    """The members of a process group by their global ranks, in the group's order, and the group's
-    own name: several groups may have the same ranks.
+    """The members of a process group by their global ranks, in the group's order, and its name.
+
+    Several groups may have the same ranks.
     """
 
     ranks: tuple[int, ...]
@@ -345,7 +385,7 @@ class Members(NamedTuple):
 
 
 def members_of(group: Any) -> Members:
-    """The members of a process group, given itself, by its name, or by its handle."""
+    """Return the members of a process group, given as itself, its name or its handle."""
     if isinstance(group, str):
         found = dist.distributed_c10d._resolve_process_group(group)  # type: ignore[arg-type]
     elif isinstance(group, ProcessGroup):
@@ -356,8 +396,9 @@ def members_of(group: Any) -> Members:
 
 
 def laid(tensor: torch.Tensor, what: str) -> torch.Tensor:
-    """A tensor as it lies in memory: with its dimensions in that order. Raises PlanError for one
-    whose elements are not side by side.
+    """Return a tensor as it lies in memory, with its dimensions in that order.
+
+    Raises PlanError for a tensor whose elements are not side by side.
     """
     view = view_of(tensor)
     if tensor.is_contiguous():
@@ -377,7 +418,10 @@ def laid(tensor: torch.Tensor, what: str) -> torch.Tensor:
 
 
 def reduction_of(reduction: Any) -> str:
-    """The name that traces have for a kind of reduction."""
+    """Return the name of a kind of reduction in traces.
+
+    Raises UnsupportedError for an unknown kind.
+    """
     name = (
         NAMED.get(reduction.lower())
         if isinstance(reduction, str)
@@ -392,8 +436,10 @@ def reduction_of(reduction: Any) -> str:
 
 
 def kind_number(reduction: Any) -> int:
-    """The number of a kind of reduction: of a ``ReduceOp``, of its kind alone, or of the object
-    that operators are given for it, which tells it when called.
+    """Return the number of a kind of reduction.
+
+    It is given as a ``ReduceOp``, as its kind alone, or as the object that operators get for it,
+    which returns its number when called.
     """
     kind: Any = getattr(reduction, "op", reduction)
     number: Any = kind if isinstance(kind, dist.ReduceOp.RedOpType) else kind()
@@ -401,4 +447,4 @@ def kind_number(reduction: Any) -> int:
 
 
 Handler = Callable[[Communication, OpOverload, Sequence[Any], dict[str, Any]], Any]
-"""What a call of an operator does and gives, from the operator and its arguments."""
+"""A function that records a call of an operator, given the operator and its arguments."""

@@ -1,6 +1,6 @@
-"""Communication of one rank that is in flight while its program runs, and what meets it in memory.
+"""The communication of one rank that is in flight, and accesses to its memory.
 
-Places are counted in bytes of a storage, so that views of any dtype are comparable.
+Places are counted in bytes of a storage, so that views of any dtype can be compared.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pitcheck.frontends.torch.storage.geometry import Geometry, geometry
 from pitcheck.plan.schedule.memory import Access, Conflict, InFlight
 
 SPLIT = 1 << 16
-"""A view with gaps of at most so many elements is looked at element by element, a larger one as all
-of its extent.
+"""The greatest number of elements of a view with gaps that is looked at element by element.
+
+A larger one counts as all of its extent.
 """
 
 
 class Flights:
-    """What is in flight, by a handle. Every access to memory is to be told here."""
+    """The operations in flight, by a handle. It must be told of every access to memory."""
 
     def __init__(self) -> None:
         self._in_flight = InFlight()
@@ -35,8 +36,9 @@ class Flights:
         written: Iterable[torch.Tensor],
         source: str,
     ) -> None:
-        """Begin an operation, which ``what`` names. Raises PlanError where it meets one that was
-        launched before.
+        """Begin an operation, which ``what`` names.
+
+        Raises PlanError if it conflicts with one that was launched before.
         """
         accesses = [
             *(access for tensor in read for access in _accesses(tensor, False)),
@@ -60,8 +62,9 @@ class Flights:
                     self._by_buffer.pop(access.buffer, None)
 
     def touch(self, tensor: torch.Tensor, writes: bool, what: str, where: str) -> None:
-        """An operator, which ``what`` names, reads or writes a tensor now. Raises PlanError where
-        that meets what is in flight.
+        """Check a read or write of a tensor by an operator, which ``what`` names.
+
+        Raises PlanError if it conflicts with what is in flight.
         """
         if not self._by_buffer or tensor.untyped_storage()._cdata not in self._by_buffer:
             return
@@ -71,12 +74,12 @@ class Flights:
                 raise _refused(conflicts[0], f"{what} at {where}" if where else what)
 
     def sources(self) -> list[tuple[Hashable, str]]:
-        """Handle and launch of everything in flight, in the order of the launches."""
+        """Return the handles and launches of all that is in flight, in launch order."""
         return [(flight.handle, flight.source) for flight in self._in_flight]
 
 
 def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Return True if two tensors have places of memory in common."""
+    """Return True if two tensors share memory."""
     others = _accesses(second, True)
     return any(access.conflicts(other) for access in _accesses(first, True) for other in others)
 
@@ -101,7 +104,7 @@ def _accesses(tensor: torch.Tensor, writes: bool) -> list[Access]:
 
 
 def _stretches(view: Geometry) -> list[tuple[int, int]]:
-    """The intervals of a storage that a view touches, in elements."""
+    """Return the intervals of a storage that a view touches, in elements."""
     start, stop = view.extent
     if start == stop:
         return []

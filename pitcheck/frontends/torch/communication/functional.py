@@ -1,5 +1,6 @@
-"""The functional collectives: each gives a new tensor, which may be read when ``wait_tensor`` has
-been called on it.
+"""The functional collectives.
+
+Each gives a new tensor, which may be read after ``wait_tensor`` has been called on it.
 """
 
 from __future__ import annotations
@@ -11,42 +12,29 @@ import torch
 from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.arguments import signature
-from pitcheck.frontends.torch.communication.c10d import both_sizes
 from pitcheck.frontends.torch.communication.calls import (
     Communication,
     Handler,
     members_of,
     reduction_of,
-    rows_of,
 )
+from pitcheck.frontends.torch.recording.arguments import signature
 from pitcheck.frontends.torch.trace import Ref
 
 Named = dict[str, Any]
 READING = ("all_gather", "reduce_scatter", "all_to_all")
-"""Collectives that use their operand, and no copy of it, until they are waited for."""
+"""The collectives that use their operand itself, and no copy, until they are waited for."""
 Collective = Callable[[Communication, torch.Tensor, Named], int]
+"""A function that records a collective of a tensor, and returns the number of its value."""
 
 
 def _all_reduce(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    return to.emit(
-        "all_reduce",
-        (Ref(to.read(tensor)), reduction_of(named["reduce_op"])),
-        tensor.shape,
-        tensor,
-        members_of(named["group_name"]),
-    )
+    reduction, group = reduction_of(named["reduce_op"]), members_of(named["group_name"])
+    return to.all_reduce(to.read(tensor), reduction, tensor, group)
 
 
 def _all_gather(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    group, rows = members_of(named["group_name"]), rows_of(tensor.shape)
-    return to.emit(
-        "all_gather",
-        (Ref(to.viewed(to.read(tensor), rows)),),
-        (rows[0] * len(group), *rows[1:]),
-        tensor,
-        group,
-    )
+    return to.all_gather(tensor, members_of(named["group_name"]))
 
 
 def _reduce_scatter(to: Communication, tensor: torch.Tensor, named: Named) -> int:
@@ -63,21 +51,12 @@ def _reduce_scatter(to: Communication, tensor: torch.Tensor, named: Named) -> in
 
 def _all_to_all(to: Communication, tensor: torch.Tensor, named: Named) -> int:
     sent, received = named["input_split_sizes"], named["output_split_sizes"]
-    arguments = (Ref(to.read(tensor)), *both_sizes(sent, received))
-    return to.emit(
-        "all_to_all",
-        arguments,
-        (sum(received), *tensor.shape[1:]),
-        tensor,
-        members_of(named["group_name"]),
-    )
+    group = members_of(named["group_name"])
+    return to.all_to_all(to.read(tensor), sent, received, tensor, group)
 
 
 def _broadcast(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    group, root = members_of(named["group_name"]), named["src"]
-    return to.emit(
-        "broadcast", (Ref(to.read_at_root(tensor, root, group)), root), tensor.shape, tensor, group
-    )
+    return to.broadcast(tensor, named["src"], members_of(named["group_name"]))
 
 
 def _run(collective: Collective) -> Handler:
@@ -93,7 +72,7 @@ def _run(collective: Collective) -> Handler:
         landings = [
             to.as_whole(value, tensor) for tensor, value in zip(results, values, strict=True)
         ]
-        # The others begin with a copy of their operand.
+        # The other collectives begin with a copy of their operand.
         to.land(name, None, landings, given if name.startswith(READING) else [])
         return result
 

@@ -1,1 +1,1 @@
-"""The plan that the traces of all ranks become."""
+"""From the traces of all ranks to a plan."""

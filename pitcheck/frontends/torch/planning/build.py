@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.aten.operators import translated
+from pitcheck.frontends.torch.known_names import check_known
+from pitcheck.frontends.torch.planning.compared_state import compared
 from pitcheck.frontends.torch.planning.families import (
     Families,
     RankNames,
@@ -22,15 +24,13 @@ from pitcheck.frontends.torch.planning.groups import (
     with_all_groups,
     with_communicators,
 )
-from pitcheck.frontends.torch.planning.integers import known_integers
-from pitcheck.frontends.torch.planning.known import check_known
-from pitcheck.frontends.torch.planning.matched import compared
+from pitcheck.frontends.torch.planning.known_integers import known_integers
 from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.rewrites.index_bounds import never_ignored, with_boundaries
-from pitcheck.frontends.torch.rewrites.means import with_means
-from pitcheck.frontends.torch.rewrites.split_flat_buffers import taken_apart
-from pitcheck.frontends.torch.rewrites.uneven import with_even_parts
+from pitcheck.frontends.torch.rewrites.mean_gradients import with_means
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import without_flat_buffers
+from pitcheck.frontends.torch.rewrites.uneven_all_to_all import with_even_parts
 from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
 from pitcheck.ops.meanings.indexing import UNINITIALISED
 from pitcheck.plan.coordinates import Coordinates
@@ -43,29 +43,38 @@ REFERENCE_MESH = (Axis("rank", 1),)
 
 
 def reference_plan(trace: Trace, spec: Spec) -> Plan:
-    """The plan of the single-device program. Raises UnsupportedError for an operator without a
-    meaning.
+    """Return the plan of the single-device program.
+
+    Raises UnsupportedError for an operator without a meaning.
     """
     return _Building(REFERENCE_MESH, [trace], spec).plan("reference")
 
 
 def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
-    """The plan of the distributed program, one trace per rank, against the reference that it must
-    equal.
+    """Return the plan of the distributed program, to be compared with the reference.
 
-    Raises UnsupportedError for an operator without a meaning and for a tensor of which nothing
-    tells what part a rank holds, PlanError for what contradicts itself.
+    There is one trace per rank.
+
+    Raises:
+        UnsupportedError: for an operator without a meaning, and for a tensor if nothing tells which
+            part of it a rank holds.
+        PlanError: for traces that contradict themselves or each other.
     """
     check_members(traces)
     return _Building(
         tuple(Axis(name, size) for name, size in spec.mesh.items()),
-        [with_boundaries(trace) for trace in taken_apart(with_communicators(traces))],
+        [with_boundaries(trace) for trace in without_flat_buffers(with_communicators(traces))],
         spec,
         reference,
     ).plan("parallel")
 
 
 class _Building:
+    """The plan of one program in the making.
+
+    ``reference`` is the plan of the reference, None if this program is the reference.
+    """
+
     def __init__(
         self,
         mesh: tuple[Axis, ...],
@@ -106,12 +115,12 @@ class _Building:
         self._traces = [with_means(never_ignored(trace, self._bounds)) for trace in traces]
 
     def plan(self, name: str) -> Plan:
-        """The plan."""
+        """Return the plan."""
         programs = with_all_groups(
             {trace.rank: self._instances(trace) for trace in self._traces}, self._coordinates
         )
-        # Memory that holds nothing yet and that nobody reads, or a result that no operator makes
-        # and none reads, is no tensor of the plan.
+        # The plan leaves out tensors that no operator makes or reads: unwritten memory that nobody
+        # reads, and results without elements.
         used = {
             name
             for instances in programs.values()
@@ -158,7 +167,7 @@ class _Building:
         read = {
             operand for instance in found for operand in instance.inputs if isinstance(operand, str)
         }
-        # Memory of which the program only asks the shape is nothing that runs.
+        # Unwritten memory that nobody reads, as of a tensor made for its shape, is left out.
         found = [
             instance
             for instance in found
@@ -167,8 +176,9 @@ class _Building:
         return [_buffered(instance) for instance in found] if self._spec.buffered_sends else found
 
     def _wanted(self, trace: Trace) -> dict[int, str]:
-        """The name of every value that is a result, of the first where it is several, and no given
-        one.
+        """Return the name of every value that is a result and no given one.
+
+        A value of several results has the name of the first.
         """
         given = {own.value for own in trace.given}
         found: dict[int, str] = {}
@@ -202,7 +212,10 @@ class _Building:
         self._boxes[given.name][trace.rank] = given.box or tuple(((0, size),) for size in whole)
 
     def _whole(self, given: Given, rank: int) -> tuple[int, ...]:
-        """The shape of the whole of which a rank holds a part."""
+        """Return the shape of the whole tensor that a rank holds a part of.
+
+        Raises PlanError if the reference does not have it, or has it in another shape.
+        """
         known = (self._reference or {}).get(given.name)
         if known is None:
             raise PlanError(
@@ -219,9 +232,7 @@ class _Building:
     def _ends(
         self, trace: Trace, names: RankNames, wanted: Mapping[int, str]
     ) -> Iterator[Instance]:
-        """Results that are something else as well, under names of their own; and what all results
-        belong to.
-        """
+        """Yield identities for values that are several results; mark results by their kind."""
         for result in trace.results:
             name, value = result_name(result, self._taken), trace.values[result.value]
             if 0 in value.shape:
@@ -253,7 +264,7 @@ class _Building:
     # --- tensors and outputs
 
     def _placed(self, tensor: Tensor) -> Tensor:
-        """The tensor with its lineage, if the step begins with it."""
+        """Return a tensor with its lineage, if the step begins with it."""
         if self._reference is None:
             return tensor
         if tensor.name in self._boxes:
@@ -280,11 +291,13 @@ class _Building:
             )
 
     def _elsewhere(self, name: str) -> Lineage | None:
-        """The lineage of a gradient or new value that every rank has all of, though it holds a part
-        of what it belongs to; None where ranks have that part.
+        """Return the lineage of a gradient or new value that every rank has as a whole.
 
-        What a program says of a result is its own claim: a gradient labelled as another part would
-        make a missing exchange look right. Raises UnsupportedError where it is neither.
+        It differs from that of the parameter or state, which ranks hold in parts. Returns None if
+        ranks have these parts of the result, too.
+
+        A program's statement about a result is only a claim: a gradient labelled as another part
+        would make a missing exchange look right. Raises UnsupportedError if the result is neither.
         """
         result = self._compared[name]
         held = self._boxes.get(result.name)
@@ -305,7 +318,7 @@ class _Building:
 
 
 def _buffered(instance: Instance) -> Instance:
-    """The instance; of a send, one that does not wait for its receive."""
+    """Return an instance; a send does not wait for its receive."""
     return (
         replace(instance, attributes={**instance.attributes, "protocol": "buffered"})
         if instance.kind == "send"
@@ -314,8 +327,9 @@ def _buffered(instance: Instance) -> Instance:
 
 
 def _compared(results: Mapping[str, Result], reference: Plan, spec: Spec) -> dict[str, Result]:
-    """The results that the reference has, too. What a rank keeps beside them, such as gradients of
-    padding, is its own affair.
+    """Return the results that the reference has, too.
+
+    Whatever a rank keeps beside them, such as gradients of padding, is not compared.
     """
     wanted = {output.tensor for output in reference.outputs}
     check_known(spec.outputs, wanted, "Spec.outputs")

@@ -1,5 +1,7 @@
-"""Names of the tensors of a plan: a value of one rank and the values that other ranks compute at
-the same place are one family.
+"""The names of the tensors of a plan.
+
+A value of one rank, and the values that other ranks compute at the same place, are one family and
+have one name.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ _RENAME = "give one of them another name (Program.names, the key in Spec.batch, 
 
 
 class Families:
-    """The tensors of a plan by name. Values in between that have other shapes on other ranks get
-    families of their own, under other names.
+    """The tensors of a plan by name.
 
-    ``reserved``: the names of what steps begin and end with, which nothing else has, on any rank.
+    Intermediate values that have different shapes on different ranks become different families,
+    with different names. ``reserved`` are the names of the tensors with which steps begin and end.
+    No other tensor has such a name on any rank.
     """
 
     def __init__(self, reserved: Collection[str]) -> None:
@@ -29,8 +32,9 @@ class Families:
         self.reserved = frozenset(reserved)
 
     def claim(self, name: str, value: Value, used: Collection[str] = ()) -> str:
-        """The name of the family of that name, shape and dtype; another than those in ``used``,
-        where the rank has other values already.
+        """Return the name of the family for a name, shape and dtype.
+
+        It is none of ``used``, the names that the rank has given to other values.
         """
         number, chosen = 1, name
         form = real_form(value)
@@ -45,8 +49,9 @@ class Families:
         return chosen
 
     def compared(self, name: str, value: Value, rank: int) -> str:
-        """Enter a result that is compared, and so has its own name on every rank. Raises
-        UnsupportedError where ranks have it in different forms.
+        """Enter a result that is compared, which has the same name on every rank; return the name.
+
+        Raises UnsupportedError if its shape or dtype differs between ranks.
         """
         form = real_form(value)
         known = self.tensors.setdefault(name, Tensor(name, *form))
@@ -59,8 +64,10 @@ class Families:
         return name
 
     def given(self, tensor: Tensor) -> str:
-        """Enter a tensor that the step begins with. Raises UnsupportedError where ranks hold parts
-        of different shapes.
+        """Enter a tensor that the step begins with; return its name.
+
+        Raises UnsupportedError if its shape or dtype differs between ranks, PlanError if its role
+        does.
         """
         known = self.tensors.setdefault(tensor.name, tensor)
         if known.role != tensor.role:
@@ -81,8 +88,10 @@ class Families:
 
 
 class RankNames:
-    """The names of the values of one rank. ``results``: what a value is called that the step ends
-    with, by its number; ``compared``: such names that count.
+    """The names of the values of one rank.
+
+    ``results`` are the names of the values that the step ends with, by number. ``compared`` are the
+    names of results that are compared.
     """
 
     def __init__(
@@ -106,8 +115,9 @@ class RankNames:
         self._names[value] = name
 
     def of(self, value: int) -> str:
-        """The name of a value that is given or computed. Raises UnsupportedError for one that
-        nothing has computed.
+        """Return the name of a value that is given or computed.
+
+        Raises UnsupportedError for a value that nothing has computed.
         """
         name = self._names.get(value)
         if name is None:
@@ -118,22 +128,21 @@ class RankNames:
         return name
 
     def enter_outputs(self, event: Event) -> None:
-        """Name what an event computes."""
+        """Name the values that an event computes."""
         self._place = base_name(event)
-        for number in event.outputs:
-            if number is not None:
-                value = self._trace.values[number]
-                result = self._results.get(number)
-                if 0 in value.shape:
-                    # Of what has no elements no operator makes anything.
-                    self._names[number] = result or self._place
-                else:
-                    self._names[number] = (
-                        self.new("", value) if result is None else self.result(result, value)
-                    )
+        for number in event.tensors:
+            value = self._trace.values[number]
+            result = self._results.get(number)
+            if 0 in value.shape:
+                # No operator makes a tensor without elements.
+                self._names[number] = result or self._place
+            else:
+                self._names[number] = (
+                    self.new("", value) if result is None else self.result(result, value)
+                )
 
     def known(self, given: Given) -> str:
-        """A name for a value whose elements are known."""
+        """Name a value whose elements are known; return the name."""
         value = self._trace.values[given.value]
         self._names[given.value] = (
             self._claim(given.name, value) if given.name else self.new("constant", value)
@@ -141,14 +150,14 @@ class RankNames:
         return self._names[given.value]
 
     def result(self, name: str, value: Value) -> str:
-        """The name of a result: its own, unless it is not compared."""
+        """Return the name of a result. One that is not compared may have a number appended."""
         if name not in self._compared:
             return self._claim(name, value)
         self._taken.add(name)
         return self._families.compared(name, value, self._trace.rank)
 
     def new(self, hint: str, value: Value) -> str:
-        """A name for a tensor in between, of the event that is looked at."""
+        """Return a name for an intermediate tensor of the present event."""
         base = f"{self._place}.{hint}" if hint else self._place
         while True:
             self._used[base] += 1
@@ -163,7 +172,10 @@ class RankNames:
 
 
 def real_form(value: Value) -> tuple[tuple[int, ...], DType]:
-    """Shape and dtype of a value as a plan has it: complex numbers are pairs of real ones."""
+    """Return shape and dtype of a value in a plan, where complex numbers are pairs of real ones.
+
+    Raises UnsupportedError for a dtype that has no form there.
+    """
     plain = stored(value)
     if plain.dtype == "complex64" or plain.dtype == "complex128":  # noqa: PLR1714  a type checker follows these
         raise UnsupportedError(
@@ -173,24 +185,23 @@ def real_form(value: Value) -> tuple[tuple[int, ...], DType]:
 
 
 def base_name(event: Event) -> str:
-    """What an event's results are called, before they are counted: the module, and the operator's
-    name.
-    """
+    """Return the name of an event's results before they are numbered: module and operator."""
     operator = event.operator.partition(".")[0].strip("_")
     place = f"{event.module}.{operator}" if event.module else operator
     return f"{place}.backward" if event.backward else place
 
 
 def result_name(result: Result, taken: Collection[str]) -> str:
-    """The name of a result in a plan; ``taken`` are the names of what steps begin with."""
+    """Return the name of a result in a plan; ``taken`` are the names with which steps begin."""
     if result.kind == "output":
         return f"{OUTPUT}{result.name}" if result.name in taken else result.name
     return {"gradient": GRADIENT, "updated": UPDATED}[result.kind] + result.name
 
 
 def result_names(traces: Sequence[Trace], taken: Collection[str]) -> dict[str, Result]:
-    """What the ranks end with, by name, as of the first that has it. Raises PlanError where two
-    results of one program are called the same.
+    """Return the results of all ranks by name, each as of the first rank that has it.
+
+    Raises PlanError if two results of one rank have one name.
     """
     found: dict[str, Result] = {}
     for trace in traces:
@@ -212,8 +223,9 @@ def result_names(traces: Sequence[Trace], taken: Collection[str]) -> dict[str, R
 
 
 def check_given(trace: Trace, batch: Collection[str]) -> None:
-    """Raise PlanError where two tensors that a rank begins with are called the same, or a tensor of
-    its model as one of the batch.
+    """Raise PlanError if two tensors that a rank begins with have one name.
+
+    A tensor of the model must not have the name of one of the batch.
     """
     seen: set[str] = set()
     for given in trace.given:
@@ -227,8 +239,9 @@ def check_given(trace: Trace, batch: Collection[str]) -> None:
 
 
 def given_tensor(given: Given, value: Value, bounds: Mapping[str, tuple[int, int]]) -> Tensor:
-    """The tensor of a given value, without lineage. Raises UnsupportedError for a constant that is
-    no tensor filled with one number.
+    """Return the tensor of a given value, without lineage.
+
+    Raises UnsupportedError for a constant that is not filled with one number.
     """
     shape, dtype = real_form(value)
     if given.role == "constant":
@@ -245,7 +258,7 @@ def given_tensor(given: Given, value: Value, bounds: Mapping[str, tuple[int, int
 
 
 def _filling(given: Given, value: Value) -> Scalar:
-    """The number that fills a constant, as a plan says it."""
+    """Return the number that fills a constant, as a plan has it."""
     number = given.number
     if number is None:
         raise UnsupportedError(

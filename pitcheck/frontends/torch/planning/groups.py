@@ -1,5 +1,7 @@
-"""Groups of collectives: every rank knows its own, the plan names those of all ranks that run the
-collective together.
+"""The groups of collectives.
+
+Every rank knows its own group; the plan names the groups of all ranks that run a collective
+together.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ Key = tuple[str, tuple[str, ...], str]
 
 
 def with_communicators(traces: Sequence[Trace]) -> list[Trace]:
-    """The traces in which a group has a name only where some rank uses several of the same ranks:
-    "" the first that it uses, then "2", "3" and so on.
+    """Return the traces with names of groups only where some rank uses several of the same ranks.
 
-    Names are those of the first rank that uses the group. Groups of which every rank has but one
-    are one, whatever it is called.
+    The first that it uses is "", the others "2", "3" and so on. Numbers are those of the first rank
+    that uses the group. If every rank has only one group of certain ranks, they are one, whatever
+    its name is.
     """
     met: dict[Ranks, dict[str, None]] = defaultdict(dict)
     several: set[Ranks] = set()
@@ -55,8 +57,9 @@ def _renamed(trace: Trace, names: Mapping[tuple[Ranks, str], str]) -> Trace:
 
 
 def check_members(traces: Iterable[Trace]) -> None:
-    """Raise PlanError where a rank communicates over a group that it is no member of. Beside the
-    groups of the others nobody would see what it believes in.
+    """Raise PlanError if a rank communicates over a group that it does not belong to.
+
+    Its group would not be seen beside those of the others.
     """
     for trace in traces:
         for event in trace.events:
@@ -72,11 +75,11 @@ def check_members(traces: Iterable[Trace]) -> None:
 def with_all_groups(
     programs: Mapping[int, Sequence[Instance]], coordinates: Coordinates
 ) -> dict[int, list[Instance]]:
-    """The programs in which a collective names the groups of all ranks that run it, as mesh axes
-    where they are all the groups along these.
+    """Return the programs, in which a collective names the groups of all ranks that run it.
 
-    Every rank is a member of its own group. A collective whose ranks disagree on who belongs
-    together keeps on every rank the group that this rank believes in.
+    They are named as mesh axes if they are all the groups along these. Every rank is a member of
+    its own group. If ranks disagree on who belongs together, the collective keeps on every rank the
+    group of this rank.
     """
     together: dict[Key, set[Ranks]] = defaultdict(set)
     for sequence in programs.values():
@@ -91,7 +94,7 @@ def with_all_groups(
 
 
 def _key(instance: Instance) -> Key:
-    # Barriers and waits have no output; those of one group are folded by their place.
+    # Barriers have no output that could tell them apart; the group's name is all there is.
     return instance.kind, instance.outputs, "" if instance.group is None else instance.group.name
 
 
@@ -103,7 +106,7 @@ def _grouped(instance: Instance, named: Mapping[Key, Group | None]) -> Instance:
 
 
 def _group(groups: Iterable[Ranks], coordinates: Coordinates) -> Group | None:
-    """All groups as one, without a name; None where a rank is in several."""
+    """Return all groups as one, without a name; None if a rank is in several."""
     ordered = tuple(sorted(groups))
     members = [rank for group in ordered for rank in group]
     if len(set(members)) != len(members):

@@ -1,6 +1,4 @@
-"""What lies beside the useful parts of a buffer that a program keeps: it is communicated with
-these, call after call, and nobody reads it.
-"""
+"""Padding: the parts of a kept buffer that are communicated with the others and never read."""
 
 from __future__ import annotations
 
@@ -11,18 +9,17 @@ from math import prod
 from msgspec.structs import replace
 
 from pitcheck.frontends.torch.planning.groups import with_communicators
-from pitcheck.frontends.torch.rewrites.split_flat_buffers import VIEWS, Key, taken_apart
-from pitcheck.frontends.torch.tape import operands
-from pitcheck.frontends.torch.trace import Event, Given, Trace
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import VIEWS, Key, without_flat_buffers
+from pitcheck.frontends.torch.trace import Event, Given, Trace, operands
 
 POINT_TO_POINT = ("send", "receive")
 
 
 def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Trace]:
-    """The traces with zeros for the parts of kept buffers that no result of any rank depends on.
-    ``known``: names that are state in the reference.
+    """Return the traces with zeros for the parts of kept buffers on which no result depends.
 
-    A buffer that is read as a whole is none that is padded, but state.
+    No result of any rank may depend on them. ``known`` are the names of the reference's state. A
+    buffer that is read as a whole has no padding; it is state.
     """
     names = {
         given.name for trace in traces for given in trace.given if _is_part(trace, given, known)
@@ -35,7 +32,7 @@ def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Tra
         )
         for trace in traces
     ]
-    apart = taken_apart(with_communicators(bare), through=True)
+    apart = without_flat_buffers(with_communicators(bare), through=True)
     needed = _needed(apart)
     names -= {
         given.name
@@ -47,7 +44,7 @@ def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Tra
 
 
 def _is_part(trace: Trace, given: Given, known: Collection[str]) -> bool:
-    """Whether of a buffer that the reference does not have only parts are read."""
+    """Return True if only parts are read of a buffer that the reference does not have."""
     if given.role != "kept" or given.idle or given.name in known:
         return False
     whole, size = {given.value}, prod(trace.values[given.value].shape)
@@ -55,7 +52,7 @@ def _is_part(trace: Trace, given: Given, known: Collection[str]) -> bool:
         if whole.isdisjoint(operands(event.arguments)):
             continue
         if event.operator in VIEWS:
-            whole.update(number for number in event.outputs if number is not None)
+            whole.update(event.tensors)
         elif event.operator != "slice.Tensor" or any(
             number is None or prod(trace.values[number].shape) >= size for number in event.outputs
         ):
@@ -64,8 +61,9 @@ def _is_part(trace: Trace, given: Given, known: Collection[str]) -> bool:
 
 
 def _needed(traces: Sequence[Trace]) -> dict[int, set[int]]:
-    """By rank the values that a result of any rank depends on; a collective is needed by all of its
-    members, or by none.
+    """Return for each rank the values on which a result of any rank depends.
+
+    A collective is needed by all of its members or by none.
     """
     keys = {trace.rank: _keys(trace) for trace in traces}
     live: set[Key] = set()
@@ -88,12 +86,13 @@ def _keys(trace: Trace) -> list[Key | None]:
 
 
 def _of_rank(trace: Trace, keys: Sequence[Key | None], live: set[Key]) -> set[int]:
-    """The values that a rank needs, where the collectives in ``live`` are needed; those that it
-    needs itself are added.
+    """Return the values that a rank needs if the collectives in ``live`` are needed.
+
+    Adds the collectives that the rank itself needs to ``live``.
     """
     needed = {result.value for result in trace.results}
     for event, key in zip(reversed(trace.events), reversed(keys), strict=True):
-        wanted = any(number in needed for number in event.outputs if number is not None)
+        wanted = not needed.isdisjoint(event.tensors)
         if wanted and key is not None:
             live.add(key)
         if wanted or _is_sent(event) or key in live:

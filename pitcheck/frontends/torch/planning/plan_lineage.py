@@ -1,27 +1,27 @@
-"""Lineage of what a step begins with, from the part of it that every rank holds."""
+"""The lineage of tensors with which a step begins, from the part that every rank holds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.planning.known import check_known
+from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.program import Axes, Input, Part
 from pitcheck.frontends.torch.trace import Intervals
 from pitcheck.plan.model import Lineage, Shard
 from pitcheck.plan.tables import Places
 
 Box = tuple[Intervals, ...]
-"""Per dimension the intervals of the whole that a rank holds, joined."""
+"""For each dimension, the intervals of the whole that a rank holds, joined."""
 
 
 def axes_of(axes: Axes) -> tuple[str, ...]:
-    """Mesh axes as a tuple."""
+    """Return mesh axes as a tuple."""
     return (axes,) if isinstance(axes, str) else tuple(axes)
 
 
 def of_input(name: str, stated: Input) -> Lineage:
-    """The lineage of a tensor of the batch."""
+    """Return the lineage of a tensor of the batch."""
     return Lineage(
         name,
         shards=tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(stated.split.items())),
@@ -29,8 +29,9 @@ def of_input(name: str, stated: Input) -> Lineage:
 
 
 def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
-    """The lineage of an output of which ranks hold a part. UnsupportedError: a sum and a mean at
-    once; PlanError: an axis that the mesh has not.
+    """Return the lineage of an output that ranks hold in parts.
+
+    Raises PlanError for an unknown mesh axis, UnsupportedError for a sum and a mean at once.
     """
     added, averaged = axes_of(part.sum), axes_of(part.mean)
     for axes in (added, averaged, *map(axes_of, part.split.values())):
@@ -44,14 +45,12 @@ def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
     for axis in averaged:
         count *= mesh[axis]
     shards = tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(part.split.items()))
-    # Terms of a mean add up to as many times the mean as there are ranks.
+    # The terms of a mean over n ranks add up to n times the mean.
     return Lineage(name, shards=shards, partial=added or averaged, scale=str(count))
 
 
 def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], places: Places) -> Lineage:
-    """The lineage of a tensor of which every rank in ``boxes`` holds a box of a whole of shape
-    ``whole``.
-    """
+    """Return the lineage of a tensor of shape ``whole`` from the box that each rank holds."""
     axes = [axis.name for axis in places.coordinates.mesh if axis.size > 1]
     shards = []
     for dim, size in enumerate(whole):

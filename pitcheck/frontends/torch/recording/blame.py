@@ -1,7 +1,7 @@
-"""Which line of the user's code, and which module, an operator belongs to.
+"""The line of the user's code, and the module, that an operator belongs to.
 
-The autograd engine numbers its nodes as forward operators make them. What runs for a node, in the
-backward pass, gets the line of the operator that was running when the node was made.
+The autograd engine numbers its nodes in the order in which forward operators make them. An operator
+that runs for a node in the backward pass gets the line of the operator that made the node.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ import typing_extensions
 from torch.nn.modules import module as hooks
 
 import pitcheck
-from pitcheck.frontends.torch.tape import Place
+from pitcheck.frontends.torch.recording.tape import Place
 
 PITCHECK = f"{Path(pitcheck.__file__).parent}{os.sep}"
 OWN = (
-    *(
-        f"{folder}{os.sep}"
-        for folder in (Path(torch.__file__).parent, Path(multiprocessing.__file__).parent)
-    ),
+    f"{Path(torch.__file__).parent}{os.sep}",
+    f"{Path(multiprocessing.__file__).parent}{os.sep}",
     PITCHECK,
 )
+"""The folders of code that is not the user's."""
 WRAPPING = frozenset(
     str(module.__file__) for module in (contextlib, functools, typing_extensions, warnings)
 )
-"""What decorators come from: a function that is deprecated, say, is called by the line that calls
-its wrapper.
+"""The files that decorators come from.
+
+A deprecated function, say, is called by the line that calls its wrapper.
 """
-ENGINE = ("_engine_run_backward",)
 
 
 def short(path: str) -> str:
-    """A path as seen from the working directory, where it lies below it."""
+    """Return a path relative to the working directory if it lies below it."""
     return path.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 class Blame:
-    """Knows where the program is. To be used as a context around it, in a function of the code
-    ``outermost``: what called that is not the program.
+    """A context that knows which line of the user's code is running.
+
+    It is entered in a function with the code ``outermost``; what called that function is not part
+    of the program.
     """
 
     def __init__(self, outermost: CodeType) -> None:
@@ -60,7 +61,7 @@ class Blame:
         self._handles: list[Any] = []
 
     def name(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """The modules whose paths are to be known."""
+        """Add modules whose paths are to be known, by path."""
         self.paths.update({id(module): path for path, module in modules.items()})
 
     def __enter__(self) -> Blame:
@@ -82,7 +83,7 @@ class Blame:
             self._modules.pop()
 
     def place(self) -> Place:
-        """Where the program is now."""
+        """Return the place in the user's code at which the program is."""
         # None outside the backward pass, though its type does not say so.
         node: Any = torch._C._current_autograd_node()
         source, in_engine = self._source(node is not None)
@@ -97,8 +98,11 @@ class Blame:
         return Place(made.source if in_engine else source, made.module, True)
 
     def _source(self, in_backward: bool) -> tuple[str, bool]:
-        """The last line outside torch; and whether the autograd engine was called from there, and
-        no code of the user's within it.
+        """Return the innermost line outside of torch.
+
+        Returns:
+            The line as "file:line", "" if there is none. And True if the autograd engine was called
+                from there and runs no code of the user's.
         """
         frame: FrameType | None = sys._getframe(1)
         engine = False
@@ -106,7 +110,7 @@ class Blame:
             code = frame.f_code
             if not self._is_own(code):
                 return f"{short(code.co_filename)}:{frame.f_lineno}", engine
-            engine = engine or (in_backward and code.co_name in ENGINE)
+            engine = engine or (in_backward and code.co_name == "_engine_run_backward")
             frame = frame.f_back
         return "", engine
 

@@ -1,5 +1,6 @@
-"""Computing an event on real tensors, while it is recorded: only for small values that depend on
-constants alone.
+"""Computing small events on real tensors while they are recorded.
+
+Only events that depend on constants alone are computed.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.frontends.torch.arguments import DTYPES
+from pitcheck.frontends.torch.recording.arguments import DTYPES
 from pitcheck.frontends.torch.trace import Argument, Event, Ref
 
 UNDEFINED = frozenset(
     {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"}
 )
+"""The operators whose results are memory that nobody has written to."""
 
 
 def evaluate(
     event: Event, known: Mapping[int, torch.Tensor]
 ) -> tuple[torch.Tensor | None, ...] | None:
-    """The outputs of an event; None where they are not determined by its operands, or there is no
-    such operator.
+    """Return the outputs of an event, given the numbers of its operands by value.
+
+    An output that is no tensor is None. Returns None for an event that is no ATen operator, and for
+    one whose operands do not determine its outputs.
     """
     name, _, overload = event.operator.partition(".")
     packet = getattr(torch.ops.aten, name, None)
@@ -42,8 +46,7 @@ def evaluate(
     with _disable_current_modes(), torch.no_grad():
         result = func(*args, **kwargs)
         results = result if isinstance(result, tuple | list) else (result,)
-        # A view would change with what it is a view of; and a value has no strides, so that any
-        # view of it can be taken.
+        # A view would change with its base. Values have no strides, so that any view can be taken.
         return tuple(
             item.clone(memory_format=torch.contiguous_format)
             if isinstance(item, torch.Tensor)

@@ -1,4 +1,4 @@
-"""Which part of a whole tensor a rank holds, from what frameworks write on parameters."""
+"""The part of a whole tensor that a rank holds, as frameworks note it on parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from pitcheck.frontends.torch.trace import Intervals
 
 
 class Part(NamedTuple):
-    """As of :class:`~pitcheck.frontends.torch.trace.Result`."""
+    """A part of a whole tensor.
+
+    Its fields are those of :class:`~pitcheck.frontends.torch.trace.Result`.
+    """
 
     whole: tuple[int, ...] = ()
     box: tuple[Intervals, ...] = ()
@@ -26,7 +29,7 @@ class Part(NamedTuple):
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """What this rank holds of a tensor, as it lies in memory."""
+    """Return the tensor that this rank holds, without its wrapper."""
     if isinstance(tensor, DTensor):
         return local(tensor._local_tensor)
     if isinstance(tensor, AsyncCollectiveTensor):
@@ -36,7 +39,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def part_of(tensor: torch.Tensor) -> Part:
-    """What a tensor says about itself; nothing where it says nothing."""
+    """Return the part that a tensor is by its own account; an empty one if it does not say."""
     if isinstance(tensor, DTensor):
         return _of_dtensor(tensor)
     if getattr(tensor, "tensor_model_parallel", False):
@@ -47,8 +50,10 @@ def part_of(tensor: torch.Tensor) -> Part:
 def stated(
     pieces: Mapping[int, Sequence[tuple[int, int]]], shape: Sequence[int], name: str
 ) -> Part:
-    """What the user says, which tells nothing about the whole shape; PlanError where it does not
-    fit the shape here.
+    """Return the part of a tensor of ``shape`` that the user states.
+
+    It does not tell the shape of the whole. Raises PlanError if the intervals do not add up to
+    ``shape``.
     """
     box: list[Intervals] = [((0, size),) for size in shape]
     for dim, intervals in pieces.items():
@@ -121,8 +126,9 @@ def _of_megatron(tensor: torch.Tensor) -> Part:
 
 
 def chunked(intervals: Intervals, chunks: int) -> list[Intervals]:
-    """Joined intervals cut as torch.chunk cuts: all chunks but the last ones of one size, rounded
-    up.
+    """Return joined intervals cut into ``chunks`` as torch.chunk cuts.
+
+    All chunks have one size, rounded up, except for the last ones.
     """
     total = sum(stop - start for start, stop in intervals)
     size = -(-total // chunks)
@@ -133,7 +139,7 @@ def chunked(intervals: Intervals, chunks: int) -> list[Intervals]:
 
 
 def joined(parts: Sequence[Intervals]) -> Intervals:
-    """Intervals in a row, neighbours as one."""
+    """Return the intervals of several parts in a row, with neighbours merged."""
     found: list[tuple[int, int]] = []
     for start, stop in (interval for part in parts for interval in part):
         if found and found[-1][1] == start:
@@ -144,7 +150,7 @@ def joined(parts: Sequence[Intervals]) -> Intervals:
 
 
 def cut(intervals: Intervals, first: int, last: int) -> Intervals:
-    """Elements ``first`` to ``last`` of joined intervals."""
+    """Return the elements ``first`` to ``last`` (exclusive) of joined intervals, as intervals."""
     found, at = [], 0
     for start, stop in intervals:
         begin, end = max(first - at, 0), min(last - at, stop - start)

@@ -13,8 +13,12 @@ from pitcheck.frontends.torch.trace import Intervals
 def box_of(
     name: str, given: Input, mesh: Mapping[str, int], coordinate: Mapping[str, int]
 ) -> tuple[Intervals, ...]:
-    """Per dimension the interval that is read at a coordinate of the mesh: an even part, row-major
-    over the axes it is split over.
+    """Return for each dimension the interval that is read at a coordinate of the mesh.
+
+    Parts are even, and row-major over the axes that split the dimension.
+
+    Raises PlanError for a split over an unknown axis, of a dimension that does not exist, or into
+    parts that are not even.
     """
     box: list[Intervals] = [((0, size),) for size in given.shape]
     for dim, over in given.split.items():
@@ -44,7 +48,7 @@ def box_of(
 
 
 def coordinate_of(rank: int, mesh: Mapping[str, int]) -> dict[str, int]:
-    """Where a rank is in the mesh, row-major."""
+    """Return the coordinate of a rank by axis. Ranks are numbered row-major."""
     found: dict[str, int] = {}
     for axis in reversed(tuple(mesh)):
         rank, found[axis] = divmod(rank, mesh[axis])

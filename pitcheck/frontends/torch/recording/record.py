@@ -1,5 +1,6 @@
-"""Recording every rank of a program, each in a process of its own: a framework keeps state per
-process that a second rank would find.
+"""Recording every rank of a program in a separate process.
+
+A framework keeps state per process, which a second rank would find.
 """
 
 from __future__ import annotations
@@ -14,33 +15,36 @@ import msgspec
 
 from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.forks import Forks, can_fork
+from pitcheck.frontends.torch.patches.program_output import to_stderr
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.recording.output import to_stderr
 from pitcheck.frontends.torch.trace import Trace
 
 Side = Literal["reference", "parallel"]
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure"):
-    """Why a rank has no trace; ``invalid``: the program is at fault."""
+    """The reason why a rank has no trace.
+
+    ``invalid`` says that the program is at fault. ``traceback`` is that of an exception of the
+    program, as Python shows it.
+    """
 
     message: str
     invalid: bool
     traceback: str = ""
-    """Of an exception of the program, as Python shows it."""
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
-    """A rank's trace."""
+    """The trace of a rank."""
 
     trace: Trace
 
 
 def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
-    """One trace per rank, of the reference one alone; ``jobs`` ranks at a time.
+    """Return one trace per rank; of the reference there is one rank.
 
-    Raises UnsupportedError or PlanError, which name the rank, for a rank that cannot be recorded:
-    of several the first.
+    ``jobs`` ranks are recorded at a time. Raises UnsupportedError or PlanError, which name the
+    rank, for the first rank that cannot be recorded.
     """
     if not can_fork():
         raise UnsupportedError("recording a PyTorch program needs a system that can fork processes")
@@ -63,8 +67,10 @@ def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
 
 
 class _Ranks:
+    """The processes that record ranks, and their answers by rank."""
+
     def __init__(self, spec: Spec, side: Side, jobs: int) -> None:
-        # The children inherit what they would else all import.
+        # Each child would else import it again.
         import pitcheck.frontends.torch.recording.session  # noqa: F401, PLC0415
 
         self._spec = spec
@@ -74,7 +80,7 @@ class _Ranks:
         self._answers: dict[int, Recorded | Failure] = {}
 
     def run(self, numbers: Sequence[int]) -> list[Recorded | Failure]:
-        """What came of every rank up to the first that failed."""
+        """Return the answers of all ranks up to the first that failed."""
         waiting = list(reversed(numbers))
         try:
             while (waiting or self._forks.running) and not self._failures():
@@ -123,15 +129,17 @@ def _answer(spec: Spec, side: Side, number: int) -> bytes | None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # SystemExit, too: whatever a program raises ends its step.
+        # Whatever a program raises ends its step, and so does SystemExit.
         answer = _raised(error)
-    # What the program forked itself has no answer to give.
+    # A process that the program itself has forked must not answer in its place.
     return msgspec.msgpack.encode(answer) if os.getpid() == process else None
 
 
 def _raised(error: BaseException) -> Failure:
-    """The failure of a program that raised. Where the recorder itself did, or a framework does not
-    know tensors without numbers, nothing is said of it.
+    """Return the failure of a rank that raised.
+
+    An exception of the recorder itself, or of a framework that does not know tensors without
+    numbers, says nothing about the program.
     """
     from pitcheck.frontends.torch.recording.blame import PITCHECK  # noqa: PLC0415
 
@@ -145,7 +153,7 @@ def _raised(error: BaseException) -> Failure:
 
 
 def _shown(error: BaseException, hidden: str) -> str:
-    """The traceback without the recorder's frames."""
+    """Return the traceback without the recorder's frames."""
     described: traceback.TracebackException | None = traceback.TracebackException.from_exception(
         error
     )
@@ -159,7 +167,7 @@ def _shown(error: BaseException, hidden: str) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """The last line of the user's code that an error came through."""
+    """Return the innermost line of the user's code that an error came through, as "file:line: "."""
     from pitcheck.frontends.torch.recording.blame import OWN, short  # noqa: PLC0415
 
     frames = [

@@ -1,4 +1,4 @@
-"""One rank's program, built and run on tensors without numbers in a process of its own."""
+"""The recording of one rank: its program, built and run on tensors without numbers."""
 
 from __future__ import annotations
 
@@ -14,29 +14,35 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.arguments import DTYPES
+from pitcheck.frontends.torch.patches.bypasses import bypass_patches
+from pitcheck.frontends.torch.patches.distributed import distributed_patches
+from pitcheck.frontends.torch.patches.nondeterminism import deterministic
+from pitcheck.frontends.torch.patches.patching import patched
+from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
-from pitcheck.frontends.torch.recording.adjusted import adjusted
+from pitcheck.frontends.torch.recording.arguments import DTYPES
 from pitcheck.frontends.torch.recording.blame import Blame
-from pitcheck.frontends.torch.recording.chance import without_chance
-from pitcheck.frontends.torch.recording.copies import copying
-from pitcheck.frontends.torch.recording.generators import begin
-from pitcheck.frontends.torch.recording.mode import Numberless, Recorder
-from pitcheck.frontends.torch.recording.named import Held, Names
+from pitcheck.frontends.torch.recording.generator_state import begin
+from pitcheck.frontends.torch.recording.numberless import Numberless
 from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
+from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
-from pitcheck.frontends.torch.recording.unseen import watching
+from pitcheck.frontends.torch.recording.recorder import Recorder
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
-from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 
 Side = Literal["reference", "parallel"]
 
 
 def record_rank(spec: Spec, side: Side, number: int) -> Trace:
-    """The trace of a rank. Changes the process: to be called once in each."""
+    """Return the trace of a rank.
+
+    It changes the process, and is called once in each. Raises UnsupportedError for a program that
+    cannot be recorded, PlanError for one that contradicts itself, and whatever the program raises.
+    """
     # A forked process has none of the threads that libraries started before.
     torch.set_num_threads(1)
     begin(f"{side} {number}")
@@ -50,10 +56,10 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
         for context in (
-            adjusted(recorder),
-            copying(recorder),
-            watching(recorder),
-            without_chance(recorder, number),
+            patched(distributed_patches(recorder)),
+            patched(copy_patches(recorder)),
+            patched(bypass_patches(recorder)),
+            deterministic(recorder, number),
             blame,
             recorder,
         ):
@@ -66,7 +72,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
             )
             trace = _Session(spec, mesh, coordinate, recorder, program, blame).run(number)
         except BaseException:
-            # What a refusal has led to is no fault of the program.
+            # The program is not to blame for an error that follows from a refusal.
             if tape.refused is not None:
                 raise tape.refused from None
             raise
@@ -80,6 +86,11 @@ def _start_group(rank: int, size: int) -> None:
 
 
 class _Session:
+    """The two calls of one rank's step.
+
+    ``mesh`` and ``coordinate`` are empty for the reference.
+    """
+
     def __init__(
         self,
         spec: Spec,
@@ -99,16 +110,16 @@ class _Session:
         blame.name(self._names.modules())
 
     def run(self, number: int) -> Trace:
-        """A first step makes what frameworks make lazily; the second is recorded."""
+        """Run the step twice and return the trace of the second call.
+
+        The first call makes what frameworks make lazily.
+        """
         self._step()
         self._recorder.communication.settle()
         memory = Memory(self._recorder, self._names)
         before = self._begin()
         memory.begin([held.tensor for held in before.values()])
-        values = {
-            name: self._recorder.storages.read(local(held.tensor).detach())
-            for name, held in before.items()
-        }
+        values = {name: self._recorder.storages.read(held.memory) for name, held in before.items()}
         marks = {name: self._mark(held) for name, held in before.items()}
         start = len(self._tape.events)
         outputs = self._step()
@@ -140,7 +151,7 @@ class _Session:
         return outputs
 
     def _assumptions(self) -> list[str]:
-        """What the report must say beside the verdict."""
+        """Return sentences that the report must say beside the verdict."""
         said = []
         if self._names.optimizers():
             said.append(
@@ -181,7 +192,10 @@ class _Session:
         return tensor
 
     def _begin(self) -> dict[str, Held]:
-        """What the step starts with is of any value. Returns it by name."""
+        """Give parameters, saved buffers and optimizer state new values; return them by name.
+
+        The step begins with any values of these. A state whose numbers are known keeps them.
+        """
         self._names.check_parts()
         begun = {}
         roles: list[tuple[Role, list[Held]]] = [
@@ -195,7 +209,7 @@ class _Session:
         ]
         for role, helds in [*roles, ("optimizer_state", states)]:
             for held in helds:
-                tensor = local(held.tensor).detach()
+                tensor = held.memory
                 value = self._tape.give(
                     Kind(tuple(tensor.shape), tensor.dtype),
                     role,
@@ -226,11 +240,12 @@ class _Session:
         return [self._result("gradient", held) for held in self._names.gradients()]
 
     def _mark(self, held: Held) -> Mark:
-        return self._recorder.storages.mark(local(held.tensor).detach())
+        return self._recorder.storages.mark(held.memory)
 
     def _updated(self, before: Mapping[str, int], marks: Mapping[str, Mark]) -> list[Result]:
-        """Parameters, saved buffers and the state of optimizers after the step; asked for where
-        there is an optimizer, or the step changed them.
+        """Return parameters, saved buffers and the state of optimizers after the step.
+
+        They are asked for if there is an optimizer or the step has changed them.
         """
         steps = bool(self._names.optimizers())
         stepped = [
@@ -248,8 +263,8 @@ class _Session:
         return results
 
     def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
-        self._recorder.seen(local(held.tensor))
-        tensor = local(held.tensor).detach()
+        self._recorder.writes.check(local(held.tensor))
+        tensor = held.memory
         self._recorder.communication.flights.touch(
             tensor, False, f"what reads the result {held.name!r} after the step", ""
         )
@@ -258,6 +273,10 @@ class _Session:
 
 
 def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | None:
+    """Return the known elements of an input on this rank, None if the user gives none.
+
+    Raises PlanError for elements that do not fit dtype or shape.
+    """
     if given.values is None:
         return None
     if given.dtype.startswith(("float", "bfloat")):

@@ -1,5 +1,7 @@
-"""Complex numbers as pairs of real ones, for plans know real numbers only: a complex tensor becomes
-a real one with a last dimension of two.
+"""Complex numbers as pairs of real ones.
+
+Plans know real numbers only, so a complex tensor becomes a real one with a further last dimension
+of size 2.
 """
 
 from __future__ import annotations
@@ -10,20 +12,23 @@ from typing import cast
 import torch
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.tape import Kind, Tape, operands
-from pitcheck.frontends.torch.trace import Argument, Event, Item, Ref
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
+from pitcheck.frontends.torch.trace import Argument, Event, Item, Ref, operands
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
 def in_real_numbers(events: Sequence[Event], tape: Tape) -> list[Event]:
-    """The same events without complex values. Raises UnsupportedError for an operator that is not
-    known on them.
+    """Return the same events without complex values.
+
+    Raises UnsupportedError for an operator that is not known for them.
     """
     return _Pairs(tape).run(events)
 
 
 class _Pairs:
+    """The rewriting of events. The pair of a complex value is the real value that stands for it."""
+
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
         self._pair: dict[int, int] = {}
@@ -31,12 +36,9 @@ class _Pairs:
         self._now: Event
 
     def run(self, events: Sequence[Event]) -> list[Event]:
+        """Return the events with all those that use complex values rewritten."""
         for event in events:
-            numbers = [
-                *operands(event.arguments),
-                *(number for number in event.outputs if number is not None),
-            ]
-            if any(self._is_complex(number) for number in numbers):
+            if any(map(self._is_complex, (*operands(event.arguments), *event.tensors))):
                 self._now = event
                 self._rewrite(event)
             else:
@@ -74,7 +76,7 @@ class _Pairs:
     def new(
         self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], like: int
     ) -> int:
-        """An event in the place of the one that is rewritten."""
+        """Record an event in the place of the one that is rewritten; return its value."""
         self._tape.kinds.append(Kind(tuple(shape), self._tape.kinds[like].dtype))
         number = len(self._tape.kinds) - 1
         now = self._now
@@ -84,11 +86,14 @@ class _Pairs:
         return number
 
     def shape(self, value: int) -> tuple[int, ...]:
-        """The shape of a real value."""
+        """Return the shape of a real value."""
         return self._tape.kinds[value].shape
 
     def pair(self, argument: Argument) -> int:
-        """The real tensor of a complex operand."""
+        """Return the pair of a complex operand.
+
+        Raises UnsupportedError for complex numbers that no known operator has made.
+        """
         if not isinstance(argument, Ref) or argument.value not in self._pair:
             raise UnsupportedError(
                 f"{self._now.source}: {self._now.operator} of complex numbers that are not made "
@@ -97,13 +102,13 @@ class _Pairs:
         return self._pair[argument.value]
 
     def out_shape(self) -> tuple[int, ...]:
-        """The shape of the rewritten event's output, as pairs."""
-        (output,) = (number for number in self._now.outputs if number is not None)
+        """Return the shape of the rewritten event's output, as pairs."""
+        (output,) = self._now.tensors
         kind = self._tape.kinds[output]
         return (*kind.shape, 2) if kind.dtype in REAL else kind.shape
 
     def halves(self, pair: int) -> tuple[int, int]:
-        """Real and imaginary parts, with a last dimension of one."""
+        """Return the real and imaginary parts of a pair, with a last dimension of size 1."""
         *rest, _ = self.shape(pair)
         first, second = (
             self.new("slice.Tensor", (Ref(pair), len(rest), place, place + 1, 1), (*rest, 1), pair)
@@ -112,12 +117,12 @@ class _Pairs:
         return first, second
 
     def joined(self, first: int, second: int) -> int:
-        """A pair of its parts."""
+        """Return the pair of two parts."""
         *rest, _ = self.shape(first)
         return self.new("cat.default", ((Ref(first), Ref(second)), len(rest)), (*rest, 2), first)
 
     def term(self, operator: str, left: int, right: int) -> int:
-        """An elementwise operator of two real values."""
+        """Return the result of an elementwise operator on two real values."""
         shape: tuple[int, ...] = torch.broadcast_shapes(self.shape(left), self.shape(right))
         arguments: tuple[Argument, ...] = (
             (Ref(left), Ref(right)) if operator == "mul.Tensor" else (Ref(left), Ref(right), 1)
@@ -125,7 +130,7 @@ class _Pairs:
         return self.new(operator, arguments, shape, left)
 
     def column(self, argument: Argument) -> int:
-        """A real operand with a last dimension of one."""
+        """Return a real operand with a further last dimension of size 1."""
         value = cast(Ref, argument).value
         shape = (*self.shape(value), 1)
         return self.new("view.default", (Ref(value), shape), shape, value)
@@ -175,8 +180,10 @@ def _of_size(to: _Pairs, z: Argument, size: Argument, *rest: Argument) -> int:
 
 
 def _along(places: int, more: int = 0) -> Callable[..., int]:
-    """An operator whose first arguments behind the tensor are dimensions; ``more``: how many
-    dimensions it adds before it counts.
+    """Return the handler of an operator whose first arguments behind the tensor are dimensions.
+
+    ``places`` is the number of these arguments, ``more`` the number of dimensions that the operator
+    adds before it counts them.
     """
 
     def handle(to: _Pairs, z: Argument, *rest: Argument) -> int:

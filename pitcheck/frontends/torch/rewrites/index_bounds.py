@@ -1,10 +1,9 @@
-"""Where the vocabulary of a rank begins and ends: numbers in a program that are places along a
-dimension of its tensors.
+"""Numbers in a program that are places along a dimension: the bounds of a rank's vocabulary.
 
-A rank that has a part of the rows of a table compares indices with the first and the last row that
-it has, and subtracts the first. In a trace these are numbers like any other, and a dimension that a
-number may mean keeps its size. What an index of a table is computed from says that they are places
-along that table: they become operators ``boundary``, which give the same numbers.
+A rank that has some rows of a table compares indices with the first and the last row that it has,
+and subtracts the first. In a trace these are numbers like any other, and a dimension that a number
+may refer to keeps its size. The computation of an index says that they are places along the table
+that it indexes. So they become operators ``boundary``, which give the same numbers.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from msgspec.structs import replace
 from pitcheck.base.dtypes import DType
 from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor
 from pitcheck.frontends.torch.aten.row import Row, row
-from pitcheck.frontends.torch.tape import operands
-from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
+from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value, operands
 
 BOUNDARY = "boundary"
+"""The operator (table, axis, offset) that returns a place along a table, as a number."""
 COMPARISONS = {f"{name}.Scalar": f"{name}.Tensor" for name in ("lt", "le", "gt", "ge")}
 MOVES = {"add.Tensor", "sub.Tensor"}
 FILLS = {"index_put.default", "masked_fill.Scalar", "masked_fill.Tensor"}
@@ -32,25 +31,27 @@ PASSED = {
     "bitwise_and.Tensor",
     "bitwise_not.default",
     "logical_or.default",
+    "logical_and.default",
+    "logical_not.default",
 }
-PASSED |= {"logical_and.default", "logical_not.default"}
 FOLLOWED = {*COMPARISONS, *MOVES, *FILLS, *PASSED}
-"""Operators of which indices are made in between."""
+"""The operators by which indices are computed."""
 SHOWN = {"clone.default", "view.default", "slice.Tensor", "split.Tensor", "detach.default"}
-"""Operators that show some of what they are given."""
+"""The operators that return elements of their operand."""
 LOSSES = {
     f"nll_loss{d}_{way}.default": place
     for d in ("", "2d")
     for way, place in (("forward", 1), ("backward", 2))
 }
-"""Losses over classes, and which of their arguments is the target; the class that is ignored is the
-third after it.
+"""The losses over classes, with the place of the target among their arguments.
+
+The class that is ignored is the third argument after it.
 """
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """An event that reads a table at indices: the values of both, and the dimension."""
+    """An event that reads a table at indices along ``axis``; table and indices are values."""
 
     table: int
     indices: int
@@ -58,18 +59,17 @@ class Lookup:
 
 
 def never_ignored(trace: Trace, bounds: Mapping[str, tuple[int, int]]) -> Trace:
-    """The trace in which losses ignore no class that their targets, inputs of known ``bounds``,
-    cannot be.
+    """Return the trace in which losses ignore no class that their targets cannot be.
 
-    Targets are places along the classes, which a class to be ignored, -100 where the program names
-    none, would make numbers.
+    The targets are inputs of known ``bounds``, and places along the classes. A class to be ignored,
+    -100 if the program names none, would make them numbers.
     """
     given = {
         own.value: bounds[own.name]
         for own in trace.given
         if own.role == "input" and own.integers is None and own.name in bounds
     }
-    made = {value: event for event in trace.events for value in event.outputs if value is not None}
+    made = {value: event for event in trace.events for value in event.tensors}
 
     def changed(event: Event) -> Event:
         place = LOSSES.get(event.operator)
@@ -93,15 +93,8 @@ def never_ignored(trace: Trace, bounds: Mapping[str, tuple[int, int]]) -> Trace:
 
 
 def with_boundaries(trace: Trace) -> Trace:
-    """The trace in which indices are compared with, and moved by, places along the table that they
-    index.
-    """
-    made = {
-        value: number
-        for number, event in enumerate(trace.events)
-        for value in event.outputs
-        if value is not None
-    }
+    """Return the trace with the bounds of indices as places along the table that they index."""
+    made = {value: number for number, event in enumerate(trace.events) for value in event.tensors}
     filled = {given.value: given.number for given in trace.given if given.number is not None}
     values = list(trace.values)
     before: dict[int, list[Event]] = {}
@@ -153,7 +146,7 @@ def _lookups(event: Event) -> Iterator[Lookup]:
 
 
 def _cone(trace: Trace, made: Mapping[int, int], value: int) -> list[int]:
-    """The events that an index is made by in between, in their order."""
+    """Return the events by which an index is computed, in their order."""
     found: set[int] = set()
     waiting = [value]
     while waiting:
@@ -165,7 +158,7 @@ def _cone(trace: Trace, made: Mapping[int, int], value: int) -> list[int]:
 
 
 def _number(event: Event) -> int | None:
-    """The number that an event compares with, adds or subtracts, where that may be a place."""
+    """Return the number that an event compares with, adds or subtracts, if it may be a place."""
     other = event.arguments[1] if event.operator in COMPARISONS or event.operator in MOVES else None
     plain = len(event.arguments) < 3 or event.arguments[2] == 1
     return (
@@ -176,10 +169,11 @@ def _number(event: Event) -> int | None:
 
 
 def _may_wait(trace: Trace, cone: Sequence[int], number: int) -> bool:
-    """Whether nothing else needs what these events give before event ``number``: where a table is
-    known only then, so are places along it.
+    """Return True if nothing before event ``number`` needs the results of the events in ``cone``.
+
+    Places along a table are known only when the table is, at event ``number``.
     """
-    given = {value for n in cone for value in trace.events[n].outputs if value is not None}
+    given = {value for n in cone for value in trace.events[n].tensors}
     inside = set(cone)
     return cone[-1] < number and all(
         n in inside or given.isdisjoint(operands(trace.events[n].arguments))
@@ -212,8 +206,9 @@ def _placed(
 
 
 def _filled(event: Event, values: Sequence[Value], filled: Mapping[int, float]) -> Event:
-    """A number written wherever a mask holds, as that; the event as it is where it does something
-    else.
+    """Return a write of one number at the places of a mask as a masked fill.
+
+    An event that does something else is returned as it is.
     """
     if event.operator != "index_put.default":
         return event

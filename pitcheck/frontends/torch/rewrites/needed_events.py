@@ -1,20 +1,27 @@
-"""What of a recording is one training step: the operators that its results, and its communication,
-depend on.
-"""
+"""The events of a recording on which the results, or the communication, of one step depend."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import cast, get_args
 
 import msgspec
 
 from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.recording.arguments import dtype_name
+from pitcheck.frontends.torch.recording.tape import Tape
 from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
-from pitcheck.frontends.torch.tape import Tape, operands
-from pitcheck.frontends.torch.trace import Argument, Event, Item, Ref, Result, Trace, Value
+from pitcheck.frontends.torch.trace import (
+    Argument,
+    Event,
+    Item,
+    Ref,
+    Result,
+    Trace,
+    Value,
+    operands,
+)
 
 DTYPES = frozenset(get_args(DType))
 
@@ -27,27 +34,23 @@ def trace_of(
     assumptions: Sequence[str],
     begun: Collection[int] = (),
 ) -> Trace:
-    """The trace of a step that began with event ``start``. What ran before is in it only as far as
-    the step uses it, as a table that was computed beforehand.
+    """Return the trace of a step that began with event ``start``.
 
-    All communication of the step stays, for it could block others even where nobody reads what came
-    of it. ``begun``: given values that stay as well.
+    Earlier events are in it only as far as the step uses them, as for a table that was computed
+    beforehand. All communication of the step stays, for it could block others even if nobody reads
+    its results. ``begun`` are given values that stay as well.
+
+    Raises UnsupportedError for a value of a dtype that plans do not know.
     """
-    needed = {result.value for result in results}
-    kept: list[Event] = []
-    for index in range(len(tape.events) - 1, -1, -1):
-        event = tape.events[index]
-        if (index >= start and event.meets) or any(
-            number in needed for number in event.outputs if number is not None
-        ):
-            kept.append(event)
-            needed.update(operands(event.arguments))
-            needed.update(number for number in event.outputs if number is not None)
-    kept = in_real_numbers(kept[::-1], tape)
-    needed = {result.value for result in results} | set(begun)
+    wanted = {result.value for result in results}
+    kept, _ = needed_events(
+        tape.events, wanted, lambda index, event: index >= start and event.meets
+    )
+    kept = in_real_numbers(kept, tape)
+    needed = wanted | set(begun)
     for event in kept:
         needed.update(operands(event.arguments))
-        needed.update(number for number in event.outputs if number is not None)
+        needed.update(event.tensors)
     numbers = {old: new for new, old in enumerate(sorted(needed))}
     read = {number for event in kept for number in operands(event.arguments)} | {
         result.value for result in results if result.asked
@@ -68,17 +71,38 @@ def trace_of(
     )
 
 
+def needed_events(
+    events: Sequence[Event], wanted: Iterable[int], kept: Callable[[int, Event], bool]
+) -> tuple[list[Event], set[int]]:
+    """Return the events on which some values depend.
+
+    ``kept`` returns True for the place and the event of those that are needed in any case.
+
+    Returns:
+        The events in their order; and the values that are ``wanted`` or that these events read.
+    """
+    values = set(wanted)
+    found: list[Event] = []
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if kept(index, event) or not values.isdisjoint(event.tensors):
+            found.append(event)
+            values.update(operands(event.arguments))
+    return found[::-1], values
+
+
 def _check(event: Event, tape: Tape) -> None:
-    for number in event.outputs:
-        if number is not None and dtype_name(tape.kinds[number].dtype) not in DTYPES:
+    for number in event.tensors:
+        dtype = dtype_name(tape.kinds[number].dtype)
+        if dtype not in DTYPES:
             raise UnsupportedError(
-                f"{event.source}: {event.operator} has a result of dtype "
-                f"{dtype_name(tape.kinds[number].dtype)}, which plans do not know"
+                f"{event.source}: {event.operator} has a result of dtype {dtype}, which plans do "
+                f"not know"
             )
 
 
-def replaced(event: Event, numbers: Mapping[int, int]) -> Event:
-    """An event whose operands are other values."""
+def with_operands(event: Event, numbers: Mapping[int, int]) -> Event:
+    """Return an event with other values as its operands."""
     return msgspec.structs.replace(
         event, arguments=tuple(_argument(argument, numbers) for argument in event.arguments)
     )
@@ -86,7 +110,7 @@ def replaced(event: Event, numbers: Mapping[int, int]) -> Event:
 
 def _renumbered(event: Event, numbers: Mapping[int, int]) -> Event:
     outputs = tuple(None if number is None else numbers[number] for number in event.outputs)
-    return msgspec.structs.replace(replaced(event, numbers), outputs=outputs)
+    return msgspec.structs.replace(with_operands(event, numbers), outputs=outputs)
 
 
 def _argument(argument: Argument, numbers: Mapping[int, int]) -> Argument:

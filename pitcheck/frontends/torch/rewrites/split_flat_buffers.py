@@ -1,11 +1,10 @@
-"""Flat buffers taken apart: what is joined only to be communicated together is communicated piece
-by piece.
+"""Flat buffers split into their pieces, which are communicated one by one.
 
-Fully sharded parameters, buckets of gradients: frameworks join tensors of any shapes to one of one
-dimension, gather, scatter or reduce it, and cut the result where they joined it. All of these act
-on every piece alone, so that the same is computed without the buffer, whose dimension has nothing
-to do with any of the model. A collective is taken apart where all its members join pieces of the
-same sizes; whatever else is done to a buffer is done to the pieces joined again.
+Frameworks join tensors of any shapes to a buffer of one dimension, gather, scatter or reduce it,
+and cut the result where they joined it: fully sharded parameters, buckets of gradients. These
+collectives act on every piece by itself, so that the same is computed without the buffer, whose
+dimension is no dimension of the model. A collective is split if all its members join pieces of the
+same sizes. For any other use of a buffer its pieces are joined again.
 """
 
 from __future__ import annotations
@@ -18,31 +17,32 @@ from math import prod
 
 from msgspec.structs import replace
 
-from pitcheck.frontends.torch.tape import operands
-from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
+from pitcheck.frontends.torch.rewrites.needed_events import needed_events
+from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value, operands
 
 Key = tuple[tuple[int, ...], str, int]
-"""A collective: its group, by ranks and name, and how many the group ran before it."""
+"""A collective: the ranks and the name of its group, and the number of collectives before it."""
 Layout = tuple[object, ...]
-"""What members of a collective must have in common."""
+"""The facts in which the members of a collective must agree."""
 
 VIEWS = ("view.default", "_unsafe_view.default")
+"""The operators that return their operand in another shape."""
 WHOLE = ("all_reduce", "broadcast")
-"""Collectives whose result has the shape of the operand."""
-APART = (*WHOLE, "all_gather", "reduce_scatter")
+"""The collectives whose result has the shape of the operand."""
+SPLITTABLE = (*WHOLE, "all_gather", "reduce_scatter")
+"""The collectives that act on every piece of a buffer by itself."""
 EACH = frozenset(
     ["_to_copy.default", "clone.default", "mul.Tensor", "mul.Scalar", "div.Tensor", "div.Scalar"]
 )
-"""Operators on every element alone, of one tensor and numbers."""
+"""The operators on every element by itself, of one tensor and numbers."""
 
 
 @dataclass(frozen=True)
 class Flat:
-    """A buffer of ``rows`` rows, each the pieces' rows one after the other; ``pieces`` are values
-    of shape (rows, n) or (rows * n,).
+    """A buffer of ``rows`` rows, each made of the pieces' rows one after the other.
 
-    One of a single row is one in any shape, for its elements are those of the pieces in their
-    order.
+    ``pieces`` are values of shape (rows, n) or (rows * n,), with n in ``sizes``. A buffer of one
+    row stays one in any shape, because its elements are those of the pieces in their order.
     """
 
     rows: int
@@ -51,20 +51,20 @@ class Flat:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Where pieces begin and end in a row."""
+        """Return the places in a row at which pieces begin and end."""
         return (0, *accumulate(self.sizes))
 
     def stays(self, shape: tuple[int, ...]) -> bool:
-        """Whether the buffer is still one in another shape."""
+        """Return True if the buffer, in another shape, is still one of these rows."""
         row = sum(self.sizes)
         return self.rows == 1 or shape in ((self.rows, row), (self.rows * row,))
 
 
-def taken_apart(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
-    """The traces of all ranks, which compute what they did, without the buffers.
+def without_flat_buffers(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
+    """Return the traces of all ranks, which compute the same without flat buffers.
 
-    ``through``: cut also the pieces of a buffer where something is cut out that begins or ends
-    inside them. That tells which places are read, but gives many small tensors.
+    ``through`` says that a piece is cut, too, if something is cut out of a buffer that begins or
+    ends inside it. That tells which places are read, but gives many small tensors.
     """
     whole: set[Key] = set()
     while True:
@@ -84,8 +84,9 @@ def taken_apart(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
 
 
 class _Rank:
-    """One trace, event by event. Collectives in ``whole`` stay as they are; ``through``: pieces may
-    be cut.
+    """The trace of one rank, rewritten event by event.
+
+    Collectives in ``whole`` are not split. ``through`` says that pieces may be cut.
     """
 
     def __init__(self, trace: Trace, whole: set[Key], through: bool) -> None:
@@ -98,15 +99,16 @@ class _Rank:
         self._flats: dict[int, Flat] = {}
         self._there: set[int] = {given.value for given in trace.given}
         self._shown: dict[int, int] = {}
-        """Of a value that is another one in another shape, that one: a gathered matrix is not cut
-        into what came from every rank, but viewed as it is.
+        """The value that another one shows in another shape.
+
+        A gathered matrix is not cut into the parts that came from each rank, but viewed as it is.
         """
         self._cutouts: set[int] = set()
-        """What was cut out of buffers."""
+        """The values that were cut out of buffers."""
         self._counts: Counter[tuple[tuple[int, ...], str]] = Counter()
 
     def run(self) -> Trace:
-        """The trace without the buffers that nothing but what was taken apart needs."""
+        """Return the trace without the buffers that nothing needs as a whole."""
         for event in self.trace.events:
             self._event(event)
         for result in self.trace.results:
@@ -153,7 +155,7 @@ class _Rank:
             self._shown[event.outputs[0]] = self._shown.get(
                 event.arguments[0].value, event.arguments[0].value
             )
-        self._there.update(value for value in event.outputs if value is not None)
+        self._there.update(event.tensors)
 
     # --- buffers
 
@@ -176,7 +178,7 @@ class _Rank:
             and dim % len(shape) == len(shape) - 1
         ):
             sizes = tuple(self._values[value].shape[-1] for value in values)
-            # A join of several dtypes casts, which is more than moving elements.
+            # A join of several dtypes casts them, which does more than move elements.
             if all(sizes) and {self._values[value].dtype for value in values} == {
                 self._values[out].dtype
             }:
@@ -184,7 +186,7 @@ class _Rank:
                 self._flats[out] = self._spread(flat) if self._through and flat.rows == 1 else flat
 
     def _spread(self, flat: Flat) -> Flat:
-        """The buffer with the pieces of those buffers that it is joined from."""
+        """Return a buffer with the pieces of those buffers from which it is joined."""
         inner = [
             self._flats.get(piece, Flat(1, (piece,), (size,)))
             for piece, size in zip(flat.pieces, flat.sizes, strict=True)
@@ -200,13 +202,13 @@ class _Rank:
         )
 
     def _follow(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
-        """Do to the pieces what an event does to a buffer; False where that is not known."""
+        """Do to the pieces what an event does to a buffer. Return False if that is not known."""
         operator = event.operator
         if not event.outputs:
             return False
         if operator in VIEWS:
             return self._viewed(event, flat)
-        if operator in APART:
+        if operator in SPLITTABLE:
             return self._communicated(event, value, flat, key)
         if operator == "wait" and value not in self._there:
             self._map(event, flat)
@@ -229,7 +231,7 @@ class _Rank:
         return True
 
     def _map(self, event: Event, flat: Flat) -> None:
-        """The same operator on every piece."""
+        """Run the same operator on every piece."""
         (out,) = event.outputs
         if out is not None:
             pieces = tuple(
@@ -239,7 +241,7 @@ class _Rank:
             self._flats[out] = Flat(flat.rows, pieces, flat.sizes)
 
     def _one(self, event: Event, piece: int, shape: tuple[int, ...], like: Value) -> int:
-        """An event on one piece, which gives a value of ``shape``."""
+        """Run an event on one piece; return its result, a value of ``shape``."""
         new = self._new(Value(shape, like.dtype))
         self._need(piece, event)
         self._emit(replace(event, arguments=(Ref(piece), *event.arguments[1:]), outputs=(new,)))
@@ -273,9 +275,7 @@ class _Rank:
 
     @staticmethod
     def _cuts(event: Event, shape: tuple[int, ...], flat: Flat) -> list[tuple[int, int]] | None:
-        """Begin and end in a row of everything that an event cuts out; None where it does something
-        else.
-        """
+        """Return begin and end in a row of all that an event cuts out; None for others."""
         arguments = event.arguments
         if event.operator == "split_with_sizes.default" and isinstance(arguments[1], tuple):
             ends = [0, *accumulate(size for size in arguments[1] if isinstance(size, int))]
@@ -300,9 +300,7 @@ class _Rank:
         return [(start * length, stop * length) for start, stop in cuts]
 
     def _cut(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> bool:
-        """The pieces that lie between these places; False where a cut goes through one of
-        several.
-        """
+        """Replace what an event cuts out by pieces. Return False if a cut goes through a piece."""
         if self._through and flat.rows == 1:
             flat = self._finer(event, flat, cuts)
         chosen = [self._between(flat, *cut) for cut in cuts]
@@ -327,7 +325,7 @@ class _Rank:
         return True
 
     def _finer(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> Flat:
-        """The buffer in pieces that end wherever something is cut out."""
+        """Return the buffer in pieces that end wherever something is cut out."""
         ends = sorted({*flat.ends, *(end for cut in cuts for end in cut)})
         pieces = []
         for piece, (start, stop) in zip(flat.pieces, pairwise(flat.ends), strict=True):
@@ -369,7 +367,7 @@ class _Rank:
         return len(self._values) - 1
 
     def _shaped(self, value: int, shape: tuple[int, ...], event: Event) -> int:
-        """A piece in another shape."""
+        """Return a piece in another shape."""
         if self._values[value].shape == shape:
             return value
         return self._local(
@@ -387,7 +385,7 @@ class _Rank:
         result: Value,
         out: int | None = None,
     ) -> int:
-        """An operator of this rank at the place of an event."""
+        """Add an operator of this rank at the place of an event; return its result."""
         for value in operands(arguments):
             self._need(value, event)
         number = self._new(result) if out is None else out
@@ -397,9 +395,7 @@ class _Rank:
         return number
 
     def _need(self, value: int, event: Event) -> None:
-        """See that a value is there: a buffer that is needed as a whole is joined from
-        its pieces.
-        """
+        """Make a value available: a buffer that is needed as a whole is joined from its pieces."""
         if value in self._there or value not in self._flats:
             return
         flat, own = self._flats[value], self._values[value]
@@ -416,11 +412,7 @@ class _Rank:
             self._local(event, "view.default", (Ref(whole), own.shape), own, value)
 
     def _needed(self) -> list[Event]:
-        """The events that a result or communication depends on."""
-        needed = {result.value for result in self.trace.results}
-        kept = []
-        for event in reversed(self._events):
-            if event.meets or any(value in needed for value in event.outputs if value is not None):
-                kept.append(event)
-                needed.update(operands(event.arguments))
-        return kept[::-1]
+        """Return the events on which a result or communication depends."""
+        wanted = [result.value for result in self.trace.results]
+        events, _ = needed_events(self._events, wanted, lambda _, event: event.meets)
+        return events

@@ -1,1 +1,1 @@
-"""The memory of a recorded program: storages, views, and what of it is state."""
+"""The memory of a recorded program: storages, views, and the state that lies in them."""

@@ -1,5 +1,7 @@
-"""Several names of one piece of memory: what is read there cannot be said to be read by one of
-them, so all must go on to name the same.
+"""Several names of one piece of memory.
+
+A recording cannot tell by which of its names memory was read. So names of one piece must still name
+one piece after the step.
 """
 
 from __future__ import annotations
@@ -14,16 +16,16 @@ from pitcheck.frontends.torch.storage.geometry import Geometry
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
 
 Where = tuple[int, Geometry, torch.dtype]
-"""The storage of a tensor, its view of it, and its dtype."""
+"""The storage of a tensor, its view of the storage, and its dtype."""
 
 
 def where_of(tensor: torch.Tensor) -> Where:
-    """Where a tensor lies."""
+    """Return the place of a tensor."""
     return tensor.untyped_storage()._cdata, view_of(tensor), tensor.dtype
 
 
 class Places:
-    """Where tensors lie, for asking whether others share memory with them."""
+    """The places of tensors, for asking if others share memory with them."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._by_storage: dict[int, list[Where]] = defaultdict(list)
@@ -32,7 +34,7 @@ class Places:
             self._by_storage[where[0]].append(where)
 
     def share(self, where: Where) -> bool:
-        """Whether one of the tensors lies there, too."""
+        """Return True if one of the tensors overlaps a place."""
         first, last = where[1].extent
         return any(
             first < other[1].extent[1] and other[1].extent[0] < last
@@ -41,8 +43,10 @@ class Places:
 
 
 class Aliases:
-    """What names share memory when the step begins. ``tensors``: by role and name, as
-    "kept:step.last"; ``given``: those that are given values of their own.
+    """The names that share memory when the step begins.
+
+    ``tensors`` are by role and name, as "kept:step.last". ``given`` are the places of tensors that
+    are given values of their own.
     """
 
     def __init__(
@@ -59,8 +63,9 @@ class Aliases:
     def check(
         self, tensors: Mapping[str, torch.Tensor], given: Places, used: Collection[int]
     ) -> None:
-        """Raise UnsupportedError where names of the same memory, one of the values ``used``, are
-        names of different memory after the step.
+        """Raise UnsupportedError if names of one piece of memory name different ones in the end.
+
+        Only memory whose value at the beginning is among ``used`` matters.
         """
         after = {name: where_of(tensor) for name, tensor in tensors.items() if name in self._where}
         for root in sorted(used):
@@ -82,5 +87,5 @@ class Aliases:
 
 
 def _plain(name: str) -> str:
-    """A name without the role in front of it."""
+    """Return a name without the role in front of it."""
     return name.partition(":")[2]

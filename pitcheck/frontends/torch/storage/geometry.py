@@ -1,5 +1,6 @@
-"""Where the elements of a strided view lie in its storage, and how to get at them from a contiguous
-stretch of it. Knows nothing of torch.
+"""The places of a strided view in its storage, and views as blocks of contiguous stretches.
+
+This module does not need torch.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import NamedTuple
 
 
 class Geometry(NamedTuple):
-    """A view of a storage, counted in elements. Strides of dimensions of size 1 are 0, for they say
-    nothing.
+    """A view of a storage, counted in elements.
+
+    The stride of a dimension of size 1 is 0, because it has no meaning.
     """
 
     shape: tuple[int, ...]
@@ -22,13 +24,14 @@ class Geometry(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Number of elements of the view."""
+        """Return the number of elements of the view."""
         return prod(self.shape)
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The half-open interval of the storage that the view touches, which is empty without
-        elements.
+        """Return the half-open interval of the storage that the view touches.
+
+        It is empty for a view without elements.
         """
         if not self.elements:
             return self.offset, self.offset
@@ -38,7 +41,7 @@ class Geometry(NamedTuple):
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The dimensions of more than one element by falling stride: as they lie in memory."""
+        """Return the dimensions of size above 1 by falling stride, as they lie in memory."""
         return tuple(
             sorted(
                 (dim for dim, size in enumerate(self.shape) if size > 1),
@@ -48,17 +51,16 @@ class Geometry(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Whether some element is seen several times because of a stride of 0, as after
-        an expand.
-        """
+        """Return True if a stride of 0 shows some element several times, as after an expand."""
         return any(
             size > 1 and not step for size, step in zip(self.shape, self.stride, strict=True)
         )
 
     @property
     def dense(self) -> bool:
-        """Whether the view is all of its extent, each element once, in whichever order of
-        dimensions.
+        """Return True if the view shows each element of its extent exactly once.
+
+        The dimensions may lie in memory in any order.
         """
         expected = 1
         for dim in reversed(self.order):
@@ -69,11 +71,11 @@ class Geometry(NamedTuple):
 
     @property
     def memory_shape(self) -> tuple[int, ...]:
-        """The sizes above 1 in the order of :attr:`order`."""
+        """Return the sizes above 1 in the order of :attr:`order`."""
         return tuple(self.shape[dim] for dim in self.order)
 
     def single(self) -> Geometry:
-        """The same view with every repeated dimension seen once."""
+        """Return the view with every repeated dimension reduced to size 1."""
         return geometry(
             (1 if not step else size for size, step in zip(self.shape, self.stride, strict=True)),
             self.stride,
@@ -81,7 +83,7 @@ class Geometry(NamedTuple):
         )
 
     def offsets(self) -> tuple[int, ...]:
-        """Of every element, row-major, its place in the extent."""
+        """Return the place of every element in the extent. The elements are row-major."""
         steps = [
             range(0, size * step, step) if step else (0,) * size
             for size, step in zip(self.shape, self.stride, strict=True)
@@ -90,7 +92,7 @@ class Geometry(NamedTuple):
 
 
 def geometry(shape: Iterable[int], stride: Iterable[int], offset: int) -> Geometry:
-    """A geometry in its one form, so that equal views are equal."""
+    """Return a geometry in canonical form, so that equal views are equal."""
     sizes = tuple(shape)
     return Geometry(
         sizes,
@@ -100,7 +102,7 @@ def geometry(shape: Iterable[int], stride: Iterable[int], offset: int) -> Geomet
 
 
 def contiguous(shape: Iterable[int], offset: int = 0) -> Geometry:
-    """The row-major view of a shape."""
+    """Return the row-major view of a shape."""
     sizes = tuple(shape)
     return geometry(sizes, (prod(sizes[dim + 1 :]) for dim in range(len(sizes))), offset)
 
@@ -109,8 +111,8 @@ def contiguous(shape: Iterable[int], offset: int = 0) -> Geometry:
 class Block:
     """A view as a block of a contiguous stretch.
 
-    ``stretch`` is a row-major shape beginning at ``start`` of the storage; ``begins`` is where the
-    block begins in each of its dimensions, ``sizes`` how many elements it takes there.
+    ``stretch`` is a row-major shape that begins at element ``start`` of the storage. In each of its
+    dimensions the block begins at ``begins`` and has ``sizes`` elements.
     """
 
     start: int
@@ -120,15 +122,16 @@ class Block:
 
     @property
     def stop(self) -> int:
-        """End of the stretch in the storage."""
+        """Return the end of the stretch in the storage."""
         return self.start + prod(self.stretch)
 
 
 def block(view: Geometry, starts: Iterable[int], size: int) -> Block | None:
-    """A view whose strides divide each other as a block; None if it is none, as a diagonal is.
+    """Return a view as a block; None for a view that is none, such as a diagonal.
 
-    The stretch begins a whole number of its first dimension's rows after one of ``starts``, if that
-    can be, and lies within a storage of ``size`` elements.
+    A view is a block if its strides divide each other. The stretch lies within a storage of
+    ``size`` elements. If possible it begins at one of ``starts``, or a whole number of rows of its
+    first dimension after it.
     """
     strides = [view.stride[dim] for dim in view.order]
     sizes = view.memory_shape

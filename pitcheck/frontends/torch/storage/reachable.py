@@ -1,5 +1,7 @@
-"""The tensors that a program holds, by how one gets to them: attributes of modules, variables that
-functions close over, globals that they name.
+"""The tensors that a program holds, by the way that leads to them.
+
+Ways go through attributes of objects, elements of containers, variables that functions close over,
+and globals that functions name.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import torch
 from pitcheck.frontends.torch.recording.blame import OWN
 
 MOST = 200_000
-"""Objects that are looked at; what is farther away is not found."""
+"""The greatest number of objects that are looked at. Tensors that are farther away are not found.
+"""
 TRANSPARENT = frozenset({"_parameters", "_buffers", "_modules"})
-"""Dicts of a module whose keys are its attributes."""
+"""The dicts of a module whose keys are its attributes."""
 CLOSED = (
     str,
     bytes,
@@ -36,8 +39,10 @@ CLOSED = (
 
 
 def reachable(roots: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Every tensor that can be reached from ``roots``, by its shortest path ("step.momentum.0"),
-    and by others that it, or the list it is in, has.
+    """Return every tensor that can be reached from ``roots``, by its shortest path.
+
+    A path is such as "step.momentum.0". A tensor in a list that can be reached in several ways is
+    listed under each.
     """
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
@@ -63,7 +68,7 @@ def _joined(path: str, name: str) -> str:
 
 
 def _inside(item: Any) -> Iterator[tuple[str, Any]]:
-    """What an object holds, and under which name."""
+    """Yield the objects that an object holds, each with its name; "" for a transparent step."""
     if isinstance(item, torch.Tensor):
         yield from _attributes(item)
     elif isinstance(item, dict):
@@ -92,7 +97,7 @@ def _inside(item: Any) -> Iterator[tuple[str, Any]]:
             for name in _slots(kind)
         )
         if _is_users(type(item)):
-            # An attribute of the class is kept just as well.
+            # A program may keep tensors as attributes of its own classes, too.
             yield "", type(item)
             yield "", type(item).__dict__.get("__call__")
 
@@ -113,7 +118,7 @@ def _of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         try:
             yield name, cell.cell_contents
         except ValueError:
-            # Nothing has been put there yet.
+            # The variable has no value yet.
             continue
     yield from (("", value) for value in (function.__defaults__ or ()))
     yield from (function.__kwdefaults__ or {}).items()
@@ -127,7 +132,7 @@ def _of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """The names that a function and those within it look up outside."""
+    """Return the names that a function, and those within it, look up outside."""
     return {
         *code.co_names,
         *(
@@ -144,9 +149,7 @@ def _is_own(code: types.CodeType) -> bool:
 
 
 def _is_users(kind: type) -> bool:
-    """Whether a class is the user's: its module is no part of Python, of PyTorch or of this
-    package.
-    """
+    """Return True if a class belongs to neither Python, PyTorch nor pitcheck."""
     return kind.__module__.partition(".")[0] not in (
         "builtins",
         "torch",
@@ -160,7 +163,8 @@ def _is_users(kind: type) -> bool:
 
 
 def _key(key: Any, place: int) -> str:
-    """The name of a key; of one that has none, such as a parameter in an optimizer's state, its
-    place.
+    """Return the name of a key of a dict.
+
+    A key that has no name, such as a parameter, is named after its place.
     """
     return str(key) if isinstance(key, str | int | bool) else str(place)

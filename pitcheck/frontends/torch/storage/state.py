@@ -1,11 +1,10 @@
-"""What lies in memory when the recorded step begins, and what of it is state: what the step reads,
-and leaves otherwise for the next call.
+"""The state of a program: memory that the recorded step reads and leaves changed for the next call.
 
 When the step begins, everything in memory gets a twin: a value of its own that stands for what lies
-there. Of the twins that the step turns out to use, some are constants of the program, because the
-step leaves that memory as it was; these are what they were computed as. The others are state, which
-is of any value: it needs a name, by which it is the same in the other program. State without a name
-is refused. What no result depends on is no state, however often it is written.
+there. A twin that the step uses, and whose memory it leaves as it was, is a constant of the
+program: it is what it was computed as. Any other twin that the step uses is state, which is of any
+value. State needs a name, by which it is the same in the other program; without one it is refused.
+Memory on which no result depends is no state, however often it is written.
 """
 
 from __future__ import annotations
@@ -22,23 +21,25 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
-from pitcheck.frontends.torch.recording.mode import PLAIN, Recorder
-from pitcheck.frontends.torch.recording.named import Held, Names
+from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.parameter_lineage import local
-from pitcheck.frontends.torch.rewrites.needed_events import replaced
+from pitcheck.frontends.torch.recording.program_tensors import Held, Names
+from pitcheck.frontends.torch.recording.recorder import PLAIN, Recorder
+from pitcheck.frontends.torch.recording.tape import FEW
+from pitcheck.frontends.torch.rewrites.needed_events import needed_events, with_operands
 from pitcheck.frontends.torch.storage.aliases import Aliases, Places, Where, where_of
 from pitcheck.frontends.torch.storage.storages import REAL, Mark, Root, Storage, view_of
-from pitcheck.frontends.torch.tape import FEW, operands
-from pitcheck.frontends.torch.trace import LEFT, Event, Given, Number, Result, Role
+from pitcheck.frontends.torch.trace import LEFT, Event, Given, Number, Result, Role, operands
 
 Key = tuple[Role, str]
 
 
 @dataclass(frozen=True)
 class Named:
-    """A tensor with a name when the step begins. ``origin``: its value till then; ``twin``: what
-    stands for it; ``mark``: of what lies there.
+    """A tensor with a name when the step begins.
+
+    ``origin`` is its value until then, ``twin`` the value that stands for it, and ``mark`` the
+    content of its memory.
     """
 
     held: Held
@@ -48,7 +49,10 @@ class Named:
 
 
 class After(NamedTuple):
-    """A tensor of the same name when the step has ended. ``changed``: something else lies there."""
+    """A tensor of the same name when the step has ended.
+
+    ``changed`` says that something else lies in its memory.
+    """
 
     held: Held
     value: int
@@ -56,10 +60,10 @@ class After(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the step leaves beside outputs, gradients, parameters, saved buffers and optimizer
-    state.
+    """The tensors that the step leaves beside its core results.
 
-    ``begun``: given values that stay though nothing uses them.
+    Core results are outputs, gradients, parameters, saved buffers and optimizer state. ``begun``
+    are given values that stay in the trace even if nothing uses them.
     """
 
     results: list[Result]
@@ -70,8 +74,10 @@ class Kept(NamedTuple):
 
 @dataclass
 class _Used:
-    """What uses the state: ``needs`` by the name of a tensor what its new value is made of,
-    ``state`` the names that something is made of.
+    """The uses of state.
+
+    ``needs`` maps the name of a tensor to the names of the state that its new value is made of.
+    ``state`` are the names on which some result depends.
     """
 
     needs: dict[Key, set[Key]] = field(default_factory=dict)
@@ -79,8 +85,10 @@ class _Used:
 
 
 class Memory:
-    """To be made between two calls of the step; ``begin`` when the given values have been written,
-    ``end`` after the second.
+    """The memory of a program between two calls of its step.
+
+    It is made when the first call has ended. :meth:`begin` is called when the given values have
+    been written, and :meth:`end` after the second call.
     """
 
     def __init__(self, recorder: Recorder, names: Names) -> None:
@@ -94,15 +102,17 @@ class Memory:
         self._named: dict[Key, Named] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self._found = self._read_named()
-        # From here on twins are read, be it to write others.
+        # From here on events read twins; some are made by writing other twins.
         self._start = len(self._tape.events)
         self._renew()
 
     # --- when the step begins
 
     def _read_named(self) -> dict[Key, tuple[Held, int]]:
-        """All tensors with names that lie in memory by themselves, in the order in which they are
-        to be written, and their values.
+        """Return all named tensors that have memory of their own, with their values.
+
+        The order is that in which they are to be written: a part of another tensor comes after that
+        one.
         """
         found: dict[Key, tuple[Held, int]] = {}
         seen: set[Where] = set()
@@ -116,11 +126,11 @@ class Memory:
             value = self._value(tensor)
             if value is not None:
                 found[key] = held, value
-        # A part of another tensor is written after that.
+        # The larger ones first: a part of another tensor is written after that one.
         return dict(sorted(found.items(), key=lambda item: -item[1][0].tensor.numel()))
 
     def _all_named(self) -> Iterator[tuple[Key, Held, torch.Tensor]]:
-        """Tensors with names, and what this rank has of them."""
+        """Yield all named tensors of this rank, with their roles and names."""
         names = self._names
         groups: list[tuple[Role, Sequence[Held]]] = [
             ("optimizer_state", list(names.states())),
@@ -131,7 +141,7 @@ class Memory:
         ]
         for role, helds in groups:
             for held in helds:
-                # To look at one that is still communicated would wait for it.
+                # Looking at a tensor that is still communicated would wait for it.
                 own = held.tensor._local_tensor if isinstance(held.tensor, DTensor) else held.tensor
                 if not isinstance(own, AsyncCollectiveTensor):
                     yield (role, held.name), held, local(own).detach()
@@ -152,11 +162,11 @@ class Memory:
         try:
             return self._storages.read(tensor)
         except UnsupportedError:
-            # Such as memory that was written in another dtype: nobody can read it here.
+            # It cannot be read, for it was written in another dtype, for instance.
             return None
 
     def _renew(self) -> None:
-        """Everything in memory gets a twin."""
+        """Give everything in memory a twin."""
         for storage in self._storages.all():
             new: dict[int, Root] = {}
             for piece in storage.pieces:
@@ -173,18 +183,16 @@ class Memory:
         return twin
 
     def begin(self, given: Sequence[torch.Tensor]) -> None:
-        """The step begins. ``given``: tensors that have been given values of their own."""
+        """Begin the step. ``given`` are tensors that have been given values of their own."""
         taken = Places([local(tensor).detach() for tensor in given])
         entered = {}
         for key, (held, value) in self._found.items():
-            tensor = local(held.tensor).detach()
+            tensor = held.memory
             if not taken.share(where_of(tensor)):
                 entered[key] = held, value, self._twin(value)
                 self._storages.write(tensor, entered[key][2])
         for key, (held, origin, twin) in entered.items():
-            self._named[key] = Named(
-                held, origin, twin, self._storages.mark(local(held.tensor).detach())
-            )
+            self._named[key] = Named(held, origin, twin, self._storages.mark(held.memory))
         self._aliases = Aliases(self._tensors, taken, self._storages)
         self._sizes = {value: _size(storage, value) for value, storage in self._held.items()}
 
@@ -198,12 +206,16 @@ class Memory:
         updates: bool,
         everything: bool,
     ) -> tuple[list[Result], Kept]:
-        """The results in terms of what is left of twins, and what else the step leaves.
+        """End the step; return its results, and what else it leaves.
 
-        ``given``: what :meth:`begin` was told, as it is now. ``updates``: the step changes
-        parameters; else the gradients before it are taken to be zero. ``everything``: also what is
-        not asked for. Raises UnsupportedError for state without a name, and for what has no form
-        here.
+        ``given`` is what :meth:`begin` was told, as it is now. ``updates`` says that the step
+        changes parameters; if not, the gradients before it are taken to be zero. ``everything``
+        asks also for results that are compared only if the other program asks for them.
+
+        Returns:
+            The results in terms of the values that remain, and the kept tensors.
+
+        Raises UnsupportedError for state without a name, and for state that has no form here.
         """
         after, tensors = self._after()
         core = (
@@ -228,7 +240,11 @@ class Memory:
         return self._rewritten(results, kept, same)
 
     def _after(self) -> tuple[dict[Key, After], dict[str, torch.Tensor]]:
-        """What tensors of the same names are now."""
+        """Return the named tensors as they are after the step.
+
+        Returns:
+            Those that had names before, and all tensors by role and name.
+        """
         found: dict[Key, After] = {}
         tensors: dict[str, torch.Tensor] = {}
         for key, held, tensor in self._all_named():
@@ -250,6 +266,11 @@ class Memory:
         ]
 
     def _used(self, core: Sequence[int], after: Mapping[Key, After]) -> _Used:
+        """Return the state that results and communication depend on.
+
+        ``core`` are the values of the core results. State on which only its next value depends,
+        such as an average over steps, is a result, too.
+        """
         bits = {named.twin: 1 << place for place, named in enumerate(self._named.values())}
         made_of = dict(bits)
         for event in self._tape.events[self._start :]:
@@ -257,7 +278,7 @@ class Memory:
             for number in operands(event.arguments):
                 mask |= made_of.get(number, 0)
             if mask:
-                made_of.update((number, mask) for number in event.outputs if number is not None)
+                made_of.update((number, mask) for number in event.tensors)
         keys = list(self._named)
 
         def names(values: Sequence[int]) -> set[Key]:
@@ -270,7 +291,7 @@ class Memory:
         for key in keys:
             if key in after and after[key].changed:
                 used.needs[key] = names([after[key].value])
-        # What goes round by itself, such as an average over steps, is a result of its own.
+        # State on which only its own next value depends is a result, too.
         used.state = _closed(
             names(core)
             | {key for key in used.needs if key in _closed(used.needs[key], used.needs)},
@@ -279,7 +300,7 @@ class Memory:
         return used
 
     def _clear(self, same: dict[int, int]) -> None:
-        """The gradients before the step are zero: adding to them gives what is added."""
+        """Take the gradients before the step to be zero: adding to them gives what is added."""
         tape = self._tape
         zeros = {named.twin for (role, _), named in self._named.items() if role == "gradient"}
         for zero in zeros:
@@ -308,12 +329,15 @@ class Memory:
         *,
         everything: bool,
     ) -> None:
-        """Decide about one tensor with a name: a constant, a known number that goes on, or state of
-        any value.
+        """Decide if a named tensor is a constant, a known number that goes on, or state.
+
+        State is of any value.
         """
         tape, state = self._tape, key in used.state
         left = None if after is None else after.value
-        if after is not None and (not after.changed or self._alike(named.origin, after.value)):
+        if after is not None and (
+            not after.changed or self._same_constant(named.origin, after.value)
+        ):
             same[named.twin] = named.origin
             return
         if left is not None and left in tape.known and named.origin in tape.known:
@@ -371,8 +395,8 @@ class Memory:
             f"{self._called(key)!r}, which the call before left{f' at {place}' if place else ''},"
         )
 
-    def _alike(self, one: int, other: int) -> bool:
-        """Whether two values are the same constant."""
+    def _same_constant(self, one: int, other: int) -> bool:
+        """Return True if two values are the same constant."""
         known = self._tape.known
         if one in known and other in known:
             with _disable_current_modes():
@@ -382,21 +406,16 @@ class Memory:
         return False
 
     def _made_of(self, twin: int) -> set[int]:
-        """All values that depend on one."""
+        """Return all values that depend on a value, including itself."""
         found = {twin}
         for event in self._tape.events[self._start :]:
             if not found.isdisjoint(operands(event.arguments)):
-                found.update(number for number in event.outputs if number is not None)
+                found.update(event.tensors)
         return found
 
     def _check_unnamed(self, wanted: Sequence[int], same: dict[int, int]) -> None:
-        """What the step reads of memory that has no name must be as it was when the step
-        has ended.
-        """
-        needed = set(wanted)
-        for event in reversed(self._tape.events[self._start :]):
-            if any(number in needed for number in event.outputs if number is not None):
-                needed.update(operands(event.arguments))
+        """Raise UnsupportedError if the step reads and changes memory without a name."""
+        _, needed = needed_events(self._tape.events[self._start :], wanted, lambda *_: False)
         for value in sorted(needed & self._held.keys()):
             storage = self._held[value]
             if value not in same and value not in self._tape.given:
@@ -428,7 +447,7 @@ class Memory:
         final = _Final(same)
         events = self._tape.events
         for place in range(self._start, len(events)):
-            events[place] = replaced(events[place], final)
+            events[place] = with_operands(events[place], final)
         self._check_batch(events, [final[result.value] for result in (*results, *kept.results)])
         renamed = [msgspec.structs.replace(result, value=final[result.value]) for result in results]
         return renamed, kept._replace(
@@ -439,35 +458,28 @@ class Memory:
         )
 
     def _check_batch(self, events: Sequence[Event], wanted: Sequence[int]) -> None:
-        """Raise UnsupportedError where a constant was computed from the batch of the call
-        before.
-        """
-        needed = set(wanted)
-        for place in range(len(events) - 1, -1, -1):
-            event = events[place]
-            if (place >= self._start and event.group) or any(
-                number in needed for number in event.outputs if number is not None
-            ):
-                operand = operands(event.arguments)
-                needed.update(operand)
-                for number in operand:
-                    given = self._tape.given.get(number)
-                    if (
-                        given is not None
-                        and given.role == "input"
-                        and number < self._first
-                        and given.integers is None
-                    ):
-                        raise UnsupportedError(
-                            f"the step reads what its first call made of batch[{given.name!r}] at "
-                            f"{event.source or 'a line outside the user code'}, "
-                            "and no call makes it anew: what later calls do depends on the first "
-                            "batch"
-                        )
+        """Raise UnsupportedError if a constant was computed from the batch of the first call."""
+        needed, _ = needed_events(
+            events, wanted, lambda place, event: place >= self._start and bool(event.group)
+        )
+        for event in reversed(needed):
+            for number in operands(event.arguments):
+                given = self._tape.given.get(number)
+                if (
+                    given is not None
+                    and given.role == "input"
+                    and number < self._first
+                    and given.integers is None
+                ):
+                    raise UnsupportedError(
+                        f"the step reads what its first call made of batch[{given.name!r}] at "
+                        f"{event.source or 'a line outside the user code'}, and no call makes it "
+                        "anew: what later calls do depends on the first batch"
+                    )
 
 
 class _Final(dict[int, int]):
-    """What values are in the end, by what they were called meanwhile."""
+    """A mapping from values to those that replace them in the end."""
 
     def __init__(self, same: Mapping[int, int]) -> None:
         super().__init__()
@@ -480,7 +492,7 @@ class _Final(dict[int, int]):
 
 
 def _closed(keys: set[Key], needs: Mapping[Key, set[Key]]) -> set[Key]:
-    """The keys, and all that they need."""
+    """Return the keys and all that they need."""
     found, waiting = set(keys), list(keys)
     while waiting:
         new = needs.get(waiting.pop(), set()) - found
@@ -490,7 +502,7 @@ def _closed(keys: set[Key], needs: Mapping[Key, set[Key]]) -> set[Key]:
 
 
 def _size(storage: Storage, value: int) -> int:
-    """How many elements of a storage are those of a value."""
+    """Return the number of elements of a storage that are those of a value."""
     return sum(piece.stop - piece.start for piece in storage.pieces if piece.root.value == value)
 
 

@@ -1,8 +1,8 @@
-"""What the storages of a program hold, while it runs: values of intervals, versioned by writing.
+"""The contents of a program's storages while it runs.
 
 A storage is a row of elements cut into pieces, each a stretch of a value. A read of a view is built
-from the pieces that lie there by then. A write makes a new piece, or, where the view has gaps, a
-new value of the stretch around it. Contiguous parts of a large buffer are joined and cut, and
+from the pieces that lie there by then. A write makes a new piece or, if the view has gaps, a new
+value of the stretch around it. So contiguous parts of a large buffer are joined and cut, and
 nothing else of it is touched. Complex numbers lie there as pairs of real ones.
 """
 
@@ -17,9 +17,9 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.recording.arguments import dtype_name
+from pitcheck.frontends.torch.recording.tape import Tape
 from pitcheck.frontends.torch.storage.geometry import Block, Geometry, block, contiguous, geometry
-from pitcheck.frontends.torch.tape import Tape
 from pitcheck.frontends.torch.trace import Ref
 
 REAL = {
@@ -27,21 +27,28 @@ REAL = {
     torch.complex64: torch.float32,
     torch.complex128: torch.float64,
 }
-"""What complex numbers are made of."""
+"""The dtype of the parts of complex numbers."""
 GATHERED = 1 << 20
-"""So many elements of a view of irregular strides are read and written by their places."""
+"""The greatest number of elements of a view of irregular strides.
+
+Such a view is read and written by the places of its elements.
+"""
 
 
 Mark = tuple[Geometry, tuple[tuple[int, Geometry, int, int], ...]]
-"""A view, and the stretches of roots that it shows: the root's value and how it lay in memory,
-where the stretch begins in it, and its length.
+"""A view, and the stretches of roots that it shows.
+
+A stretch is the root's value and its place in memory, the element of the root at which the stretch
+begins, and its length.
 """
 
 
 @dataclass(eq=False)
 class Root:
-    """A value that was written as a whole, to a dense view. ``rows``: the same in the order of
-    memory, made when it is first needed.
+    """A value that was written as a whole, to a dense view.
+
+    ``rows`` is the same value in the order of memory, made when it is first needed. ``parts`` are
+    the values of its parts, by their first and last element and the shape of a row.
     """
 
     value: int
@@ -53,7 +60,7 @@ class Root:
 
 @dataclass(eq=False)
 class Piece:
-    """The elements ``start`` to ``stop`` of a storage are those of a root from ``begin`` on."""
+    """The elements ``start`` to ``stop`` of a storage: those of a root from ``begin`` on."""
 
     start: int
     stop: int
@@ -64,7 +71,8 @@ class Piece:
 @dataclass(eq=False)
 class Storage:
     """Pieces by their start, and the views that have been read since they were last written to.
-    ``held`` keeps the memory from being given to another.
+
+    ``held`` keeps the memory from being given to another storage.
     """
 
     held: torch.UntypedStorage
@@ -74,27 +82,30 @@ class Storage:
 
 
 def view_of(tensor: torch.Tensor) -> Geometry:
-    """Where a tensor lies in its storage."""
+    """Return the geometry of a tensor in its storage."""
     return geometry(tensor.shape, tensor.stride(), int(tensor.storage_offset()))
 
 
 def _pairs(view: Geometry) -> Geometry:
-    """A view of complex numbers as one of real numbers, with one dimension more at the end."""
+    """Return a view of complex numbers as one of real numbers, with a further last dimension."""
     return geometry((*view.shape, 2), (*(2 * step for step in view.stride), 1), 2 * view.offset)
 
 
 class Storages:
-    """All storages of a process. Reading and writing makes events on the tape."""
+    """The storages of a process. Reading and writing them makes events on the tape."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
         self._storages: dict[int, Storage] = {}
 
     def read(self, tensor: torch.Tensor) -> int:
-        """The value that a tensor has now."""
+        """Return the value that a tensor has now.
+
+        Raises UnsupportedError for memory that was written in another dtype.
+        """
         storage = self._of(tensor)
         value = self._read(storage, view_of(tensor), tensor.dtype)
-        # Conjugated or negated tensors lie in memory as they were before.
+        # The conjugate or the negative is taken by the view; memory has the plain numbers.
         for lazy, operator in (
             (tensor.is_conj(), "_conj.default"),
             (tensor.is_neg(), "_neg_view.default"),
@@ -104,19 +115,26 @@ class Storages:
         return value
 
     def write(self, tensor: torch.Tensor, value: int) -> None:
-        """The tensor has this value from now on, and with it whatever else lies there."""
+        """Give a tensor a value, and with it everything else that lies there.
+
+        Raises UnsupportedError for a conjugated or negated view, and for one that shows elements
+        several times.
+        """
         if tensor.is_conj() or tensor.is_neg():
             raise UnsupportedError(f"{self._tape.where()}: a write to a conjugated or negated view")
         storage = self._of(tensor)
         self._write(storage, view_of(tensor), value, tensor.dtype)
 
     def alias(self, tensor: torch.Tensor, value: int) -> None:
-        """This value is what the tensor, a view that was just made, has now."""
+        """Note the value that a view that was just made has now."""
         if not tensor.is_conj() and not tensor.is_neg():
             self._of(tensor).views[view_of(tensor), tensor.dtype] = value
 
     def freed(self, held: torch.UntypedStorage) -> None:
-        """The memory was given back: what lay there is gone, even where the storage grows again."""
+        """Forget the contents of memory that was given back.
+
+        They stay gone if the storage grows again.
+        """
         storage = self._storages.get(held._cdata)
         if storage is not None:
             storage.starts.clear()
@@ -124,14 +142,15 @@ class Storages:
             storage.views.clear()
 
     def undefined(self, shape: tuple[int, ...], dtype: torch.dtype) -> int:
-        """A value of which nothing is known."""
+        """Return a new value about which nothing is known."""
         return self._tape.one(
             "empty.memory_format", (shape, dtype_name(dtype), None, None, None, None), shape, dtype
         )
 
     def mark(self, tensor: torch.Tensor) -> Mark:
-        """What lies where a tensor is: the same as long as nobody writes there, through whatever
-        view it is read.
+        """Return the content of a tensor's memory.
+
+        It stays equal until somebody writes there, through whatever view it is read.
         """
         view = view_of(tensor)
         start, stop = view.extent
@@ -151,15 +170,15 @@ class Storages:
         return view._replace(offset=0), tuple(parts)
 
     def all(self) -> list[Storage]:
-        """Every storage that was ever written to or read, in the order in which that was."""
+        """Return every storage that was ever written to or read, in the order of its first use."""
         return list(self._storages.values())
 
     def has(self, tensor: torch.Tensor) -> bool:
-        """Whether anything is known about the memory of a tensor."""
+        """Return True if anything is known about the memory of a tensor."""
         return tensor.untyped_storage()._cdata in self._storages
 
     def holds(self, held: torch.UntypedStorage) -> bool:
-        """Whether anything is known about a storage."""
+        """Return True if anything is known about a storage."""
         return held._cdata in self._storages
 
     def _of(self, tensor: torch.Tensor) -> Storage:
@@ -203,13 +222,14 @@ class Storages:
         return self._arrange(value, view, dtype)
 
     def _shape_of(self, view: Geometry) -> tuple[int, ...]:
-        """The shape in which a dense view is put together: its own where it is contiguous, so that
-        nothing must be rearranged.
+        """Return the shape in which a dense view is put together.
+
+        It is the view's own if the view is contiguous, so that nothing must be rearranged.
         """
         return view.shape if view.order == tuple(sorted(view.order)) else view.memory_shape
 
     def _arrange(self, value: int, view: Geometry, dtype: torch.dtype) -> int:
-        """A value whose dimensions are in the order of memory, as the view has them."""
+        """Return a value, whose dimensions are in the order of memory, as a view has them."""
         if self._tape.kinds[value].shape == view.shape and view.order == tuple(sorted(view.order)):
             return value
         order = view.order
@@ -225,8 +245,9 @@ class Storages:
         return self._viewed(value, view.shape, dtype)
 
     def _lay(self, value: int, view: Geometry, dtype: torch.dtype) -> int:
-        """The inverse of :meth:`_arrange`: the dimensions of a view's value in the order
-        of memory.
+        """Return a view's value with its dimensions in the order of memory.
+
+        It is the inverse of :meth:`_arrange`.
         """
         order = view.order
         present = sorted(order)
@@ -244,8 +265,9 @@ class Storages:
     def _stretch(
         self, storage: Storage, start: int, stop: int, shape: tuple[int, ...], dtype: torch.dtype
     ) -> int:
-        """The elements of an interval as a row-major tensor: its pieces joined along the first
-        dimension where that cuts no row, else all in one row.
+        """Return the elements of an interval as a row-major tensor.
+
+        Pieces are joined along the first dimension if that cuts no row, and in one row if it does.
         """
         pieces = list(self._pieces(storage, start, stop, dtype))
         row = prod(shape[1:])
@@ -274,7 +296,7 @@ class Storages:
         return self._tape.one("cat.default", (tuple(map(Ref, parts)), 0), shape, dtype)
 
     def _part(self, root: Root, start: int, stop: int, row: tuple[int, ...]) -> int:
-        """Rows of a root, given by their first and last element."""
+        """Return rows of a root, given by their first and last element."""
         key = (start, stop, row)
         if key not in root.parts:
             root.parts[key] = self._cut(root, start, stop, row)
@@ -306,7 +328,10 @@ class Storages:
     def _pieces(
         self, storage: Storage, start: int, stop: int, dtype: torch.dtype
     ) -> Iterator[Piece]:
-        """The pieces that an interval touches; what nobody has written is of undefined value."""
+        """Yield the pieces that an interval touches.
+
+        Elements that nobody has written are an undefined value.
+        """
         self._fill(storage, start, stop, dtype)
         at = bisect_right(storage.starts, start) - 1
         while at < len(storage.pieces) and storage.pieces[at].start < stop:
@@ -353,8 +378,9 @@ class Storages:
         storage.starts[first:last] = [piece.start for piece in new]
 
     def _check_size(self, storage: Storage, dtype: torch.dtype, what: str) -> None:
-        """Raise UnsupportedError where elements of another size lie in a storage: their places are
-        not comparable with those of these.
+        """Raise UnsupportedError if the elements of a storage have another size than a dtype's.
+
+        Their places cannot be compared then.
         """
         if storage.pieces and storage.pieces[0].root.dtype.itemsize != dtype.itemsize:
             held = dtype_name(storage.pieces[0].root.dtype)
@@ -388,7 +414,7 @@ class Storages:
                 changed = self._insert(self._read(storage, stretch, dtype), inner, around, dtype)
                 self._write(storage, stretch, changed, dtype)
         else:
-            # Elements of another dtype have other places.
+            # Views of other dtypes cannot be compared with this one, and are read anew.
             storage.views = {
                 (other, kind): number
                 for (other, kind), number in storage.views.items()
@@ -401,12 +427,13 @@ class Storages:
         storage.views[view, dtype] = value
 
     def _around(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> Block | None:
-        """The stretch of which a view with gaps is a block; preferably one that begins where
-        something was written.
+        """Return the stretch that contains a view with gaps as a block; None without one.
+
+        A stretch that begins where something was written is preferred.
         """
         start = view.offset
         before = storage.starts[: bisect_right(storage.starts, start)]
-        # What a piece was cut from may be where the view's rows begin.
+        # The rows of the view may begin where the value begins from which a piece was cut.
         origins = [
             piece.start - piece.begin
             for piece in storage.pieces[max(len(before) - 1, 0) : len(before)]
@@ -414,7 +441,7 @@ class Storages:
         return block(view, [*origins, *before[-1:], 0], storage.held.nbytes() // dtype.itemsize)
 
     def _take(self, value: int, around: Block, dtype: torch.dtype) -> int:
-        """The block of a stretch, as the sizes say."""
+        """Return the block of a stretch."""
         shape = list(around.stretch)
         for dim, (begin, size) in enumerate(zip(around.begins, around.sizes, strict=True)):
             value = self._slice(value, shape, dim, begin, begin + size, dtype)
@@ -434,8 +461,10 @@ class Storages:
         )
 
     def _insert(self, value: int, inner: int, around: Block, dtype: torch.dtype) -> int:
-        """A stretch with its block replaced: from the innermost cut outwards, what lies before, the
-        new, what lies behind.
+        """Return a stretch with its block replaced.
+
+        From the innermost dimension outwards it joins what lies before, the new block, and what
+        lies behind.
         """
         levels: list[tuple[int, int, list[int]]] = []
         shape = list(around.stretch)

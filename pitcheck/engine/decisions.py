@@ -1,0 +1,130 @@
+"""The decisions of a check: how each verdict is reached, and the findings that go with it."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Iterator
+from typing import Literal
+
+from pitcheck.engine.reporting import make_report
+from pitcheck.engine.state import Check
+from pitcheck.errors import BudgetError, ExplanationWarning, PitcheckError, PlanError
+from pitcheck.explain.difference import explain_difference, unexplained
+from pitcheck.explain.failed_stages import Refused, explain_refused
+from pitcheck.graph.cuts import Cut
+from pitcheck.precision.findings import precision_findings
+from pitcheck.precision.rules import in_one_dtype
+from pitcheck.refute.judge import SecondLook
+from pitcheck.report.report import Finding, FindingVerdict, Report
+from pitcheck.stage.run_batch import StepError
+
+ADVICE = {
+    "PIT202": "no real input shows a difference: the plans may be equal for real numbers alone, "
+    "as |x| and sqrt(x * x) are; compute it as the reference does",
+    "PIT203": "give --max-memory more, or check a smaller model of the same structure",
+    "PIT205": "state the lineage of a tensor between the exponentials, so that they are proven "
+    "apart",
+}
+"""The advice on an output that is neither proven nor refuted, by the code of its finding."""
+
+
+def stopped(check: Check, error: PitcheckError) -> Report:
+    """Return the report of a check that an error ended: wrong plans are invalid."""
+    wrong = isinstance(error, PlanError)
+    code, place, title = ("PIT008" if wrong else "PIT201"), None, str(error)
+    if isinstance(error, PlanError):
+        place, title = error.place or None, error.message
+    elif isinstance(error, StepError):
+        wrong = isinstance(error.cause, PlanError)
+        code, place, title = "PIT003" if wrong else "PIT200", error.operator, str(error.cause)
+    elif isinstance(error, BudgetError):
+        code = "PIT203"
+    verdict: Literal["invalid", "inconclusive"] = "invalid" if wrong else "inconclusive"
+    check.findings.append(Finding(code=code, verdict=verdict, title=title, operator=place))
+    return make_report(check, verdict)
+
+
+def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) -> Report:
+    """Return the report of a mismatch: this is the only way to exit code 1.
+
+    ``found``: an input of both plans on which an output differs, as an arithmetic other than
+    float64 showed. It is explained by the stages that are ``refused``, if given, else by that run.
+    """
+    try:
+        findings = (
+            explain_refused(check.problem, refused)
+            if refused is not None
+            else explain_difference(check.problem, found.run, found.cuts, found.real)
+        )
+    except Exception as error:
+        # The difference is shown already: a fault in the search for its cause must not hide it.
+        warnings.warn(traceback.format_exc(), ExplanationWarning, stacklevel=2)
+        findings = [unexplained(found.shown, error)]
+    check.findings[:0] = findings
+    check.clock.lap("explain")
+    return make_report(check, "mismatch", found.shown)
+
+
+def concluded(check: Check) -> Report:
+    """Return the report of a check that showed no difference.
+
+    It is equivalent if every output is proven and nothing else is open; else it says what is open.
+    """
+    explained = {f.output for f in check.findings if f.code == "PIT206"}
+    left = check.ledger.open_outputs
+    for obligation in (o for o in left if o.output not in explained):
+        proof, tried = obligation.proof, f"; nor at {check.tried}" if check.tried else ""
+        code = proof.code or "PIT202"
+        check.findings.append(
+            Finding(
+                code=code,
+                verdict="inconclusive",
+                title=f"{obligation.output!r} could not be proven: {proof.reason}{tried}",
+                output=obligation.output,
+                stage=obligation.key[:12] or None,
+                repair=ADVICE.get(code),
+            )
+        )
+    # No verdict rests on the order of strategies: an output without an obligation is open, too.
+    attempted = {obligation.output for obligation in check.ledger.obligations}
+    for name in dict.fromkeys(e.name for e in check.specification.expected):
+        if name not in attempted:
+            title = f"{name!r} could not be proven: no stage ends in it"
+            check.findings.append(
+                Finding(code="PIT201", verdict="inconclusive", title=title, output=name)
+            )
+    nodes = check.problem.parallel.nodes
+    live = {nodes[n].operator for n in check.ledger.covered}
+    check.dead = tuple(dict.fromkeys(n.operator for n in nodes if n.operator not in live))
+    check.findings.extend(_imprecise(check))
+    inconclusive = left or any(f.verdict == "inconclusive" for f in check.findings)
+    return make_report(check, "inconclusive" if inconclusive else "equivalent")
+
+
+def _imprecise(check: Check) -> Iterator[Finding]:
+    """Yield a finding for every broken precision rule, along values that are given or proven equal.
+
+    These findings say nothing of equality.
+    """
+    plans = check.reference, check.parallel
+    if check.options.precision == "off" or in_one_dtype(plans):
+        return
+    proven = [o for o in check.ledger.obligations if o.proof.outcome == "proven"]
+    outputs = [obligation.target.cut for obligation in proven if obligation.output]
+    between = [o.target.cut for o in proven if not o.output] or _looked_up(check)
+    graphs = check.problem.reference, check.problem.parallel
+    verdict: FindingVerdict = "imprecise" if check.options.precision == "error" else "warning"
+    given = check.specification.initial.values()
+    yield from precision_findings(check.reference, graphs, given, between, outputs, verdict)
+
+
+def _looked_up(check: Check) -> list[Cut]:
+    """Return the cuts that a run suggests in plans so small that they were proven as one stage.
+
+    Return none if the plans cannot be run.
+    """
+    try:
+        return list(check.cuts.values())
+    except PitcheckError:
+        return []

@@ -1,0 +1,116 @@
+"""The report of a check: what was decided, with the evidence and the counts behind it."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from math import prod
+
+from pitcheck.engine.state import Check
+from pitcheck.prove.prover import Ledger, Obligation
+from pitcheck.report.report import (
+    OutputCounts,
+    Report,
+    RoutedTokens,
+    Shown,
+    StageCounts,
+    Verdict,
+)
+
+LEAST_LOG2 = -1074.0
+"""The least error that is claimed, that of the smallest float64 above 0. The bound would be 0 for
+outputs that nothing random enters (integers, constants).
+"""
+NOT_COVERED = (
+    "the discrete cases that were not tried",
+    "the reduction of shapes to small sizes (--shapes full does without)",
+    "the meanings of the operators, derived backward formulas among them",
+    "the specification: lineage of inputs, parameters and outputs",
+    "rounding: both plans are compared over exact numbers",
+)
+"""The limits of what an equivalent verdict says."""
+
+
+def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> Report:
+    """Return the report of a check that is decided. ``shown``: the difference behind a mismatch."""
+    specification, ledger = check.specification, check.ledger
+    used = {o.key: o.proof for o in ledger.obligations if o.key}
+    proven = [o for o in ledger.obligations if o.output and o.proof.outcome == "proven"]
+    error = min(0.0, max(LEAST_LOG2, ledger.budget.spent_log2)) if verdict == "equivalent" else 0.0
+    primes = tuple(sorted({p for proof in used.values() for p in proof.primes}))
+    return Report(
+        verdict=verdict,
+        exceptions=tuple(specification.exceptions),
+        error_bound_log2=error,
+        seed=check.seed,
+        primes=primes,
+        trials=max((p.trials for p in used.values()), default=0),
+        backend=getattr(check.xp, "__name__", "numpy"),
+        mesh={axis.name: axis.size for axis in check.parallel.mesh},
+        ranks=prod(axis.size for axis in check.parallel.mesh),
+        microbatches=check.parallel.microbatches,
+        operators=check.counts,
+        outputs=OutputCounts(total=specification.total, proven=len(proven)),
+        stages=StageCounts(
+            total=len(ledger.obligations),
+            distinct=len(used),
+            proven=sum(o.proof.outcome == "proven" for o in ledger.obligations),
+            failed=sum(o.proof.outcome == "failed" for o in ledger.obligations),
+            inconclusive=sum(o.proof.outcome == "inconclusive" for o in ledger.obligations),
+            widened=sum(o.widened > 0 for o in ledger.obligations),
+        ),
+        seconds=check.clock.seconds(check.load_seconds),
+        peak_memory_mb=_peak_memory(),
+        assumptions=tuple(
+            dict.fromkeys(
+                [
+                    *check.reference.assumptions,
+                    *check.parallel.assumptions,
+                    *specification.assumptions,
+                ]
+            )
+        ),
+        discrete_cases=tuple(dict.fromkeys(line for p in used.values() for line in p.discrete)),
+        routing=_routed(ledger),
+        reductions=tuple(dict.fromkeys(line for p in used.values() for line in p.reductions)),
+        heuristic=("exponentials, roots, orders or keyed functions occur in a stage",)
+        if any(p.heuristic for p in used.values())
+        else (),
+        not_covered=NOT_COVERED if verdict == "equivalent" else (),
+        dead_operators=check.dead,
+        shown=shown,
+        findings=tuple(check.findings),
+    )
+
+
+def _routed(ledger: Ledger) -> tuple[RoutedTokens, ...]:
+    """Return where tokens went, once for every distinct proven stage.
+
+    Each is told with the first tensor that it proves.
+    """
+    first: dict[str, Obligation] = {}
+    for obligation in ledger.obligations:
+        if obligation.key and obligation.proof.outcome == "proven":
+            first.setdefault(obligation.key, obligation)
+    return tuple(
+        RoutedTokens(
+            stage=key[:12],
+            tensor=obligation.output or obligation.target.name,
+            draws=seen.draws,
+            tokens=seen.tokens,
+            sender_receiver_pairs=seen.pairs,
+            tokens_per_pair=seen.carried,
+            source_expert_pairs=seen.choices,
+            tokens_per_expert=seen.chosen,
+            empty_experts=seen.empty,
+            largest_share=round(seen.share, 3),
+        )
+        for key, obligation in first.items()
+        if (seen := obligation.proof.routing) is not None
+    )
+
+
+def _peak_memory() -> float:
+    """Return the largest memory of the process so far, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1024 if sys.platform != "darwin" else 1 << 20), 1)

@@ -1,0 +1,273 @@
+"""The strategies of a check: each decides it and returns the report, or passes it on.
+
+They act in the order of ``STRATEGIES``, from what is cheap and final to what is dear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+import msgspec
+
+from pitcheck.claims.problem import Problem
+from pitcheck.claims.specification import specify
+from pitcheck.engine.decisions import concluded, mismatch
+from pitcheck.engine.reporting import make_report
+from pitcheck.engine.state import MOST_REFUSED, Check
+from pitcheck.errors import PitcheckError
+from pitcheck.explain.difference import gap_finding
+from pitcheck.explain.failed_stages import Refused, first_refused, suspected, unproven
+from pitcheck.graph.lowering import lower
+from pitcheck.plan.instances import count_instances
+from pitcheck.plan.model import Plan
+from pitcheck.plan.rules.violations import Violation
+from pitcheck.plan.validate import examine
+from pitcheck.prove.narrow_integers import wrapping
+from pitcheck.refute.block_run import colourings
+from pitcheck.refute.judge import SecondLook, early_look, judge, look_on_blocks, second_look
+from pitcheck.refute.larger_sizes import retried
+from pitcheck.refute.nearest_outputs import nearest_outputs
+from pitcheck.refute.uninitialised import CONTENTS, MOST_NAMED, blamed, filled, reached
+from pitcheck.report.report import Finding, OperatorCounts, Report
+from pitcheck.stage.equal_blocks import Batched
+
+Strategy = Callable[[Check], Report | None]
+"""A step of a check: it returns the report if it decides the check, else None."""
+MOST_NODES_TOGETHER = 60_000
+"""The same limit as ``state.MOST_NODES``, if inputs of few different blocks have shown nothing."""
+
+
+def validate(check: Check) -> Report | None:
+    """Reject plans that break a rule; lower the others to graphs."""
+    graphs = []
+    sides = (check.reference, None, "reference"), (check.parallel, check.reference, "parallel")
+    for plan, reference, side in sides:
+        violations, matching = examine(plan, reference)
+        check.findings.extend(_violation(v, side, plan) for v in violations)
+        check.clock.lap("validate")
+        if matching is None or any(v.severity == "error" for v in violations):
+            if not check.findings:
+                title = f"the {side} plan's communication does not match"
+                check.findings.append(Finding(code="PIT005", verdict="invalid", title=title))
+            return make_report(check, "invalid")
+        graphs.append(lower(plan, matching))
+        check.clock.lap("stages")
+    check.graphs = graphs[0], graphs[1]
+    return None
+
+
+def _violation(violation: Violation, side: str, plan: Plan) -> Finding:
+    """Return the finding of a broken rule of the plan of one side."""
+    found = (o for o in plan.operators if o.id == violation.operator)
+    operator = next(found, None) if violation.operator else None
+    return Finding(
+        code=violation.code,
+        verdict="invalid" if violation.severity == "error" else "warning",
+        title=f"{side} plan: {violation.message}",
+        operator=violation.operator or violation.place or None,
+        source=operator.source or operator.module or None if operator is not None else None,
+        output=violation.tensor or None,
+        ranks=violation.ranks,
+        microbatches=violation.microbatches,
+    )
+
+
+def state_problem(check: Check) -> Report | None:
+    """Read off both plans what is given and what must come out.
+
+    Report ``nothing-checked`` if no output can be compared.
+    """
+    check.counts = OperatorCounts(
+        reference=count_instances(check.reference),
+        parallel=count_instances(check.parallel),
+        records=len(check.reference.operators) + len(check.parallel.operators),
+    )
+    _specify(check)
+    check.findings += [
+        *wrapping(check.reference, "reference"),
+        *wrapping(check.parallel, "parallel"),
+    ]
+    if check.specification.expected:
+        return None
+    code = "PIT500" if not check.specification.total else "PIT201"
+    title = "no output was compared"
+    check.findings.append(Finding(code=code, verdict="nothing-checked", title=title))
+    return make_report(check, "nothing-checked")
+
+
+def _specify(check: Check) -> None:
+    """Set the problem of a check, and note the outputs that cannot be compared."""
+    specification = specify(check.reference, check.parallel, *check.graphs)
+    check.specification = specification
+    check.problem = Problem(*check.graphs, specification, check.options, check.seed)
+    check.clock.lap("lineage")
+    missing = [
+        (name, f"output {name!r} is not there to compare: {why}")
+        for name, why in specification.missing
+    ]
+    changed = [
+        (
+            name,
+            f"{side} plan: {of!r} is changed and not compared: {name!r}, its new value, is no "
+            f"output that both plans have; name it in 'outputs'",
+        )
+        for side, name, of in specification.changed
+    ]
+    check.findings += [
+        Finding(code="PIT201", verdict="inconclusive", title=title, output=name)
+        for name, title in (*missing, *changed)
+    ]
+    gaps = (gap for gap in specification.gaps if gap.output)
+    check.findings += [gap_finding(gap, "inconclusive") for gap in gaps]
+
+
+def expose_unwritten_memory(check: Check) -> Report | None:
+    """Decide plans whose outputs may depend on memory that nobody has written to.
+
+    A mismatch if outputs differ with definite contents in that memory, else inconclusive.
+    """
+    found = reached(check.problem)
+    if not found:
+        return None
+    for theirs, ours in CONTENTS if any(each.output for each in found) else ():
+        plans = (
+            filled(check.reference, theirs, "reference"),
+            filled(check.parallel, ours, "parallel"),
+        )
+        inner = Check(
+            *plans,
+            check.options,
+            check.seed,
+            check.xp,
+            load_seconds=check.load_seconds,
+            clock=check.clock,
+            counts=check.counts,
+        )
+        report = _difference_if_any(inner)
+        if report is not None:
+            return msgspec.structs.replace(report, findings=tuple(blamed(report.findings, found)))
+    check.findings.extend(each.finding() for each in found[:MOST_NAMED])
+    return make_report(check, "inconclusive")
+
+
+def _difference_if_any(check: Check) -> Report | None:
+    """Return the report of a mismatch; None if a run shows no difference or is not possible."""
+    if validate(check) is not None:
+        return None
+    try:
+        _specify(check)
+        return run_on_reals(check)
+    except PitcheckError:
+        return None
+
+
+def prove_over_hints(check: Check) -> Report | None:
+    """Prove all outputs over the cuts that the parallel plan states itself."""
+    ledger = check.prover.hope(check.hints)
+    check.clock.lap("evaluate")
+    if ledger is None:
+        return None
+    check.ledger = ledger
+    return concluded(check)
+
+
+def refute_failed_stages(check: Check) -> Report | None:
+    """Decide large plans in which few stages over hints fail.
+
+    Look for an input of both plans on which an output differs, and explain it by these stages. If
+    there is none, the largest plans take hints for conjectures; smaller ones are passed on.
+    """
+    prover, parallel = check.prover, check.problem.parallel
+    batch = check.large_batch
+    if batch is None or not prover.refused:
+        return None
+    why = "no input that was tried shows a difference"
+    try:
+        found = _look_on_blocks(check, batch)
+    except PitcheckError as error:
+        found, why = None, f"no input was found on which they could be run together: {error}"
+    check.clock.lap("lineage")
+    if found is not None:
+        return mismatch(check, found, Refused(found.run, found.real, prover.refused, check.hints))
+    if check.batch_above(MOST_NODES_TOGETHER) is None:
+        return None
+    check.ledger = prover.run(check.hints)
+    check.clock.lap("evaluate")
+    if check.ledger.open_outputs:
+        refused = prover.refused[:MOST_REFUSED]
+        check.findings.extend(unproven(parallel, obligation, why) for obligation in refused)
+    return concluded(check)
+
+
+def _look_on_blocks(check: Check, batch: Batched) -> SecondLook | None:
+    """Return a run on few different blocks of data in which an output differs; None without one."""
+    refused, problem = check.prover.refused, check.problem
+    blocks = colourings(problem, batch, suspected(problem.parallel, refused[0]))
+    differs = any(o.proof.outcome == "failed" for o in refused)
+    nearest = nearest_outputs(
+        problem.parallel, problem.specification.expected, first_refused(problem.parallel, refused)
+    )
+    return look_on_blocks(problem, blocks if differs else islice(blocks, 1), nearest)
+
+
+def run_on_reals(check: Check) -> Report | None:
+    """Run both plans on float64: report outputs that differ, and note those with other draws."""
+    run, cuts = check.run, check.cuts
+    check.clock.lap("lineage")
+    judged = judge(run, cuts, run.suspects())
+    if judged.shown is not None:
+        return mismatch(check, SecondLook(run, cuts, judged.real, judged.shown))
+    for number, why in judged.draws.items():
+        output = run.comparisons[number].target.name
+        title = f"{output!r} depends on other random numbers than the reference's: {why}"
+        check.findings.append(
+            Finding(code="PIT206", verdict="inconclusive", title=title, output=output)
+        )
+    return None
+
+
+def look_early(check: Check) -> Report | None:
+    """Look at further draws if a stage over hints differs: that costs less than proofs in vain."""
+    if not check.prover.failed:
+        return None
+    found = early_look(check.problem)
+    check.clock.lap("lineage")
+    return None if found is None else mismatch(check, found)
+
+
+def prove_over_conjectures(check: Check) -> Report | None:
+    """Prove all outputs over the cuts that the run suggests."""
+    check.ledger = check.prover.run(check.cuts)
+    check.clock.lap("evaluate")
+    return None if check.ledger.open_outputs else concluded(check)
+
+
+def look_again(check: Check) -> Report | None:
+    """Look at the outputs whose stages differ: with more digits and on many other inputs."""
+    failed = [o.output for o in check.ledger.open_outputs if o.proof.outcome == "failed"]
+    found = second_look(check.problem, check.run, check.cuts, failed) if failed else None
+    return None if found is None else mismatch(check, found)
+
+
+def prove_at_larger_sizes(check: Check) -> Report | None:
+    """Prove open outputs at larger sizes and full shapes, and conclude with what is left."""
+    after = retried(check.prover, check.ledger)
+    check.ledger, check.tried = after.ledger, after.tried
+    check.clock.lap("evaluate")
+    return concluded(check)
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    validate,
+    state_problem,
+    expose_unwritten_memory,
+    prove_over_hints,
+    refute_failed_stages,
+    run_on_reals,
+    look_early,
+    prove_over_conjectures,
+    look_again,
+    prove_at_larger_sizes,
+)
+"""Every strategy in the order in which they act. The last one always decides."""

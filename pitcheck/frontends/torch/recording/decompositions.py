@@ -1,0 +1,197 @@
+"""Operators that are recorded as the plain operators that they consist of.
+
+They are those over lists of tensors, and those of fully sharded data parallelism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from pitcheck.errors import UnsupportedError
+
+
+def all_gather_copy_in(
+    all_gather_inputs: Sequence[torch.Tensor],
+    all_gather_output: torch.Tensor,
+    inp_split_sizes: Sequence[int],
+    all_gather_input_numel: int,
+    rank: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Write flattened shards in a row into the rank's part of the buffer to be gathered."""
+    mine = all_gather_output.narrow(0, all_gather_input_numel * rank, all_gather_input_numel)
+    for part, shard in zip(
+        torch.split(mine, list(inp_split_sizes)), all_gather_inputs, strict=True
+    ):
+        part.copy_(shard)
+    return mine, all_gather_output
+
+
+def split_with_sizes_copy(
+    all_gather_output: torch.Tensor,
+    all_gather_input_split_sizes: Sequence[int],
+    dim: int = 0,
+    *,
+    out: Sequence[torch.Tensor],
+) -> None:
+    """Copy the parts of a gathered buffer to tensors of their own."""
+    for part, target in zip(
+        torch.split(all_gather_output, list(all_gather_input_split_sizes), dim), out, strict=True
+    ):
+        target.copy_(part)
+
+
+def sharded_chunk_cat(
+    tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out: torch.Tensor
+) -> None:
+    """Do as :func:`chunk_cat` does, into a buffer."""
+    chunk_cat(tensors, dim, num_chunks, out=out)
+
+
+def chunk_cat(
+    tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Cut tensors into equal chunks, the last padded with zeros, and join them chunk by chunk.
+
+    Row ``i`` of the result has the i-th chunk of every tensor.
+    """
+    rows = []
+    for tensor in tensors:
+        size = -(-tensor.shape[dim] // num_chunks)
+        missing = size * num_chunks - tensor.shape[dim]
+        if missing:
+            rest = list(tensor.shape)
+            rest[dim] = missing
+            padded = torch.cat(
+                [tensor, torch.zeros(rest, dtype=tensor.dtype, device=tensor.device)], dim
+            )
+        else:
+            padded = tensor
+        rows.append(
+            padded.reshape(*tensor.shape[:dim], num_chunks, size * prod(tensor.shape[dim + 1 :]))
+        )
+    joined = rows[0] if len(rows) == 1 else torch.cat(rows, dim + 1)
+    if out is None:
+        return joined
+    return out.copy_(joined.view(out.shape))
+
+
+def copy_(tensor: torch.Tensor, data: torch.Tensor) -> None:
+    """Write new contents to an unsharded parameter."""
+    tensor.copy_(data)
+
+
+def fill(tensor: torch.Tensor, value: Any) -> torch.Tensor:
+    """Fill a tensor. The new contents do not depend on the old ones."""
+    if isinstance(value, torch.Tensor):
+        return tensor.copy_(value)
+    return tensor.copy_(torch.full((), value, dtype=tensor.dtype, device=tensor.device))
+
+
+def zero(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill a tensor with zeros."""
+    return fill(tensor, 0)
+
+
+def batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Normalise a batch, and write the running statistics, which the schema does not say.
+
+    Returns NotImplemented if there are no statistics to write.
+    """
+    if not training or running_mean is None or running_var is None:
+        return NotImplemented
+    pure = torch.ops.aten._native_batch_norm_legit_functional.default
+    out, mean, deviation, new_mean, new_var = pure(
+        x, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    running_mean.copy_(new_mean)
+    running_var.copy_(new_var)
+    return out, mean, deviation
+
+
+def weight_norm(
+    v: torch.Tensor, g: torch.Tensor, dim: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a weight of direction ``v`` and length ``g``, by slices along ``dim``.
+
+    Returns:
+        The weight, and the lengths of ``v``.
+    """
+    norms = torch.linalg.vector_norm(v, 2, _others(v, dim), True)
+    return v * (g / norms), norms
+
+
+def weight_norm_backward(
+    grad_w: torch.Tensor,
+    saved_v: torch.Tensor,
+    saved_g: torch.Tensor,
+    saved_norms: torch.Tensor,
+    dim: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the gradients of ``v`` and ``g`` of :func:`weight_norm`."""
+    along = (grad_w * saved_v).sum(_others(saved_v, dim), True)
+    return (saved_g / saved_norms) * (
+        grad_w - saved_v * (along / (saved_norms * saved_norms))
+    ), along / saved_norms
+
+
+def _others(tensor: torch.Tensor, dim: int) -> list[int]:
+    return [other for other in range(tensor.dim()) if other != dim % tensor.dim()]
+
+
+DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
+    ("aten", "native_batch_norm"): batch_norm,
+    ("fsdp", "all_gather_copy_in"): all_gather_copy_in,
+    ("fsdp", "split_with_sizes_copy"): split_with_sizes_copy,
+    ("aten", "split_with_sizes_copy"): split_with_sizes_copy,
+    ("fsdp", "chunk_cat"): sharded_chunk_cat,
+    ("aten", "_chunk_cat"): chunk_cat,
+    ("fsdp", "copy_"): copy_,
+    ("aten", "fill_"): fill,
+    ("aten", "zero_"): zero,
+    ("aten", "_weight_norm_interface"): weight_norm,
+    ("aten", "_weight_norm_interface_backward"): weight_norm_backward,
+}
+"""The functions that run an operator by plain ones, by its namespace and name."""
+
+RENAMED = {"norm": "linalg_vector_norm"}
+"""The names of operators for one tensor that differ from those for lists."""
+
+
+def decompose_foreach(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run a ``_foreach_`` operator tensor by tensor; return its results, None if it is in place.
+
+    Raises UnsupportedError for an operator that has no form for single tensors.
+    """
+    name = func._schema.name.split("::")[1].removeprefix("_foreach_")
+    plain = name.removesuffix("_")
+    packet = getattr(torch.ops.aten, RENAMED.get(plain, plain) + "_" * name.endswith("_"), None)
+    if (
+        packet is None
+        or not args
+        or any(isinstance(value, list | tuple) for value in kwargs.values())
+        or func._overloadname.endswith("out")
+    ):
+        raise UnsupportedError(f"{func} is not known")
+    results = []
+    for index, first in enumerate(args[0]):
+        rest = [arg[index] if isinstance(arg, list | tuple) else arg for arg in args[1:]]
+        if plain in ("addcmul", "addcdiv") and len(rest) > 2:
+            factor = args[3][index].item() if isinstance(args[3], torch.Tensor) else rest[2]
+            results.append(packet(first, *rest[:2], value=factor))
+        else:
+            results.append(packet(first, *rest, **kwargs))
+    return None if name.endswith("_") else results

@@ -1,0 +1,282 @@
+"""The tensors of a program by their names in the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.known_names import check_known
+from pitcheck.frontends.torch.program import Program
+from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of, stated
+from pitcheck.frontends.torch.storage.reachable import reachable
+
+WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")
+"""The parts of names that wrappers of torch add."""
+
+
+class Held(NamedTuple):
+    """A tensor of a program, with its name in the reference and the part of it that it is."""
+
+    name: str
+    tensor: torch.Tensor
+    part: Part
+
+    @property
+    def memory(self) -> torch.Tensor:
+        """Return what this rank holds of the tensor, as it lies in memory, without gradient."""
+        return local(self.tensor).detach()
+
+
+class Names:
+    """The names of a program's tensors, and the parts of the reference's tensors that they are."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        model = program.model
+        models = list(model) if isinstance(model, Sequence) else [model]
+        self.replicated = any(isinstance(item, DistributedDataParallel) for item in models)
+        self.models = [
+            item.module if isinstance(item, DistributedDataParallel) else item for item in models
+        ]
+
+    def check_parts(self) -> None:
+        """Raise PlanError if ``Program.parts`` names something else than a tensor of the program.
+
+        It may name parameters, buffers, and what ``Program.state`` names.
+        """
+        if self._program.parts:
+            known = {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}
+            check_known(
+                self._program.parts,
+                known | {held.name for held in (*self.passing_buffers(), *self.stated())},
+                "Program.parts",
+            )
+
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """Return all modules by path."""
+        return {
+            name: module
+            for model in self.models
+            if isinstance(model, torch.nn.Module)
+            for name, module in model.named_modules()
+        }
+
+    def parameters(self) -> list[Held]:
+        """Return all parameters; one that is shared is listed once."""
+        return self._held(self._plain_parameters())
+
+    def _plain_parameters(self) -> list[tuple[str, torch.Tensor]]:
+        found: list[tuple[int, str, torch.Tensor]] = []
+        for index, model in enumerate(self.models):
+            named = (
+                model.named_parameters() if isinstance(model, torch.nn.Module) else _tensors(model)
+            )
+            found.extend((index, name, tensor) for name, tensor in named)
+        return _called(found)
+
+    def buffers(self) -> list[Held]:
+        """Return the floating-point buffers that a checkpoint would restore.
+
+        Their numbers are not those that the program's text gives them. The numbers of integer
+        buffers are.
+        """
+        return self._held(self._plain_buffers())
+
+    def _plain_buffers(self) -> list[tuple[str, torch.Tensor]]:
+        found: list[tuple[int, str, torch.Tensor]] = []
+        for index, model in enumerate(self.models):
+            if isinstance(model, torch.nn.Module):
+                saved = _saved(model)
+                found.extend(
+                    (index, name, buffer)
+                    for name, buffer in model.named_buffers()
+                    if name in saved and buffer.dtype.is_floating_point
+                )
+        return _called(found)
+
+    def passing_buffers(self) -> list[Held]:
+        """Return all other buffers: those that no checkpoint has, and integers."""
+        saved = {id(tensor) for _, tensor in self._plain_buffers()}
+        found = [
+            (index, name, buffer)
+            for index, model in enumerate(self.models)
+            if isinstance(model, torch.nn.Module)
+            for name, buffer in model.named_buffers()
+            if id(buffer) not in saved
+        ]
+        return [self._one(here, buffer, self._renamed(here)) for here, buffer in _called(found)]
+
+    def gradients(self) -> list[Held]:
+        """Return the gradients that parameters have now, by the names of the parameters."""
+        found = []
+        for held in self.parameters():
+            gradient = (
+                held.tensor.grad
+                if held.tensor.grad is not None
+                else getattr(held.tensor, "main_grad", None)
+            )
+            if gradient is not None:
+                part = part_of(gradient)
+                found.append(Held(held.name, gradient, part if part != Part() else held.part))
+        return found
+
+    def stated(self) -> list[Held]:
+        """Return the tensors that ``Program.state`` says the step keeps.
+
+        Raises PlanError for something that is no tensor.
+        """
+        state = self._program.state() if self._program.state is not None else {}
+        found = []
+        for name, tensor in state.items():
+            if not isinstance(tensor, torch.Tensor):
+                raise PlanError(
+                    f"Program.state has {name!r} as {type(tensor).__name__}; give tensors by name"
+                )
+            found.append(self._one(name, tensor, name))
+        return found
+
+    def kept(self) -> list[Held]:
+        """Return every other tensor that the program holds, named after the way to it."""
+        model = self.models[0] if len(self.models) == 1 else self.models
+        roots = {"model": model, "step": self._program.step, "optimizer": self._program.optimizer}
+        return [
+            Held(_plain(path), tensor, part_of(tensor)) for path, tensor in reachable(roots).items()
+        ]
+
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Return the optimizers that the program steps."""
+        given = self._program.optimizer
+        if given is None:
+            return []
+        steppers = list(given) if isinstance(given, Sequence) else [given]
+        # ZeroRedundancyOptimizer keeps the state in an inner optimizer, which has the rank's share
+        # of the parameters.
+        inner = [getattr(item, "optim", None) for item in steppers]
+        return [
+            within if isinstance(within, torch.optim.Optimizer) else item
+            for item, within in zip(steppers, inner, strict=True)
+        ]
+
+    def states(self) -> Iterator[Held]:
+        """Yield the tensors in the state of optimizers, named after their parameters.
+
+        Raises PlanError for state of a tensor that is neither a parameter nor rows of one.
+        """
+        parameters = self.parameters()
+        by_tensor = {id(held.tensor): held for held in parameters}
+        for optimizer in self.optimizers():
+            for parameter, state in optimizer.state.items():
+                held = by_tensor.get(id(parameter)) or next(
+                    (found for own in parameters if (found := _rows_of(parameter, own))), None
+                )
+                if held is None:
+                    raise PlanError(
+                        f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} "
+                        f"that is no parameter of Program.model, and no rows of one"
+                    )
+                for key, value in state.items():
+                    if isinstance(value, torch.Tensor):
+                        same = local(value).shape == local(held.tensor).shape
+                        yield Held(
+                            f"{key}:{held.name}", value, held.part if same else part_of(value)
+                        )
+
+    def _held(self, found: list[tuple[str, torch.Tensor]]) -> list[Held]:
+        held = [
+            self._one(here, tensor, self._program.names(here) if self._program.names else here)
+            for here, tensor in found
+        ]
+        _check_distinct([item.name for item in held])
+        return held
+
+    def _one(self, here: str, tensor: torch.Tensor, name: str) -> Held:
+        part = (
+            stated(self._program.parts[here], local(tensor).shape, here)
+            if here in self._program.parts
+            else part_of(tensor)
+        )
+        return Held(name, tensor, part)
+
+    def _renamed(self, here: str) -> str:
+        """Return the reference's name of a buffer.
+
+        It is the buffer's own name if ``Program.names`` does not know it.
+        """
+        try:
+            return self._program.names(here) if self._program.names else here
+        except LookupError:
+            return here
+
+
+def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:
+    """Return ``tensor`` as rows of a parameter; None if it is not some rows in the same memory.
+
+    An optimizer that steps a share of a parameter has such tensors.
+    """
+    whole, part = local(held.tensor), local(tensor)
+    if (
+        not whole.dim()
+        or whole.shape[1:] != part.shape[1:]
+        or whole.untyped_storage()._cdata != part.untyped_storage()._cdata
+    ):
+        return None
+    row = whole[:1].numel()
+    offset = part.storage_offset() - whole.storage_offset()
+    rows = offset // max(row, 1), offset // max(row, 1) + part.shape[0]
+    if (
+        not row
+        or offset % row
+        or not 0 <= rows[0] < rows[1] <= whole.shape[0]
+        or not whole.is_contiguous()
+        or not part.is_contiguous()
+    ):
+        return None
+    box = held.part.box or tuple(((0, size),) for size in whole.shape)
+    return Held(held.name, tensor, Part(held.part.whole, (cut(box[0], *rows), *box[1:])))
+
+
+def _called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+    """Return tensors by their names.
+
+    If names of several models are the same, each begins with the place of its model.
+    """
+    names = [name for _, name, _ in found]
+    twice = len(set(names)) < len(names)
+    return [(_plain(f"{index}.{name}" if twice else name), tensor) for index, name, tensor in found]
+
+
+def _check_distinct(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise PlanError(
+                f"two tensors of Program.model are called {name!r}; give Program.names so that "
+                f"each has the name it has in the reference"
+            )
+
+
+def _plain(name: str) -> str:
+    for wrapper in WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
+def _tensors(model: Any) -> list[tuple[str, torch.Tensor]]:
+    if not isinstance(model, Mapping):
+        raise PlanError(
+            f"Program.model is a {type(model).__name__}; give a module, a list of modules, or "
+            f"tensors by name"
+        )
+    return list(model.items())
+
+
+def _saved(model: torch.nn.Module) -> set[str]:
+    found = set()
+    for prefix, module in model.named_modules():
+        for name in module._buffers:
+            if name not in module._non_persistent_buffers_set:
+                found.add(f"{prefix}.{name}" if prefix else name)
+    return found

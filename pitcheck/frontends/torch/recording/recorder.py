@@ -1,0 +1,424 @@
+"""The recorder: it sees every operator that runs, and records pure functions of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_map_only
+
+from pitcheck.errors import PitcheckError, UnsupportedError
+from pitcheck.frontends.torch.communication.c10d import COMMUNICATION
+from pitcheck.frontends.torch.communication.calls import Communication
+from pitcheck.frontends.torch.communication.functional import FUNCTIONAL
+from pitcheck.frontends.torch.recording.arguments import (
+    Signature,
+    dtype_name,
+    flat,
+    literal,
+    signature,
+    tensors_in,
+)
+from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED, decompose_foreach
+from pitcheck.frontends.torch.recording.generator_state import drawn
+from pitcheck.frontends.torch.recording.mask_positions import with_positions
+from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
+from pitcheck.frontends.torch.recording.tape import Kind, Tape
+from pitcheck.frontends.torch.recording.writes import Writes
+from pitcheck.frontends.torch.storage.storages import Storages, view_of
+from pitcheck.frontends.torch.trace import Argument, Ref
+
+PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+"""The types of tensors on which operators run; calls on other classes are split into such calls."""
+COMPOSITE = "CompositeImplicitAutograd"
+"""The dispatch key of the operators that consist of others."""
+SAME = frozenset({"detach", "alias", "lift", "lift_fresh"})
+"""The operators that return their operand."""
+SILENT = frozenset(
+    {
+        "is_same_size",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "sym_is_contiguous",
+        "is_contiguous",
+        "is_strides_like_format",
+        "is_non_overlapping_and_dense",
+        "record_stream",
+        "set_",
+        "resize_",
+        "device",
+        "size",
+        "stride",
+        "storage_offset",
+        "numel",
+        "dim",
+        "layout",
+        "check_for_nan",
+        "_has_same_storage_numel",
+    }
+)
+"""The operators that compute nothing.
+
+They tell shapes, or change the place of a tensor, which is looked up whenever it is read.
+"""
+
+
+ADDING = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr"})
+"""The operators that add a product to ``self``.
+
+With ``beta`` 0 they do not read ``self``, which may be memory that nobody has written to.
+"""
+CHOOSING = frozenset({"index", "masked_select"})
+"""The operators that take the elements at which a mask holds; the mask alone tells their count."""
+
+
+class Recorder(TorchDispatchMode):
+    """A mode that records every operator on a tape.
+
+    It is entered within the mode ``fake``, which gives shapes.
+    """
+
+    def __init__(self, tape: Tape, fake: Numberless) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tape = tape
+        self.storages = Storages(tape)
+        self.communication = Communication(tape, self.storages)
+        self.fake = fake
+        fake.refuse = tape.unsupported
+        self.writes = Writes(tape, fake)
+        self.thread = get_ident()
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if any(kind not in PLAIN for kind in types):
+            # A subclass such as DTensor splits the call into calls on plain tensors, which come
+            # here again.
+            return NotImplemented
+        try:
+            return self._call(func, args, dict(kwargs or {}))
+        except PitcheckError as error:
+            self.tape.refuse(error)
+            raise
+        except NUMBERLESS as error:
+            raise self.tape.unsupported(
+                f"{func} needs numbers, which nobody has while a program is recorded: {error}"
+            ) from error
+
+    def _call(self, func: OpOverload, args: Sequence[Any], given: dict[str, Any]) -> Any:
+        space, name = func._schema.name.split("::")
+        self.writes.check_call(func, args, given)
+        if name in SILENT or space in ("prim", "profiler"):
+            return func(*args, **given)
+        handler = COMMUNICATION.get((space, name)) or FUNCTIONAL.get((space, name))
+        if handler is not None:
+            return handler(self.communication, func, args, given)
+        if space in ("c10d", "_c10d_functional"):
+            raise UnsupportedError(
+                f"{self.tape.where()}: {func} is a communication that is not known"
+            )
+        if torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING:
+            return self._decided(func, args, given)
+        decomposed = self._decomposed(func, args, given)
+        return (
+            self._operator(func, name, args, given) if decomposed is NotImplemented else decomposed
+        )
+
+    def _decomposed(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a call that consists of other calls, which are recorded, and return its result.
+
+        Returns NotImplemented for a call that is to be recorded itself.
+        """
+        space, name = func._schema.name.split("::")
+        # OpOverload has methods without types.
+        call: Any = func
+        with self:
+            if torch._C._dispatch_has_kernel_for_dispatch_key(call.name(), COMPOSITE):
+                return call.decompose(*args, **kwargs)
+            if (space, name) in DECOMPOSED:
+                return DECOMPOSED[space, name](*args, **kwargs)
+            if name.startswith("_foreach_"):
+                return decompose_foreach(func, args, kwargs)
+            positions = with_positions(name, args, self._known)
+            if positions is not None:
+                return call(*positions, **kwargs)
+        return NotImplemented
+
+    def _operator(
+        self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        if name in SAME:
+            return self._same(func, args, kwargs)
+        if name == "copy_":
+            return self._copy(args[0], args[1])
+        if name in ("as_strided", "as_strided_"):
+            return self._strided(func, args, kwargs)
+        said = signature(func)
+        bound = said.bound(args, kwargs)
+        targets = [value for parameter, value in bound if parameter.written]
+        unread = (
+            "self"
+            if name.removesuffix("_") in ADDING
+            and ("beta", 0) in ((parameter.name, value) for parameter, value in bound)
+            else ""
+        )
+        self._touch(
+            func,
+            [
+                value
+                for parameter, value in bound
+                if not parameter.stores and parameter.name != unread
+            ],
+            targets,
+        )
+        arguments = tuple(
+            literal(value, self._unread if parameter.name == unread else self._read)
+            for parameter, value in bound
+            if not parameter.stores
+        )
+        arguments += drawn(func, said.operator, bound)
+        if said.writes:
+            return self._write(func, said, arguments, targets, args, kwargs)
+        if name == "_local_scalar_dense":
+            return self.tape.number(_operand(arguments[0]))
+        result = self._run(func, args, kwargs)
+        self._put(said.operator, arguments, result, [value for _, value in bound])
+        return result
+
+    def _touch(self, func: OpOverload, read: Sequence[Any], written: Sequence[Any]) -> None:
+        """Raise PlanError if a call uses memory in which communication is in flight.
+
+        A call that makes a view uses no memory.
+        """
+        if func.is_view or torch.Tag.inplace_view in func.tags:
+            return
+        where, name = self.tape.where(), func._schema.name.partition("::")[2]
+        for values, writes in ((read, False), (written, True)):
+            for tensor in tensors_in(values):
+                self.communication.flights.touch(tensor, writes, name, where)
+
+    def _run(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a call on tensors without numbers, which tells shapes.
+
+        If shapes or decisions depend on numbers, run it on those; they must be known.
+        """
+        name = func._schema.name
+        if (
+            torch.Tag.dynamic_output_shape not in func.tags
+            and torch.Tag.data_dependent_output not in func.tags
+        ):
+            return func(*args, **kwargs)
+        if name == "aten::index" and not any(
+            index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+        ):
+            return func(*args, **kwargs)
+        # The masks alone tell how many elements are chosen, so that their numbers suffice.
+        chosen_from = {0} if name.removeprefix("aten::") in CHOOSING else set()
+        with _disable_current_modes():
+            stand_in = torch.zeros(()).expand(args[0].shape) if chosen_from else None
+        real_args = [
+            stand_in if place in chosen_from else tree_map_only(torch.Tensor, self.known, arg)
+            for place, arg in enumerate(args)
+        ]
+        real_kwargs = tree_map_only(torch.Tensor, self.known, kwargs)
+        with _disable_current_modes(), torch.no_grad():
+            real = func(*real_args, **real_kwargs)
+        dtype = args[0].dtype if chosen_from else None
+        return tree_map_only(
+            torch.Tensor,
+            lambda tensor: torch.empty(tensor.shape, dtype=dtype or tensor.dtype),
+            real,
+        )
+
+    def _decided(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a call for which even the number of results depends on numbers.
+
+        The numbers must be known. So are the results then, and they are constants of the program.
+        """
+        real_args, real_kwargs = tree_map_only(torch.Tensor, self.known, (list(args), kwargs))
+        with _disable_current_modes(), torch.no_grad():
+            real = func(*real_args, **real_kwargs)
+        return tree_map_only(torch.Tensor, self._constant, real)
+
+    def _constant(self, real: torch.Tensor) -> torch.Tensor:
+        result = torch.empty(real.shape, dtype=real.dtype)
+        self.storages.write(result, self.tape.constant(real))
+        return result
+
+    def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the numbers of a tensor at which the program looks; None if they are not known."""
+        value = self._read(tensor)
+        if value in self.tape.known:
+            self.tape.looked_at.add(value)
+        return self.tape.known.get(value)
+
+    def known(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the numbers of a tensor.
+
+        Raises UnsupportedError if they depend on what is not known, PlanError if communication into
+        the tensor is in flight.
+        """
+        self.communication.flights.touch(tensor, False, "a decision", self.tape.where())
+        value = self._read(tensor)
+        if value not in self.tape.known:
+            raise UnsupportedError(
+                f"{self.tape.where()}: a shape or a decision depends on the values of a tensor of "
+                f"shape {tuple(tensor.shape)} that are not known; "
+                "give Input.values where they come from integers of the batch"
+            )
+        self.tape.looked_at.add(value)
+        return self.tape.known[value]
+
+    def _put(
+        self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]
+    ) -> None:
+        """Record a call that writes nothing.
+
+        Its results are new values, or views of its operands.
+        """
+        kinds = [
+            Kind(tuple(item.shape), item.dtype) if isinstance(item, torch.Tensor) else None
+            for item in flat(result)
+        ]
+        memory = {tensor.untyped_storage()._cdata for tensor in tensors_in(inputs)}
+        numbers = self.tape.emit(operator, arguments, kinds)
+        for item, number in zip(tensors_in(result), numbers, strict=True):
+            # DTensor works out shapes on tensors whose elements share memory; nobody reads them.
+            if item.untyped_storage()._cdata in memory or view_of(item).repeats:
+                self.storages.alias(item, number)
+            else:
+                self.storages.write(item, number)
+
+    def _write(
+        self,
+        func: OpOverload,
+        said: Signature,
+        arguments: tuple[Argument, ...],
+        targets: Sequence[Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Record a call that writes, as the pure operator.
+
+        The operator's results become the contents of the targets.
+        """
+        written = tensors_in(targets)
+        if len(written) != 1 and not all(
+            parameter.stores for parameter in said.parameters if parameter.written
+        ):
+            raise UnsupportedError(f"{self.tape.where()}: {func} writes to several tensors")
+        kinds = self._kinds(said, args, kwargs, written)
+        numbers = self.tape.emit(said.operator, arguments, kinds)
+        # An output that is given may grow to its size, and a view may be changed in place.
+        result = func(*args, **kwargs)
+        for target, number in zip(written, numbers, strict=True):
+            if torch.Tag.inplace_view in func.tags:
+                self.storages.alias(target, number)
+            else:
+                self.storages.write(target, self._fitted(number, target))
+        return result
+
+    def _kinds(
+        self,
+        said: Signature,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        written: Sequence[torch.Tensor],
+    ) -> list[Kind]:
+        """Return shapes and dtypes of the pure operator's results.
+
+        A dtype may be wider than that of the tensor in which the result is stored.
+        """
+        if said.functional is None:
+            return [Kind(tuple(target.shape), target.dtype) for target in written]
+        names = {parameter.name for parameter in said.parameters if parameter.stores}
+        bound = [
+            (parameter, value)
+            for parameter, value in said.bound(args, kwargs)
+            if parameter.name not in names
+        ]
+        positional = [value for parameter, value in bound if not parameter.by_name]
+        by_name = {parameter.name: value for parameter, value in bound if parameter.by_name}
+        result = said.functional(*positional, **by_name)
+        return [Kind(tuple(item.shape), item.dtype) for item in tensors_in(result)]
+
+    def _fitted(self, number: int, target: torch.Tensor) -> int:
+        """Return a value cast and expanded to fit the tensor that is to store it."""
+        kind = self.tape.kinds[number]
+        shape = tuple(target.shape)
+        if kind.dtype != target.dtype:
+            number = self.tape.one(
+                "_to_copy.default",
+                (Ref(number), dtype_name(target.dtype), None, None, None, False, None),
+                kind.shape,
+                target.dtype,
+            )
+        if kind.shape != shape:
+            number = self.tape.one(
+                "expand.default", (Ref(number), shape, False), shape, target.dtype
+            )
+        return number
+
+    def _copy(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        self._touch(torch.ops.aten.copy_.default, [source], [target])
+        value = self._read(source)
+        torch.ops.aten.copy_.default(target, source)
+        if not (
+            source.untyped_storage()._cdata == target.untyped_storage()._cdata
+            and view_of(source) == view_of(target)
+        ):
+            self.storages.write(target, self._fitted(value, target))
+        return target
+
+    def _strided(
+        self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> torch.Tensor:
+        """Run ``as_strided``, whose meaning depends on the layout of its operand in memory.
+
+        Nothing is recorded: a read of the result is built from what lies there.
+        """
+        result: torch.Tensor = func(*args, **kwargs)
+        if not isinstance(args[0], FakeTensor):
+            with _disable_current_modes():
+                real = func(*args, **kwargs)
+            self.storages.write(result, self.tape.constant(real))
+        return result
+
+    def _same(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        value = self._read(args[0])
+        result = func(*args, **kwargs)
+        if not isinstance(args[0], FakeTensor):
+            self.writes.lift(result, args[0])
+        if self.storages.has(result):
+            self.storages.alias(result, value)
+        else:
+            self.storages.write(result, value)
+        return result
+
+    def _unread(self, tensor: torch.Tensor) -> int:
+        return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
+
+    def _read(self, tensor: torch.Tensor) -> int:
+        self.writes.check_numbers(tensor)
+        if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
+            self.storages.write(tensor, self.tape.constant(tensor))
+        return self.storages.read(tensor)
+
+
+def _operand(argument: Argument) -> int:
+    if not isinstance(argument, Ref):
+        raise UnsupportedError("an operator that gives a number has no tensor to take it from")
+    return argument.value

@@ -1,0 +1,139 @@
+"""The settings by which stages are evaluated, and the proof that comes of one.
+
+>>> import numpy as np
+>>> settings = Settings(np, 1, -64.0, 1, full_shapes=False, max_memory=1 << 30)
+>>> Phase.SIZES in settings.phases()
+True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from typing import Literal as OneOf
+
+from pitcheck.algebra.dimensions.size_choice import LEAST
+from pitcheck.algebra.residues.drawn_primes import DrawnPrimes, PrimeSource
+from pitcheck.errors import BudgetError
+from pitcheck.graph.grids import Codes
+from pitcheck.ops.axis_templates import Templates
+from pitcheck.prove.routing_counts import Coverage
+from pitcheck.stage.reductions.pipeline import STAGE_REDUCTIONS, Reductions
+from pitcheck.stage.reductions.protocol import Phase
+
+Outcome = OneOf["proven", "failed", "inconclusive"]
+
+
+MOST_TRIALS = 256
+"""The redraws after which a stage is given up."""
+
+
+BUDGET = "PIT203"
+"""The code of a proof that would cost too much."""
+
+
+@dataclass
+class Allowance:
+    """The elements that may still be evaluated, counting one draw of every stage.
+
+    Stages share it, and use it up in the order of their proofs.
+    """
+
+    left: int
+
+    def take(self, elements: int) -> None:
+        """Take what a stage needs. Raises BudgetError if that is more than is left."""
+        if elements > self.left:
+            raise BudgetError(
+                f"a draw has {elements} elements, more than are tried where nobody asks for "
+                f"larger sizes; --shapes full tries them"
+            )
+        self.left -= elements
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The way in which stages are evaluated.
+
+    ``xp``: the array module. ``seed``: that of the run. ``target_log2``: log2 of the accepted error
+    per obligation. ``least_trials``: the least number of redraws. ``max_memory``: in bytes.
+    """
+
+    xp: Any
+    seed: int
+    target_log2: float
+    least_trials: int
+    full_shapes: bool
+    max_memory: int
+    primes: PrimeSource = field(init=False)
+    """The source of the primes of redraws, drawn by the run's seed."""
+    given_primes: PrimeSource | None = None
+    """Another source to use instead."""
+    templates: Templates | None = None
+    """Shape rules of operators that were run before, shared between stages."""
+    most_trials: int = MOST_TRIALS
+    """The redraws after which a stage is given up."""
+    full_coordinates: bool = False
+    """True if every coordinate is evaluated, symmetric or not."""
+    formal_roots: bool = True
+    """True if the square of a root is its argument (:mod:`pitcheck.algebra.residues.formal_roots`).
+    """
+    least: int = LEAST
+    """The least number of elements of a unit at reduced shapes."""
+    attempt: int = 0
+    """The number of times that stages were tried at other sizes before. Every attempt draws other
+    numbers.
+    """
+    allowance: Allowance | None = None
+    """The elements that an attempt may cost for which nobody asked."""
+    reductions: Reductions = STAGE_REDUCTIONS
+    """The reductions that make stages smaller, in this order."""
+
+    def __post_init__(self) -> None:
+        # All stages, and settings changed from these, share one source: the primes of a draw are
+        # found once.
+        given = self.given_primes or DrawnPrimes(self.seed)
+        object.__setattr__(self, "given_primes", given)
+        object.__setattr__(self, "primes", given)
+
+    def phases(self) -> frozenset[Phase]:
+        """Return the phases whose reductions may act on every stage."""
+        of_coordinates = (
+            set()
+            if self.full_coordinates
+            else {Phase.ROWS}
+            if self.full_shapes
+            else {Phase.ROWS, Phase.COORDINATES}
+        )
+        return frozenset(of_coordinates | (set() if self.full_shapes else {Phase.SIZES}))
+
+
+@dataclass
+class Proof:
+    """The outcome of a stage.
+
+    ``error_log2``: log2 of a bound on the probability that it was called proven although it is
+    false.
+    """
+
+    outcome: Outcome
+    error_log2: float = 0.0
+    trials: int = 0
+    attempts: int = 0
+    primes: tuple[int, ...] = ()
+    heuristic: bool = False
+    code: str = ""
+    reason: str = ""
+    reductions: tuple[str, ...] = ()
+    discrete: tuple[str, ...] = ()
+    squared_roots: bool = False
+    """True if a formal root was squared in the last evaluation."""
+    routing: Coverage | None = None
+    """The routes of tokens, for a stage that has any."""
+    differing: Codes | None = None
+    """A coordinate code of every compared row at which the sides of a failed stage differ, shape
+    (n,).
+    """
+    undecided: int | None = None
+    """The node of a parallel step of which an outcome was not seen, and whose result may be drawn.
+    """

@@ -1,0 +1,1 @@
+"""Stages on real numbers: the inputs at which they are tried, and the differences that show."""

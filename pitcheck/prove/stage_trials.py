@@ -1,0 +1,308 @@
+"""Redraws of one stage at definite sizes, until it is decided.
+
+>>> import numpy as np
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> shaped = shape_reduced(Problem.of(plan, plan).whole_stage())
+>>> degrees, settings = StageDegrees.of(shaped), Settings(np, 1, -64.0, 1, False, 1 << 30)
+>>> trials = StageTrials(shaped, next(degrees.families([3])), degrees, settings, 8, refutes=True)
+>>> algebra = trials.redrawn()
+>>> trials.judged(algebra, *evaluate_targets(shaped, algebra)) is None  # one redraw is too few
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.bound.degree_bounds import DrawError
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import Chain
+from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.algebra.residues.weights import WeightedAlgebra
+from pitcheck.errors import BudgetError
+from pitcheck.prove.coverage import Outcomes
+from pitcheck.prove.guards import unguarded
+from pitcheck.prove.legendre_symbols import Characters
+from pitcheck.prove.proof import BUDGET, Proof, Settings
+from pitcheck.prove.redraws import MOST_REJECTED, Redraws
+from pitcheck.prove.stage_degrees import StageDegrees
+from pitcheck.stage.evaluate import (
+    Comparison,
+    Evaluated,
+    compare_target,
+    evaluate_stage,
+    untested,
+)
+from pitcheck.stage.reductions.free_variables import undecided
+from pitcheck.stage.run_batch import StepError
+from pitcheck.stage.shaped_stage import ShapedStage
+from pitcheck.stage.size_assignment import check_shapes
+
+REAL_NUMBERS = 4
+"""The factor by which more trials are evaluated together on real numbers, which have no levels."""
+
+
+FIRST_WITH_ROOTS = 4
+"""The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
+"""
+
+
+class StageTrials:
+    """The redraws of a stage over primes of one family, and what they have shown so far.
+
+    ``number`` of at most ``most`` redraws are made. ``refutes``: True if real numbers are tried as
+    well. ``at_once``: the redraws that are evaluated together.
+    """
+
+    def __init__(
+        self,
+        shaped: ShapedStage,
+        family: Family,
+        degrees: StageDegrees,
+        settings: Settings,
+        at_once: int,
+        *,
+        refutes: bool,
+    ) -> None:
+        self.number = 0
+        self.most = settings.most_trials
+        self.shaped = shaped
+        self._refutes = refutes
+        self._at_once = at_once
+        self._family = family
+        self._degrees = degrees
+        self._settings = settings
+        self._wanted = max(settings.least_trials, FIRST_WITH_ROOTS if degrees.has_roots else 1)
+        self._redraws = Redraws()
+        self._counts_voids = False
+        self._one: DrawError | None = None
+        self._primes: set[int] = set()
+        self._lacking = ""
+        self._undecided: int | None = None
+        self._squared_roots = False
+        self._outcomes = Outcomes(shaped, settings.seed, REAL_NUMBERS * at_once)
+        self._characters = Characters()
+        self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
+
+    def redrawn(self) -> ResidueAlgebra:
+        """Return the algebra of the next redraws, which have primes of their own."""
+        chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
+        self._primes.update(chain.primes)
+        numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
+        return self._algebra(chain, list(numbers))
+
+    def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
+        """Return the algebra of some redraws over a chain of primes."""
+        given = self._settings.xp, chain, self._settings.seed, redraws
+        if self.shaped.weights:
+            return WeightedAlgebra(
+                self.shaped.weights, *given, formal_roots=self._settings.formal_roots
+            )
+        return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
+
+    def judged(
+        self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
+    ) -> Proof | None:
+        """Take in an evaluation.
+
+        Return a proof or a refutation, or None if more redraws are needed.
+        """
+        good = ~np.asarray(algebra.void)
+        self._squared_roots = algebra.squared_roots
+        self.number += len(algebra.trials)
+        for comparison in comparisons:
+            if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[
+                good
+            ].any():
+                return self._refuted("over numbers modulo a prime both plans differ", comparison)
+        self._outcomes.route(evaluated, good)
+        one = self._one
+        if one is None:
+            heights = self._settings.primes.heights(self._family, self._degrees.irrational)
+            one, rejected = self._degrees.error(evaluated, comparisons, algebra.chain, heights)
+            self._counts_voids = rejected > MOST_REJECTED
+            if not self._counts_voids:
+                one = one._replace(
+                    levels=tuple(level - math.log2(1 - rejected) for level in one.levels)
+                )
+            if max(one.levels) >= 0:
+                return self._open(
+                    BUDGET,
+                    "the degree bound is vacuous: the stage is too large for primes below 2^31",
+                )
+            if one.agreeing(math.inf) >= 0:
+                return self._open(
+                    BUDGET,
+                    "the numbers of the stage are so large that too many primes below 2^31 may "
+                    "divide them",
+                )
+            self._one = one
+            undefined = unguarded(algebra, self._degrees.algebra.guards)
+            discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
+            reals = self._degrees.decides or discrete or bool(algebra.decisions) or undefined.any
+            different = self._outcomes.try_reals(undefined.any) if self._refutes and reals else None
+            if different is not None:
+                return self._refuted("real numbers differ", different)
+            if undefined.quotient and self._depends(algebra, undefined.places, good):
+                return self._open("PIT202", undefined.quotient)
+        self._redraws.add(good)
+        self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
+        return self._concluded(one)
+
+    def _depends(self, algebra: ResidueAlgebra, places: Mapping[int, Any], good: Any) -> bool:
+        """Return True if what is compared is undefined once operands are so at ``places``.
+
+        The redraws of ``algebra`` are evaluated again.
+        """
+        again = self._algebra(algebra.chain, algebra.trials)
+        again.undefined = places
+        compared = evaluate_targets(self.shaped, again)
+        if compared is None or again.left_behind:
+            return True
+        # If all redraws are void, none of them shows independence: look at the void ones.
+        seen = good if good.any() else ~good
+        return any(
+            np.broadcast_to(each.differs, (len(seen), *each.differs.shape[1:]))[seen].any()
+            for each in compared[1]
+        )
+
+    def _left_open(
+        self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int
+    ) -> str:
+        """Return what the redraws so far leave open, or ""."""
+        last = algebra.trials[-1] + 1
+        unseen = self._outcomes.observe(algebra, good, enough)
+        self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
+        square = self._characters.unproven(enough)
+        case = untested(self.shaped, self._settings.seed, range(last - self.number, last))
+        self._undecided = undecided(self.shaped, unseen)
+        if unseen:
+            return f"an outcome was not seen often enough: {unseen}"
+        if case:
+            return f"a discrete case was not tried: {case}"
+        return "the argument of a square root may still be a square" if square else ""
+
+    def _concluded(self, one: DrawError) -> Proof | None:
+        """Return the proof if the bound is met and nothing is open; else plan more redraws."""
+        target, error = self._settings.target_log2, self._error(one)
+        if error <= target and self.number >= self._settings.least_trials and not self._lacking:
+            self._lacking, different = self._outcomes.unseen()
+            if different is not None:
+                return self._refuted("real numbers differ", different)
+            if not self._lacking:
+                said = _discrete(self.shaped, self._outcomes)
+                seen = self._outcomes.coverage
+                return Proof(
+                    "proven",
+                    error,
+                    self.number,
+                    1,
+                    tuple(sorted(self._primes)),
+                    one.heuristic,
+                    discrete=said,
+                    routing=seen,
+                )
+        self._wanted = self.number + self._missing(one, error)
+        return None
+
+    def _missing(self, one: DrawError, error: float) -> int:
+        """Return how many redraws are made next."""
+        target, most = self._settings.target_log2, self._settings.most_trials
+        if error <= target:
+            return max(2, self.number // 2)
+        useful = self._redraws.at_once(one)
+        if useful:
+            target = max(target, one.log2 * useful)
+            rooted = self._characters.draws(one.log2, target, self._enough(one), most)
+            return max(
+                2 if self._lacking else 1,
+                min(math.ceil((target - error) / one.log2), useful),
+                rooted,
+            )
+        missing = max(2 if self._lacking else 1, math.ceil((target - error) / one.log2))
+        return max(
+            missing,
+            self._characters.draws(one.log2, target, self._enough(one), most)
+            - sum(self._redraws.agreed),
+        )
+
+    def _error(self, one: DrawError) -> float:
+        """Return log2 of the probability that a false target agrees in all good redraws."""
+        counted = self._characters.counted(self._enough(one))
+        return self._redraws.error(
+            one, self._counts_voids, counted, self._characters.of_counted(one.log2)
+        )
+
+    def _enough(self, one: DrawError) -> int:
+        """Return the number of draws in which everything must be seen."""
+        return math.ceil(self._settings.target_log2 / one.log2)
+
+    def given_up(self) -> Proof:
+        """Return the proof after the most redraws."""
+        if self._one is not None and self._error(self._one) <= self._settings.target_log2:
+            return replace(
+                self._open("PIT204", f"after {self.number} draws {self._lacking}"),
+                undecided=self._undecided,
+            )
+        return self._open(BUDGET, f"the error bound was not reached after {self.number} draws")
+
+    def _open(self, code: str, reason: str) -> Proof:
+        """Return an inconclusive proof."""
+        return Proof("inconclusive", code=code, reason=reason, squared_roots=self._squared_roots)
+
+    def _refuted(self, reason: str, comparison: Comparison) -> Proof:
+        """Return the proof of a stage whose sides differ."""
+        squared = self._squared_roots
+        return Proof(
+            "failed",
+            primes=tuple(sorted(self._primes)),
+            trials=self.number,
+            reason=reason,
+            squared_roots=squared,
+            differing=comparison.differing(),
+        )
+
+
+def evaluate_targets(
+    shaped: ShapedStage, algebra: ResidueAlgebra
+) -> tuple[Evaluated, list[Comparison]] | None:
+    """Evaluate a stage and compare its targets.
+
+    Return None if the chain of primes is too short for its exponentials.
+    """
+    try:
+        evaluated = evaluate_stage(shaped, algebra)
+        check_shapes(algebra, evaluated.reference, shaped.shapes[0], "reference")
+        check_shapes(algebra, evaluated.parallel, shaped.shapes[1], "parallel")
+        return evaluated, [
+            compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))
+        ]
+    except StepError as failure:
+        if isinstance(failure.cause, BudgetError):
+            return None
+        raise
+    except BudgetError:
+        return None
+
+
+def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:
+    """Return a sentence for every discrete case that was covered."""
+    said = [
+        f"{f.key}: integers in [{f.bounds[0]}, {f.bounds[1]}) with {', '.join(map(str, f.marks))} "
+        f"among them"
+        for f in shaped.fresh.values()
+        if f.bounds
+    ]
+    if outcomes.decisions:
+        said.append(
+            f"{len(outcomes.decisions)} decisions, each seen with both outcomes on every shard"
+        )
+    return tuple(said)

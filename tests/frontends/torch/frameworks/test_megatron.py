@@ -1,0 +1,124 @@
+"""Megatron-core's GPTModel, proven on a CPU without launch, and with planted mistakes that are
+caught where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from frontends.torch.checking import CLOSE
+from frontends.torch.frameworks import megatron_bugs as bugs
+from frontends.torch.frameworks.megatron_gpt import HEADS, INSTALLED, Bug, Setup, forgotten, spec
+from frontends.torch.proving import proven
+from frontends.torch.replay import difference, truth
+
+from pitcheck.frontends.torch.recording.record import record
+from pitcheck.torch import Options, check
+
+pytestmark = [
+    pytest.mark.skipif(
+        not INSTALLED, reason="megatron-core is not installed; pip install '.[megatron]' does"
+    ),
+    pytest.mark.slow,
+]
+SEQUENCE = Setup(sequence=True)
+LLAMA = Setup(sequence=True, gated=True, groups=HEADS // 2)
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    yield
+    forgotten()
+
+
+RIGHT = [
+    SEQUENCE,
+    *(
+        pytest.param(setup, marks=pytest.mark.nightly)
+        for setup in (
+            Setup(),
+            Setup(tensor=4, sequence=True),
+            Setup(sequence=True, tied=True),
+            LLAMA,
+            Setup(tensor=1, data=2),
+            Setup(sequence=True, data=2),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("setup", RIGHT, ids=str)
+def test_gpt_is_proven(setup: Setup) -> None:
+    assert proven(spec(setup)).outputs.total > 10
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("setup", [SEQUENCE, LLAMA], ids=str)
+def test_the_recorded_ranks_compute_what_gpt_computes(setup: Setup) -> None:
+    """Run against each other in float64, and the model itself on one rank."""
+    program = spec(setup)
+    traces = record(program, "parallel", 2)
+    true = truth(program)
+    assert difference(traces, true.tensors, true.results) < CLOSE
+
+
+WRONG = [
+    (
+        SEQUENCE,
+        bugs.attribute_forgotten,
+        "PIT104",
+        "pre_mlp_layernorm_output = self.pre_mlp_layernorm(hidden_states)",
+    ),
+    *(
+        pytest.param(*row, marks=pytest.mark.nightly)
+        for row in (
+            (
+                Setup(),
+                bugs.input_gradient_not_summed,
+                "PIT104",
+                "grad_input = grad_output.matmul(weight)",
+            ),
+            (
+                Setup(data=2),
+                bugs.other_group,
+                "PIT106",
+                "torch.distributed.all_reduce(input_.contiguous(), group=group)",
+            ),
+            (
+                Setup(tensor=1, data=2),
+                bugs.scale_forgotten,
+                "PIT101",
+                "grad_input.mul_(grad_output.unsqueeze(dim=-1))",
+            ),
+            (
+                SEQUENCE,
+                bugs.largest_of_own,
+                "PIT104",
+                "logits_max = torch.max(vocab_parallel_logits, dim=-1)[0]",
+            ),
+            (
+                SEQUENCE,
+                bugs.last_id_missed,
+                "PIT100",
+                "predicted_logits_1d = logits_2d[arange_1d, masked_target_1d]",
+            ),
+            (LLAMA, bugs.halves_in_a_row, "PIT107", "x_glu, x_linear = torch.chunk(x, 2, dim=-1)"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("setup", "bug", "code", "line"), WRONG, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_mistake_is_caught_at_its_line(setup: Setup, bug: Bug, code: str, line: str) -> None:
+    report = check(spec(setup, bug), Options(seed=0))
+    assert report.verdict == "mismatch", report.findings
+    found = report.findings[0]
+    source, _, number = (found.source or "").rpartition(":")
+    assert (found.code, Path(source).read_text().splitlines()[int(number) - 1].strip()) == (
+        code,
+        line,
+    ), found

@@ -1,0 +1,66 @@
+"""Programs in files: what they print, how they end, and the order of their sets."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.load import load_spec
+from pitcheck.torch import Options, check
+
+PROGRAM = """
+import torch.distributed as dist
+from frontends.torch.parallelism.averaging import averaging
+from order import named
+
+def chosen(model, names):
+    print("a step")
+    parameters = dict(model.named_parameters())
+    for name in names(parameters):
+        dist.all_reduce(parameters[name].grad)
+    for name in named(parameters):
+        parameters[name].grad /= 2
+
+print("imported")
+by_chance = averaging(lambda model: chosen(model, named))
+in_order = averaging(lambda model: chosen(model, lambda parameters: sorted(named(parameters))))
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    (tmp_path / "order.py").write_text(
+        "def named(parameters):\n    return [name for name in {*parameters}]\n"
+    )
+    yield file
+    for name in ("program", "order"):
+        sys.modules.pop(name, None)
+    sys.path.remove(str(tmp_path))
+
+
+def test_order_of_names(program, capfd) -> None:
+    """In a module beside the file, too."""
+    found = {
+        name: check(load_spec(str(program), name), Options(seed=1))
+        for name in ("by_chance", "in_order")
+    }
+    assert (
+        found["by_chance"].verdict == "invalid" and found["by_chance"].findings[0].code == "PIT006"
+    )
+    assert found["in_order"].verdict == "equivalent"
+    printed = capfd.readouterr()
+    assert printed.out == "" and "imported" in printed.err and "a step" in printed.err
+
+
+@pytest.mark.parametrize(
+    "line", ["raise SystemExit(0)", "import os; os._exit(0)", "import sys; sys.exit()"]
+)
+def test_files_that_end(tmp_path, line) -> None:
+    file = tmp_path / "ending.py"
+    file.write_text(line)
+    with pytest.raises(PlanError, match="it raises SystemExit"):
+        load_spec(str(file), "spec")

@@ -1,0 +1,95 @@
+"""Flat buffers are taken apart where all members of a collective join pieces of the same sizes and
+of one dtype; other collectives stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import without_flat_buffers
+from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace, Value
+
+GROUP = (0, 1)
+
+
+def bucket(
+    rank: int,
+    sizes: Sequence[int],
+    dtypes: Sequence[str] = ("float32", "float32"),
+    unread: bool = False,
+) -> Trace:
+    """A rank that joins two tensors, adds up the buffer over ranks and cuts the second off."""
+    total = sum(sizes)
+    values = (
+        *(Value((size,), dtype) for size, dtype in zip(sizes, dtypes, strict=True)),
+        *(Value((total,), "float32"),) * 2,
+        Value((sizes[1],), "float32"),
+    )  # type: ignore[arg-type]
+    events = (
+        Event("cat.default", ((Ref(0), Ref(1)), 0), (2,)),
+        Event("all_reduce", (Ref(2), "sum"), (None if unread else 3,), group=GROUP),
+        Event("slice.Tensor", (Ref(2 if unread else 3), 0, sizes[0], total, 1), (4,)),
+    )
+    return Trace(
+        rank,
+        values,
+        events,
+        tuple(Given(n, "parameter", f"p{n}") for n in (0, 1)),
+        (Result(4, "output", "out"),),
+    )
+
+
+def reduced(traces: Sequence[Trace]) -> list[list[tuple[int, ...]]]:
+    """The shapes of what every rank adds up over ranks."""
+    shapes = []
+    for trace in without_flat_buffers(traces):
+        operands = [event.arguments[0] for event in trace.events if event.operator == "all_reduce"]
+        shapes.append(
+            [trace.values[operand.value].shape for operand in operands if isinstance(operand, Ref)]
+        )
+    return shapes
+
+
+def test_equal_pieces() -> None:
+    assert reduced([bucket(0, (2, 3)), bucket(1, (2, 3))]) == [[(2,), (3,)]] * 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [bucket(1, (3, 2)), bucket(1, (2, 3), ("float32", "bfloat16")), bucket(1, (2, 3), unread=True)],
+    ids=["other sizes of the same total", "a join that casts", "a result that is none"],
+)
+def test_members_that_join_otherwise(other: Trace) -> None:
+    assert reduced([bucket(0, (2, 3)), other]) == [[(5,)]] * 2
+
+
+def pieces(trace: Trace, through: bool) -> list[tuple[int, ...]]:
+    (changed,) = without_flat_buffers([trace], through)
+    return [
+        changed.values[event.outputs[0]].shape
+        for event in changed.events
+        if event.operator == "mul.Tensor" and event.outputs[0] is not None
+    ]
+
+
+def test_pieces_are_cut_where_that_is_asked_for() -> None:
+    """Of a buffer in a buffer a part is scaled that begins and ends inside of pieces."""
+    values = tuple(Value((size,), "float32") for size in (2, 3, 5, 4, 9, 5, 5, 3))
+    events = (
+        Event("cat.default", ((Ref(0), Ref(1)), 0), (2,)),
+        Event("cat.default", ((Ref(2), Ref(3)), 0), (4,)),
+        Event("slice.Tensor", (Ref(4), 0, 1, 6, 1), (5,)),
+        Event("mul.Tensor", (Ref(5), 2.0), (6,)),
+        Event("slice.Tensor", (Ref(6), 0, 1, 4, 1), (7,)),
+    )
+    trace = Trace(
+        0,
+        values,
+        events,
+        tuple(Given(n, "parameter", f"p{n}") for n in (0, 1, 3)),
+        (Result(7, "output", "out"),),
+    )
+    assert pieces(trace, through=True) == [(3,)]
+    assert pieces(trace, through=False) == [(5,)]

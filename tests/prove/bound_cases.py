@@ -1,0 +1,417 @@
+"""Pairs of plans that differ, to be tried over tiny primes: how often is one called proven, and
+what probability of that does the proof claim?
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from zoo.builder import Builder
+
+from pitcheck.algebra.bound.degree_bounds import Heights
+from pitcheck.algebra.residues.chains import Chain
+from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.claims.problem import Problem
+from pitcheck.claims.specification import Specification, specify
+from pitcheck.graph.cuts import Cut, resolve
+from pitcheck.graph.graph import Graph
+from pitcheck.graph.lowering import lower
+from pitcheck.plan.model import Lineage, Plan
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.proof import Settings
+from pitcheck.prove.prover import Prover
+from pitcheck.prove.stage_proof import prove_stage
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.canonical import canonical_form
+from pitcheck.stage.stage import Target
+
+ACCEPTED = 0.5
+Formula = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """``reference`` and ``parallel`` append operators on the inputs named by the letters of
+    ``inputs`` and return the output; they are not equal.
+    """
+
+    name: str
+    primes: tuple[int, ...]
+    inputs: str
+    reference: Formula
+    parallel: Formula
+    size: int = 1
+    full_shapes: bool = True
+    cut: str = ""
+    """A tensor of both plans that is taken as a cut."""
+    accepted: float = ACCEPTED
+    """What one obligation may claim."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``proven`` of ``seeds`` runs were called proven, claiming to be wrong with a probability of
+    at most ``bound``.
+    """
+
+    case: Case
+    seeds: int
+    proven: int
+    bound: float
+    heuristic: bool
+    outcomes: frozenset[str]
+
+    @property
+    def rate(self) -> float:
+        """Share of the runs that were called proven."""
+        return self.proven / self.seeds
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of ``rate`` if ``bound`` were the probability."""
+        return math.sqrt(self.bound * (1 - self.bound) / self.seeds)
+
+
+def _plan(case: Case, formula: Formula) -> Plan:
+    b = Builder("tiny")
+    y = formula(b, *(b.input(letter, (case.size,)) for letter in case.inputs))
+    b.output(b.op("identity", y, out="result"))
+    return b.plan()
+
+
+def _graphs(case: Case) -> tuple[Graph, Graph, Specification]:
+    plans = [_plan(case, formula) for formula in (case.reference, case.parallel)]
+    graphs = []
+    for plan in plans:
+        matching, violations = match(plan)
+        assert matching is not None, violations
+        graphs.append(lower(plan, matching))
+    return graphs[0], graphs[1], specify(plans[0], plans[1], graphs[0], graphs[1])
+
+
+@dataclass(frozen=True)
+class _Always:
+    """One chain for all draws, none of whose primes is feared to be bad."""
+
+    primes: Chain
+
+    def chain(self, family: Family, number: int) -> Chain:
+        return self.primes
+
+    def heights(self, family: Family, irrational: int) -> Heights:
+        return Heights(math.inf, (1.0,) * 4, family.linked, irrational)
+
+
+def _settings(case: Case, seed: int) -> Settings:
+    return Settings(
+        np,
+        seed,
+        math.log2(case.accepted),
+        1,
+        case.full_shapes,
+        1 << 30,
+        given_primes=_Always(Chain(case.primes)),
+    )
+
+
+def measure(case: Case, seeds: int) -> Measured:
+    """Seeds 0, 1, ... of one case."""
+    first, second, specification = _graphs(case)
+    run = (
+        partial(_through_cut, case, first, second, specification)
+        if case.cut
+        else _in_one_stage(case, first, second, specification)
+    )
+    results = [run(seed) for seed in range(seeds)]
+    claimed = [2.0**error for outcome, error, _ in results if outcome == "proven"]
+    return Measured(
+        case,
+        seeds,
+        len(claimed),
+        max(claimed, default=case.accepted),
+        any(h for _, _, h in results),
+        frozenset(outcome for outcome, _, _ in results),
+    )
+
+
+def _in_one_stage(
+    case: Case, first: Graph, second: Graph, specification: Specification
+) -> Callable[[int], tuple[str, float, bool]]:
+    stage = build_stage(
+        first,
+        second,
+        specification.initial.get,
+        [Target.at(e.cut, e.where, second, e.name) for e in specification.expected],
+    )
+    _, keys = canonical_form(stage)
+
+    def run(seed: int) -> tuple[str, float, bool]:
+        proof = prove_stage(stage, keys, _settings(case, seed))
+        return proof.outcome, proof.error_log2, proof.heuristic
+
+    return run
+
+
+def _through_cut(
+    case: Case, first: Graph, second: Graph, specification: Specification, seed: int
+) -> tuple[str, float, bool]:
+    """All obligations of the pair, the cut's own among them, and those of widened stages."""
+    value, reference = second.number[case.cut], first.number[case.cut]
+    cuts: dict[int, Cut] = {
+        value: resolve(
+            Lineage(case.cut), value, second, reference, first.values[reference].shape, ""
+        )
+    }
+    problem = Problem(first, second, specification)
+    ledger = Prover(problem, _settings(case, seed)).run(cuts)
+    proofs = [o.proof for o in ledger.obligations if o.output]
+    proven = all(proof.outcome == "proven" for proof in proofs)
+    return (
+        "proven" if proven else proofs[0].outcome,
+        ledger.budget.spent_log2,
+        any(proof.heuristic for proof in proofs),
+    )
+
+
+# --- formulas
+
+
+def _sum(b: Builder, *terms: Any) -> str:
+    total: str = terms[0]
+    for term in terms[1:]:
+        total = b.op("add", total, term)
+    return total
+
+
+def _mul(b: Builder, *factors: Any) -> str:
+    total: str = factors[0]
+    for factor in factors[1:]:
+        total = b.op("mul", total, factor)
+    return total
+
+
+def _exp(b: Builder, *summands: Any) -> str:
+    power: str = b.op("exp", _sum(b, *summands))
+    return power
+
+
+def _root(b: Builder, *factors: Any) -> str:
+    root: str = b.op("sqrt", _mul(b, *factors))
+    return root
+
+
+def _dot(b: Builder, x: Any, y: Any) -> str:
+    dot: str = b.op("sum", _mul(b, x, y), axes=[0], keepdim=True)
+    return dot
+
+
+def _norm(b: Builder, x: Any, y: Any) -> str:
+    norm: str = b.op("sqrt", _sum(b, _mul(b, x, x), _mul(b, y, y)))
+    return norm
+
+
+def _square_of_root(b: Builder, x: str, y: str, z: str) -> str:
+    """(z r)^2 + r with r = sqrt(x^2 + y^2)."""
+    root = _norm(b, x, y)
+    product = _mul(b, z, root)
+    return _sum(b, _mul(b, product, product), root)
+
+
+def _negative_square_of_root(b: Builder, x: str, y: str, z: str) -> str:
+    """-z^2 (x^2 + y^2) + r."""
+    square = _sum(b, _mul(b, x, x), _mul(b, y, y))
+    return _sum(b, b.op("neg", _mul(b, z, z, square)), _norm(b, x, y))
+
+
+def _factored(b: Builder, x: str, y: str, z: str) -> str:
+    return _mul(b, x, _sum(b, y, z))
+
+
+def _expanded_wrong(b: Builder, x: str, y: str, z: str) -> str:
+    """x y + x z + (x - y)(y - z)."""
+    return _sum(b, _mul(b, x, y), _mul(b, x, z), _mul(b, b.op("sub", x, y), b.op("sub", y, z)))
+
+
+def _inner(b: Builder, x: str, y: str, z: str, out: Any) -> str:
+    """h = x y, and what ``out`` makes of it."""
+    made: str = out(b.op("mul", x, y, out="h"))
+    return made
+
+
+def _wrong_inner(b: Builder, x: str, y: str, z: str) -> str:
+    """h = x y + (y - z), then h z."""
+    return _mul(b, b.op("add", _mul(b, x, y), b.op("sub", y, z), out="h"), z)
+
+
+CASES = (
+    Case("ring: x(y+z) and xy+xz+(x-y)(y-z)", (23,), "xyz", _factored, _expanded_wrong),
+    Case("ring, two residues of one draw", (11, 23), "xyz", _factored, _expanded_wrong),
+    Case(
+        "ring, two sets of reduced sizes",
+        (23,),
+        "xyz",
+        lambda b, x, y, z: _dot(b, x, y),
+        lambda b, x, y, z: _dot(b, x, z),
+        32,
+        False,
+        accepted=0.1,
+    ),
+    Case("ring, several draws", (11,), "xyz", _factored, _expanded_wrong, accepted=0.05),
+    Case("x e^x and x", (83, 167), "x", lambda b, x: _mul(b, x, _exp(b, x)), lambda b, x: x),
+    Case(
+        "x e^x and x, two dependent residues",
+        (41, 83, 167),
+        "x",
+        lambda b, x: _mul(b, x, _exp(b, x)),
+        lambda b, x: x,
+    ),
+    Case(
+        "e^(xy) and e^(xz)",
+        (83, 167),
+        "xyz",
+        lambda b, x, y, z: _exp(b, _mul(b, x, y)),
+        lambda b, x, y, z: _exp(b, _mul(b, x, z)),
+    ),
+    Case(
+        "e^(e^x) and e^(e^y)",
+        (89, 179, 359),
+        "xy",
+        lambda b, x, y: _exp(b, _exp(b, x)),
+        lambda b, x, y: _exp(b, _exp(b, y)),
+    ),
+    Case(
+        "u e^x + v e^y and u e^y + v e^x",
+        (179, 359),
+        "uvxy",
+        lambda b, u, v, x, y: _sum(b, _mul(b, u, _exp(b, x)), _mul(b, v, _exp(b, y))),
+        lambda b, u, v, x, y: _sum(b, _mul(b, u, _exp(b, y)), _mul(b, v, _exp(b, x))),
+    ),
+    Case(
+        "u e^x + v e^y + w e^z, x and y exchanged for z",
+        (179, 359),
+        "uvwxyz",
+        lambda b, u, v, w, x, y, z: _sum(
+            b, _mul(b, u, _exp(b, x)), _mul(b, v, _exp(b, y)), _mul(b, w, _exp(b, z))
+        ),
+        lambda b, u, v, w, x, y, z: _sum(
+            b, _mul(b, u, _exp(b, z)), _mul(b, v, _exp(b, x)), _mul(b, w, _exp(b, y))
+        ),
+    ),
+    Case(
+        "e^x + e^y and e^(x+y) + e^z",
+        (83, 167),
+        "xyz",
+        lambda b, x, y, z: _sum(b, _exp(b, x), _exp(b, y)),
+        lambda b, x, y, z: _sum(b, _exp(b, x, y), _exp(b, z)),
+    ),
+    Case(
+        "e^x + e^y and e^2x + e^(y-x)",
+        (83, 167),
+        "xy",
+        lambda b, x, y: _sum(b, _exp(b, x), _exp(b, y)),
+        lambda b, x, y: _sum(b, _exp(b, x, x), _exp(b, b.op("sub", y, x))),
+    ),
+    Case(
+        "e^x / (e^x + e^y) and e^x / (e^x + e^z)",
+        (179, 359),
+        "xyz",
+        lambda b, x, y, z: b.op("div", _exp(b, x), _sum(b, _exp(b, x), _exp(b, y))),
+        lambda b, x, y, z: b.op("div", _exp(b, x), _sum(b, _exp(b, x), _exp(b, z))),
+    ),
+    Case("sqrt(x^2) and x", (83, 167), "x", lambda b, x: _root(b, x, x), lambda b, x: x),
+    Case("sqrt(x^2) and x, one residue", (23,), "x", lambda b, x: _root(b, x, x), lambda b, x: x),
+    Case(
+        "x sqrt(y) and sqrt(x^2 y)",
+        (23,),
+        "xy",
+        lambda b, x, y: _mul(b, x, _root(b, y)),
+        lambda b, x, y: _root(b, x, x, y),
+    ),
+    Case(
+        "x sqrt(y+z) and sqrt(x^2 (y+z))",
+        (23,),
+        "xyz",
+        lambda b, x, y, z: _mul(b, x, b.op("sqrt", _sum(b, y, z))),
+        lambda b, x, y, z: _root(b, x, x, _sum(b, y, z)),
+    ),
+    Case(
+        "sqrt(x) and sqrt(y)", (47,), "xy", lambda b, x, y: _root(b, x), lambda b, x, y: _root(b, y)
+    ),
+    Case(
+        "sqrt(x) sqrt(y) and sqrt(x) sqrt(z)",
+        (83,),
+        "xyz",
+        lambda b, x, y, z: _mul(b, _root(b, x), _root(b, y)),
+        lambda b, x, y, z: _mul(b, _root(b, x), _root(b, z)),
+    ),
+    Case(
+        "sqrt(x^2 + y^2) and sqrt(x^2 + z^2)",
+        (11,),
+        "xyz",
+        lambda b, x, y, z: _norm(b, x, y),
+        lambda b, x, y, z: _norm(b, x, z),
+    ),
+    Case(
+        "x / sqrt(x^2 + y^2) and z / sqrt(x^2 + y^2)",
+        (23,),
+        "xyz",
+        lambda b, x, y, z: b.op("div", x, _norm(b, x, y)),
+        lambda b, x, y, z: b.op("div", z, _norm(b, x, y)),
+    ),
+    Case(
+        "sqrt(x^2 + y^2)^2 and sqrt(x^2 + z^2)^2",
+        (23,),
+        "xyz",
+        lambda b, x, y, z: b.op(
+            "square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", y)))
+        ),
+        lambda b, x, y, z: b.op(
+            "square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", z)))
+        ),
+    ),
+    Case(
+        "(z r)^2 and -(z r)^2, r = sqrt(x^2 + y^2)",
+        (179, 359),
+        "xyz",
+        _square_of_root,
+        _negative_square_of_root,
+        accepted=0.2,
+    ),
+    Case(
+        "x / y and x^2 / y, zeros drawn anew",
+        (23,),
+        "xy",
+        lambda b, x, y: b.op("div", x, y),
+        lambda b, x, y: b.op("div", _mul(b, x, x), y),
+    ),
+    Case(
+        "1 / x + 1 / y and 1 / x + 1 / z, zeros drawn anew",
+        (47,),
+        "xyz",
+        lambda b, x, y, z: _sum(b, b.op("reciprocal", x), b.op("reciprocal", y)),
+        lambda b, x, y, z: _sum(b, b.op("reciprocal", x), b.op("reciprocal", z)),
+    ),
+    Case(
+        "a cut that does not hold",
+        (83,),
+        "xyz",
+        lambda b, x, y, z: _inner(b, x, y, z, lambda h: _mul(b, h, z)),
+        _wrong_inner,
+        cut="h",
+        accepted=0.1,
+    ),
+    Case(
+        "a stage that fails and is widened",
+        (83,),
+        "xyz",
+        lambda b, x, y, z: _inner(b, x, y, z, lambda h: _mul(b, h, z)),
+        lambda b, x, y, z: _inner(b, x, y, z, lambda h: _mul(b, h, y)),
+        cut="h",
+        accepted=0.1,
+    ),
+)
