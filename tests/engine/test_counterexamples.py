@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.by_day import some_at_once
 from support.verdicts import caught, not_proven, proven, reports
 from zoo.builder import Builder, intervals, lineage, table
 
@@ -327,7 +328,7 @@ def _reduced(n: int, reduction: str, scatter: bool) -> Plan:
 
 
 @pytest.mark.parametrize("scatter", [False, True])
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", some_at_once([2, 3], 2))
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_reduction_kinds(reduction: str, n: int, scatter: bool) -> None:
     r = Builder("reduced")
@@ -559,7 +560,7 @@ def test_online_softmax_without_rescale(missing: str) -> None:
     caught(_plain_attention(), _online(missing))
 
 
-@pytest.mark.parametrize("missing", ["sum", "out", "both", "maximum"])
+@pytest.mark.parametrize("missing", some_at_once(["sum", "out", "both", "maximum"], 2))
 def test_ring_merged_softmax_without_rescale(missing: str) -> None:
     caught(_plain_attention(), _ring_merged(missing))
 

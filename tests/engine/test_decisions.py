@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from support.by_day import some_at_once
 from support.verdicts import caught, proven
 from zoo.builder import Builder, lineage
 
@@ -197,7 +198,7 @@ MANY: dict[str, Callable[[Builder, str, Sequence[int]], str]] = {
 }
 
 
-@pytest.mark.parametrize("signs", SIGNS)
+@pytest.mark.parametrize("signs", some_at_once(SIGNS, 2))
 @pytest.mark.parametrize("how", MANY)
 def test_many_conditions(how: str, signs: str) -> None:
     def steps(b: Builder, x: str) -> str:

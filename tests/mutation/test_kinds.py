@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from mutation.judged import judged, wrong
+from support.by_day import some_at_once
 from zoo.pairs import pair
 
 from pitcheck.mutation.causes import RIGHT_CODES
@@ -61,7 +62,7 @@ UNCHANGING = {
 COUNT = 8
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some_at_once(KINDS, 2))
 def test_what_changes_an_output_is_caught(kind: str) -> None:
     told = judged(*pair(CHANGING[kind]), [kind], COUNT)
     assert not wrong(told)

@@ -23,6 +23,7 @@ from programs.faults import (
     with_attributes,
 )
 from programs.program_cases import Case, case, llama, said
+from support.by_day import some_at_once
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
@@ -213,7 +214,7 @@ def _assert_caught(plan: Plan, fault: Fault, identity: str, report: Report) -> F
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in FAULTS]
+    "name", some_at_once(sorted(FAULTS, key=lambda name: name not in FAST), len(FAULTS), 2)
 )
 def test_a_fault_is_caught_at_its_place(name: str, tmp_path: Path) -> None:
     right, fault = FAULTS[name]

@@ -64,13 +64,11 @@ def _at_night(name: str) -> bool:
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    return (
-        []
-        if name in FAST
-        else [pytest.mark.slow, pytest.mark.nightly]
-        if _at_night(name)
-        else [pytest.mark.slow]
-    )
+    if name in FAST:
+        return []
+    small = [other for other in CASES if other not in FAST and not _at_night(other)]
+    in_ci = name in small[::2]
+    return [pytest.mark.slow] if in_ci else [pytest.mark.slow, pytest.mark.nightly]
 
 
 @cache

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from programs.near_misses import Change, assert_caught, changed, dropped, with_attributes
 from programs.program_cases import Case, assert_right, case, gpt, layouts, llama
+from support.by_day import some_at_once
 
 from pitcheck.errors import PlanError
 from pitcheck.models.presets import preset
@@ -204,13 +205,7 @@ MISSES: dict[str, tuple[Callable[[Plan], Operator], Change]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if place else [])
-        for place, name in enumerate(MISSES)
-    ],
-)
+@pytest.mark.parametrize("name", some_at_once(MISSES, len(MISSES), 4))
 def test_a_near_miss_is_caught(name: str) -> None:
     find, change = MISSES[name]
     reference, parallel = PADDED.plans()

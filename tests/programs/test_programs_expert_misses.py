@@ -126,24 +126,17 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
     "the load of one rank": (DEEP, f"{DEEPER}.router.load", _dropped),
     "the load without the sequence": (DEEP, f"{DEEPER}.router.load", _over("dp", "dp_inner")),
 }
-FAST = ("tokens are not sent", "an expert's gradient of one rank")
 BY_DAY = (
+    "tokens are not sent",
+    "an expert's gradient of one rank",
     "results come back to others",
-    "results without their weights",
     "an expert's gradient over all data",
-    "terms of cut experts are not added up",
 )
 """Of the slow ones those that CI has minutes for; a nightly job tries all."""
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    return (
-        []
-        if name in FAST
-        else [pytest.mark.slow]
-        if name in BY_DAY
-        else [pytest.mark.slow, pytest.mark.nightly]
-    )
+    return [pytest.mark.slow, *([] if name in BY_DAY else [pytest.mark.nightly])]
 
 
 def _changed(plan: Plan, identity: str, change: Change) -> Plan:

@@ -205,6 +205,7 @@ def test_groups_of_a_balance_loss_lie_within_a_rank() -> None:
     assert caught.value.place == "layout.microbatches"
 
 
+@pytest.mark.slow
 def test_a_dimension_may_be_reduced_twice() -> None:
     """Of 16 senders two of each class are kept with the second set of sizes; these are few enough
     classes to be reduced once more.

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from support.by_day import some_at_once
 from zoo.builder import Builder, lineage, table
 
 from pitcheck.base.options import Options
@@ -196,7 +197,7 @@ WRONG: dict[str, Callable[[], Plan]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", some_at_once(WRONG, 2))
 def test_a_wrong_plan_is_not_taken_for_right_at_a_few_coordinates(what: str) -> None:
     report, _ = _report(WRONG[what]())
     assert report.verdict == "mismatch", (report.verdict, [f.title for f in report.findings])

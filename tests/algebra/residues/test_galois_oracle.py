@@ -53,5 +53,6 @@ def test_random_expressions_on_a_full_chain(seed: int) -> None:
     agree(chains_of(3)[seed % 5], seed, 8, (1,), logs=False)
 
 
+@pytest.mark.slow
 def test_one_expression_on_a_full_chain() -> None:
     agree(chains_of(3)[0], 4, 8, (1,), logs=False)

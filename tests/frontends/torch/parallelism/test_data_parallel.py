@@ -44,6 +44,7 @@ def fsdp(rank: Rank) -> Program:
     return Program(model, trained(model, scale))
 
 
+@pytest.mark.slow
 def test_fully_sharded() -> None:
     traces = check(Spec(llama, fsdp, {"dp": 2}, TOKENS))
     box = next(given.box for given in traces[1].given if given.name == "head.weight")
@@ -115,7 +116,7 @@ def optimized(make, clip: float | None = None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("foreach", [True, False])
+@pytest.mark.parametrize("foreach", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_adamw(foreach: bool) -> None:
     build = optimized(lambda parameters: torch.optim.AdamW(parameters, lr=0.01, foreach=foreach))
     spec = Spec(

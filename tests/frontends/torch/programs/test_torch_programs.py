@@ -5,6 +5,7 @@ their line.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from frontends.torch.parallelism.regions import Averaged, Forgotten
 
 from pitcheck.frontends.torch.load import load_spec
+from pitcheck.report.report import Report
 from pitcheck.torch import Program, Rank, Spec, assert_equivalent, capture, check
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
@@ -24,9 +26,15 @@ def example(name: str) -> tuple[Spec, Any]:
     return spec, __import__("sys").modules[name]
 
 
+@cache
+def proof(name: str) -> Report:
+    """Return the report on an example, which is proven."""
+    return assert_equivalent(example(name)[0])
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
 def test_examples_are_proven(name: str) -> None:
-    report = assert_equivalent(example(name)[0])
+    report = proof(name)
     assert report.outputs.proven == report.outputs.total > 0
 
 
@@ -40,8 +48,9 @@ def test_programs_are_recorded_where_processors_cannot_be_counted(
 
 
 def test_a_mean_over_ranks_is_an_exception_that_is_said() -> None:
-    report = check(example("data_parallel")[0])
-    assert report.exceptions == ("loss: one term per dp; the mean of the terms is compared",)
+    assert proof("data_parallel").exceptions == (
+        "loss: one term per dp; the mean of the terms is compared",
+    )
 
 
 @pytest.mark.parametrize(
