@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from verdicts import caught, not_proven, proven
+from support.verdicts import caught, not_proven, proven
 from zoo.builder import Builder, lineage
 
 from pitcheck.plan.model import Number, Plan
