@@ -49,7 +49,7 @@ class Gap:
 
 @dataclass
 class Specification:
-    """What is given to both plans, and what the parallel one must compute.
+    """The values given to both plans, and the outputs that the parallel one must compute.
 
     ``initial``: the cuts of the parallel plan's initial values. ``expected``: its outputs.
     ``missing``: reference outputs without one, each with the reason. ``total``: the number of

@@ -255,9 +255,7 @@ def _one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:
             rerun, rerun.behind(left[0]).intersection(*(rerun.behind(n) for n in left))
         ):
             for candidate in FACTOR.of(site):
-                if rerun.right(candidate[1], left[:1]) and len(
-                    rerun.right(candidate[1], left)
-                ) == len(left):
+                if rerun.all_right(candidate[1], left):
                     return Tried(
                         where_it_changes(rerun, candidate), tuple(left), ((0, candidate[1]),)
                     )

@@ -22,7 +22,7 @@ are n free elements, (-2, n) n zeros.
 """
 
 FREE, ZERO = -1, -2
-"""What intervals of padding begin with: of free elements, and of zeros."""
+"""The begin of an interval of free elements of padding, and of one of zeros."""
 
 
 @dataclass(frozen=True)

@@ -447,6 +447,20 @@ def complete(sizes: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
     return sizes
 
 
+def flag(attributes: Any, name: str, default: bool = False) -> bool:
+    """Return an attribute that is true or false; 1 and 0 say the same.
+
+    Raises:
+        PlanError: if it is anything else.
+    """
+    value = attributes.get(name, default)
+    if value not in (True, False):
+        raise PlanError(
+            f"the attribute {name!r} is true or false, and not {value!r}", f"attributes.{name}"
+        )
+    return bool(value)
+
+
 def needed(attributes: Any, name: str) -> Any:
     """Return an attribute without which the meaning is not defined.
 

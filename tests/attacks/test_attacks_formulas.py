@@ -107,8 +107,9 @@ def test_only_whole_orders_of_shuffles_are_nothing(times: int, verdict: str) -> 
 
 
 def test_reduced_lengths_have_other_orders() -> None:
-    """Of 62 elements the order is that of 2 modulo 61, which is 60; where shapes are reduced 6
-    shuffles might be none.
+    """The shuffle of 62 elements has the order of 2 modulo 61, which is 60.
+
+    At a reduced size 6 shuffles might change nothing.
     """
     assert verdict_of(shuffled(0, 62), shuffled(6, 62)) == "mismatch"
 

@@ -1,5 +1,6 @@
-"""What one step leaves for the next one, in plan files: which tensor is a new value, on which
-ranks, and which part of it.
+"""Attacks on the state that a step leaves for the next one, in plan files.
+
+They concern which tensor is a new value, on which ranks, and which part of it each rank has.
 """
 
 from __future__ import annotations

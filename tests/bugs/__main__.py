@@ -1,9 +1,10 @@
-"""What is said today of the known bugs: ``PYTHONPATH=.:tests python -m bugs [--full] [--write]
-[--page] [NAME ...]``.
+"""Print the findings of today's check on the known bugs.
 
-``--full``: each report in full, too. ``--write``: what is named first where it is not what the
-records want goes into ``today.json``, which the tests hold the checker to. ``--page``: nothing is
-checked, the table of ``docs/bugs.md`` is written.
+``PYTHONPATH=.:tests python -m bugs [--full] [--write] [--page] [NAME ...]``
+
+``--full``: print each report in full. ``--write``: write first findings that differ from those in
+the records to ``today.json``; tests compare the check with that file. ``--page``: check nothing,
+and write the table of ``docs/bugs.md``.
 """
 
 from __future__ import annotations

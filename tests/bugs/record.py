@@ -1,5 +1,7 @@
-"""What is recorded of a known bug: the right program, the buggy one, where the bug shows, where the
-same code is right, and how it should be called.
+"""The record of a known bug.
+
+It has the right program, the buggy one, the settings in which the bug shows and those in which the
+same code is right, and the cause that a finding should name.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ class Setting(Protocol):
     def wrong(self) -> Pair: ...
 
     def changes(self) -> bool:
-        """Whether the buggy code changes an output, by arithmetic that shares nothing with the
-        checker.
+        """Return True if the buggy code changes an output.
+
+        The arithmetic that decides shares nothing with the checker.
         """
 
 

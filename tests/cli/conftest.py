@@ -1,5 +1,5 @@
-"""What the tests of the command line share: a call that returns code, stdout and stderr, and a
-folder of its own.
+"""Fixtures of the command line's tests: a call that returns code, stdout and stderr, and a folder
+for each test.
 """
 
 from __future__ import annotations

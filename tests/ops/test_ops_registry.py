@@ -212,3 +212,23 @@ def test_flags_of_a_derivative_are_several(wanted: object) -> None:
     with pytest.raises(PlanError, match="a flag for each forward input"):
         check_attributes(operator_kind("linear"), {"wanted": wanted}, backward=True)
     check_attributes(operator_kind("linear"), {"wanted": (True, False)}, backward=True)
+
+
+@pytest.mark.parametrize("value", ["no", "False", (), None, 2, 1.5])
+@pytest.mark.parametrize(
+    ("kind", "name", "others"),
+    [
+        ("sum", "keepdim", {}),
+        ("logsumexp", "keepdim", {"axis": 0}),
+        ("sort", "descending", {"axis": 0}),
+        ("topk", "largest", {"k": 1}),
+        ("scan", "reverse", {"position": 0}),
+    ],
+)
+def test_what_is_no_flag_is_not_taken_for_one(
+    kind: str, name: str, others: dict[str, int], value: object
+) -> None:
+    with pytest.raises(PlanError, match=f"'{name}' is true or false, and not"):
+        evaluate(NumpyAlgebra(), kind, [A], {**others, name: value})
+    for known in (True, False, 1, 0):
+        evaluate(NumpyAlgebra(), kind, [A], {**others, name: known})

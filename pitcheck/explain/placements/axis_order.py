@@ -58,12 +58,7 @@ def exchanged_axes(
         ]
         others = [n for n in left if n not in own]
         # The nearest output is tried first, as few plans cut tensors so.
-        if (
-            not overrides
-            or not others
-            or not rerun.right(overrides, others[:1])
-            or len(rerun.right(overrides, others)) < len(others)
-        ):
+        if not overrides or not rerun.all_right(overrides, others):
             continue
         if all(right_where_it_lies(rerun, n, overrides, lie) for n in own):
             return (

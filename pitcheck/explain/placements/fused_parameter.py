@@ -60,11 +60,7 @@ def interleaved(
                 *_states(rerun, own, others, value, cut, dim, pieces),
             ]
             # The nearest output is tried first, as nearly no parameter lies so.
-            if (
-                not others
-                or not rerun.right(overrides, others[:1])
-                or len(rerun.right(overrides, others)) < len(others)
-            ):
+            if not rerun.all_right(overrides, others):
                 continue
             if all(
                 right_where_it_lies(rerun, n, overrides, partial(_lie, rerun, dim, pieces))

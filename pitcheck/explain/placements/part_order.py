@@ -67,11 +67,7 @@ def parts_in_order(
         ]
         others = [n for n in left if n not in own]
         for overrides in (*([found] if len(found) > 1 else []), *([each] for each in found)):
-            if (
-                not others
-                or not rerun.right(overrides, others[:1])
-                or len(rerun.right(overrides, others)) < len(others)
-            ):
+            if not rerun.all_right(overrides, others):
                 continue
             if all(
                 rerun.right(overrides, [n]) or right_where_it_lies(rerun, n, overrides, lie)

@@ -54,11 +54,7 @@ def scaled_reductions(
             for step in steps
         ]
         operators = dict.fromkeys(rerun.graph.nodes[step.node].operator for step in steps)
-        if (
-            len(operators) >= FEWEST
-            and rerun.right(changes, left[:1])
-            and len(rerun.right(changes, left)) == len(left)
-        ):
+        if len(operators) >= FEWEST and rerun.all_right(changes, left):
             return [_diagnosis(rerun.evidence, step, over, own) for step in steps], changes
     return None
 

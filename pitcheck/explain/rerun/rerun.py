@@ -133,6 +133,16 @@ class Rerun(PlanValues):
             number for number in asked if changed is not None and self._is_right(number, changed)
         ]
 
+    def all_right(self, changes: Sequence[Change], numbers: Sequence[int]) -> bool:
+        """Return True if there are such outputs, and all of them are right with the changes.
+
+        The first one is tried alone before the others, which saves most runs of wrong changes.
+        Raises BudgetError if too much was computed.
+        """
+        return bool(self.right(changes, numbers[:1])) and len(self.right(changes, numbers)) == len(
+            numbers
+        )
+
     def _is_right(self, number: int, changed: Mapping[int, Held]) -> bool:
         wanted = self.wanted(number)
         held = changed.get(wanted.target.cut.value) or self.held(wanted.target.cut.value)

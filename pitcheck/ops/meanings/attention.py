@@ -19,7 +19,7 @@ from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.meanings.indexing import causal
 from pitcheck.ops.meanings.normalization import nothing_left, softmax_gradient, softmax_of
 from pitcheck.ops.meanings.views import repeated, unrepeated
-from pitcheck.ops.term import Term, concatenate, needed, number, sum_to
+from pitcheck.ops.term import Term, concatenate, flag, needed, number, sum_to
 from pitcheck.ops.traits import Trait
 
 _HEADS = -3
@@ -118,7 +118,7 @@ class _Attention:
     def __init__(self, inputs: list[Term], attributes: Attributes) -> None:
         self.q, k, v = inputs[:3]
         self.mask = inputs[3] if len(inputs) > 3 else None
-        self.is_causal = bool(attributes.get("is_causal", False))
+        self.is_causal = flag(attributes, "is_causal")
         if self.mask is not None and self.is_causal:
             raise PlanError("attention takes a mask or is causal, not both", "attributes.is_causal")
         if min(self.q.ndim, k.ndim, v.ndim) < 2:
@@ -126,7 +126,7 @@ class _Attention:
                 f"attention takes q (..., l, e), k (..., s, e), v (..., s, f), not "
                 f"{self.q.shape}, {k.shape} and {v.shape}"
             )
-        self.groups = self._groups(k) if attributes.get("enable_gqa", False) else 1
+        self.groups = self._groups(k) if flag(attributes, "enable_gqa") else 1
         self.k, self.v = (
             t if self.groups == 1 else repeated(t, t.axis(_HEADS), self.groups) for t in (k, v)
         )

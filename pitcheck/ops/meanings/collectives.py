@@ -19,7 +19,7 @@ from __future__ import annotations
 from pitcheck.errors import ShapeError, UnsupportedError
 from pitcheck.ops.declaration import AttributeRole, Attributes, OperatorKind
 from pitcheck.ops.declare import Formula, declare
-from pitcheck.ops.term import Term, needed, normalise
+from pitcheck.ops.term import Term, flag, needed, normalise
 from pitcheck.ops.traits import Communication, Condition, Trait
 
 _EVENT: dict[str, AttributeRole] = {
@@ -95,7 +95,7 @@ def _scan(inputs: list[Term], attributes: Attributes) -> list[Term]:
     if attributes.get("reduction", "sum") == "avg":
         raise UnsupportedError("the reduction 'avg' has no meaning here in a scan")
     position = _position(stack, attributes, "position")
-    reverse = bool(attributes.get("reverse", False))
+    reverse = flag(attributes, "reverse")
     start, stop = (position, stack.shape[0]) if reverse else (0, position + 1)
     return [_reduced(stack.slice(0, start, stop), attributes)]
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from pitcheck.errors import ShapeError
 from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
-from pitcheck.ops.term import Term, needed, number, sum_to
+from pitcheck.ops.term import Term, flag, needed, number, sum_to
 from pitcheck.ops.traits import Trait
 
 _NEGATIVE_INFINITY = float("-inf")
@@ -81,7 +81,7 @@ def _logsumexp(inputs: list[Term], attributes: Attributes) -> list[Term]:
     empty = nothing_left(x, axis)
     m = empty.where(x.constant(Fraction(0)), x.shift_over(axis))
     result = m + (x - m).exp().sum(axis, keep=True).log()
-    return [result if attributes.get("keepdim", False) else result.squeeze(axis)]
+    return [result if flag(attributes, "keepdim") else result.squeeze(axis)]
 
 
 def _logsumexp_backward(local: Local) -> Sequence[Lazy | None]:

@@ -20,7 +20,7 @@ from math import prod
 from pitcheck.errors import ShapeError, UnsupportedError
 from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Formula, Lazy, Local, declare
-from pitcheck.ops.term import Term, needed, number
+from pitcheck.ops.term import Term, flag, needed, number
 from pitcheck.ops.traits import Trait
 
 _OVER: dict[str, AttributeRole] = {"axes": "axes", "keepdim": "value"}
@@ -37,15 +37,11 @@ def restored(reduced: Term, like: Term, attributes: Attributes) -> Term:
     return kept.expand(like.shape)
 
 
-def _keep(attributes: Attributes) -> bool:
-    return bool(attributes.get("keepdim", False))
-
-
 # --- sums
 
 
 def _sum(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    return [inputs[0].sum(attributes.get("axes"), _keep(attributes))]
+    return [inputs[0].sum(attributes.get("axes"), flag(attributes, "keepdim"))]
 
 
 def _sum_backward(local: Local) -> Sequence[Lazy | None]:
@@ -53,7 +49,7 @@ def _sum_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _mean(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    return [inputs[0].mean(attributes.get("axes"), _keep(attributes))]
+    return [inputs[0].mean(attributes.get("axes"), flag(attributes, "keepdim"))]
 
 
 def _mean_backward(local: Local) -> Sequence[Lazy | None]:
@@ -84,7 +80,8 @@ def _var(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
     centred = _centred(x, attributes)
     return [
-        (centred * centred).sum(attributes.get("axes"), _keep(attributes)) / _freedom(x, attributes)
+        (centred * centred).sum(attributes.get("axes"), flag(attributes, "keepdim"))
+        / _freedom(x, attributes)
     ]
 
 
@@ -103,7 +100,7 @@ def _var_backward(local: Local) -> Sequence[Lazy | None]:
 
 def _extreme_value(least: bool) -> Formula:
     return lambda inputs, attributes: [
-        inputs[0].maximum_over(attributes.get("axes"), _keep(attributes), least)
+        inputs[0].maximum_over(attributes.get("axes"), flag(attributes, "keepdim"), least)
     ]
 
 
@@ -126,7 +123,7 @@ def _first(x: Term, axis: int, least: bool) -> Term:
 
 
 def _dropped(x: Term, axis: int, attributes: Attributes) -> Term:
-    return x if _keep(attributes) else x.squeeze(axis)
+    return x if flag(attributes, "keepdim") else x.squeeze(axis)
 
 
 def _extreme(least: bool) -> Formula:
@@ -134,7 +131,7 @@ def _extreme(least: bool) -> Formula:
         x = inputs[0]
         axis = x.axis(needed(attributes, "axis"))
         return [
-            x.maximum_over(axis, _keep(attributes), least),
+            x.maximum_over(axis, flag(attributes, "keepdim"), least),
             _dropped(_first(x, axis, least), axis, attributes),
         ]
 
@@ -146,7 +143,7 @@ def _place(least: bool) -> Formula:
         x = inputs[0]
         if attributes.get("axis") is None:
             flat = _first(x.reshape((prod(x.shape),)), 0, least)
-            return [flat.reshape((1,) * x.ndim if _keep(attributes) else ())]
+            return [flat.reshape((1,) * x.ndim if flag(attributes, "keepdim") else ())]
         axis = x.axis(attributes["axis"])
         return [_dropped(_first(x, axis, least), axis, attributes)]
 
@@ -176,14 +173,14 @@ def _topk(inputs: list[Term], attributes: Attributes) -> list[Term]:
         raise ShapeError(
             f"topk takes between 1 and {x.shape[axis]} of dimension {axis} of {x.shape}, not {k}"
         )
-    indices = x.order(axis, descending=bool(attributes.get("largest", True))).slice(axis, 0, k)
+    indices = x.order(axis, descending=flag(attributes, "largest", True)).slice(axis, 0, k)
     return [x.take_along(axis, indices), indices]
 
 
 def _sort(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
     axis = x.axis(attributes.get("axis", -1))
-    indices = x.order(axis, descending=bool(attributes.get("descending", False)))
+    indices = x.order(axis, descending=flag(attributes, "descending"))
     return [x.take_along(axis, indices), indices]
 
 
@@ -214,7 +211,7 @@ def _cumsum_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _some(x: Term, attributes: Attributes) -> Term:
-    return x.cast("int").sum(attributes.get("axes"), _keep(attributes)).compare("gt", 0)
+    return x.cast("int").sum(attributes.get("axes"), flag(attributes, "keepdim")).compare("gt", 0)
 
 
 def _any(inputs: list[Term], attributes: Attributes) -> list[Term]:

@@ -31,16 +31,17 @@ NOWHERE = np.iinfo(np.int64).max
 def once_per_class(
     find: Callable[Concatenate[Stage, SymbolicPair, int, P], T],
 ) -> Callable[Concatenate[Stage, SymbolicPair, int, P], T]:
-    """Return a function of a class of dimensions that is computed once for every stage.
+    """Return a function of a class of dimensions that is computed once for equal arguments.
 
-    Its third argument is the number of the class; further ones must follow from it.
+    Its third argument is the number of the class. The results are kept with ``symbolic``, which
+    belongs to one stage.
     """
 
     @wraps(find)
     def known(
         stage: Stage, symbolic: SymbolicPair, root: int, /, *more: P.args, **named: P.kwargs
     ) -> T:
-        key = find.__name__, root
+        key = find, root, more, tuple(named.items())
         return symbolic.remembered(key, lambda: find(stage, symbolic, root, *more, **named))
 
     return known

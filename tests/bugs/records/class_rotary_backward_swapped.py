@@ -11,8 +11,9 @@ from pitcheck.plan.model import Operator, Plan
 
 
 def swapped(case: Case) -> Plan:
-    """Where there is such a derivative, the gradient of the queries is used for that of the keys,
-    and the other way round.
+    """Return the plan with the gradients of queries and keys exchanged.
+
+    A plan without a derivative of rotary embedding stays as it is.
     """
     plan = case.plans()[1]
     if not any(operator.kind == "rotary.backward" for operator in plan.operators):

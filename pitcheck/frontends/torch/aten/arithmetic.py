@@ -334,6 +334,22 @@ def _square(e: Emitter, self: Tensor) -> Tensor:
 
 
 _TWO = "self other"
+UNARY = (
+    "neg",
+    "abs",
+    "sign",
+    "reciprocal",
+    "sqrt",
+    "rsqrt",
+    "exp",
+    "log",
+    "sigmoid",
+    "tanh",
+    "erf",
+    "cos",
+    "sin",
+)
+"""The operators of one tensor whose names ATen and pitcheck share, with overloads over lists."""
 
 TABLE: dict[str, Row] = {
     **{f"add.{overload}": row(add, "self other alpha") for overload in ("Tensor", "Scalar")},
@@ -347,26 +363,7 @@ TABLE: dict[str, Row] = {
     },
     **{f"floor_divide.{overload}": row(_floor_divide, _TWO) for overload in ("default", "Scalar")},
     **{f"remainder.{overload}": row(_remainder, _TWO) for overload in ("Tensor", "Scalar")},
-    **{
-        f"{name}.default": row(unary(name), "self")
-        for name in (
-            "neg",
-            "abs",
-            "sign",
-            "reciprocal",
-            "sqrt",
-            "rsqrt",
-            "exp",
-            "log",
-            "sigmoid",
-            "tanh",
-            "erf",
-            "relu",
-            "silu",
-            "cos",
-            "sin",
-        )
-    },
+    **{f"{name}.default": row(unary(name), "self") for name in (*UNARY, "relu", "silu")},
     "sgn.default": row(unary("sign"), "self"),
     "square.default": row(_square, "self"),
     "log1p.default": row(_log1p, "self"),

@@ -72,21 +72,6 @@ def _scalars(name: str) -> str:
 
 
 _LISTS = ("Scalar", "List", "ScalarList")
-_UNARY = (
-    "neg",
-    "abs",
-    "sign",
-    "reciprocal",
-    "sqrt",
-    "rsqrt",
-    "exp",
-    "log",
-    "sigmoid",
-    "tanh",
-    "erf",
-    "cos",
-    "sin",
-)
 _CLAMPS: dict[str, Callable[..., Tensor]] = {
     "clamp_min": single.clamp,
     "clamp_max": lambda e, self, other: single.clamp(e, self, None, other),
@@ -95,7 +80,7 @@ _CLAMPS: dict[str, Callable[..., Tensor]] = {
 }
 
 _LISTED: dict[str, Row] = {
-    **{f"_foreach_{name}.default": row(each(single.unary(name)), "self") for name in _UNARY},
+    **{f"_foreach_{name}.default": row(each(single.unary(name)), "self") for name in single.UNARY},
     **{
         f"_foreach_{name}.{kind}": row(
             each(meaning), f"self {_scalars(kind)}{' alpha' if kind in ('List', 'Tensor') else ''}"

@@ -5,32 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from torch._ops import OpOverload
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.trace import Argument, Item, Ref
 
 NAMES = {torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2"}
-DTYPES = {
-    **{
-        name: getattr(torch, name)
-        for name in (
-            "float64",
-            "float32",
-            "bfloat16",
-            "float16",
-            "int64",
-            "int32",
-            "int16",
-            "int8",
-            "uint8",
-            "bool",
-        )
-    },
-    **{name: dtype for dtype, name in NAMES.items()},
+_FLOAT8 = {name: dtype for dtype, name in NAMES.items()}
+DTYPES: dict[str, torch.dtype] = {
+    name: _FLOAT8.get(name) or getattr(torch, name) for name in get_args(DType)
 }
 
 
