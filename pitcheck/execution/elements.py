@@ -256,6 +256,7 @@ MEANINGS: dict[str, Any] = {
     "roll": lambda i, a: i[0].roll(a["shift"], a["axis"]),
     "tril": lambda i, a: i[0].tril(a.get("diagonal", 0)),
     "triu": lambda i, a: i[0].triu(a.get("diagonal", 0)),
+    "diagonal": lambda i, a: i[0].diagonal(a.get("offset", 0), a["axis"], a["other"]),
     "repeat_interleave": lambda i, a: i[0].repeat_interleave(a["count"], a["axis"]),
     "embedding": lambda i, a: F.embedding(i[0], i[1]),
     "index_select": lambda i, a: i[0][(slice(None),) * a["axis"] + (i[1],)],

@@ -17,6 +17,7 @@ from pitcheck.claims.conjecture import Floats
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import SAME, Evidence, Grouping
 from pitcheck.explain.inferred_lineage import summed_in_rounds, summed_over
+from pitcheck.explain.rerun.changes import Due
 from pitcheck.graph.cuts import FREE, Cut, resolve
 from pitcheck.graph.graph import sources_of
 from pitcheck.graph.grids import Codes
@@ -114,15 +115,10 @@ class ExpectedValues:
         actual = self._held(value, due, codes)
         return (actual, boxes) if actual is not None and actual.shape == boxes.shape else None
 
-    def watched(self, value: int) -> tuple[Codes, Floats, Codes | None] | None:
-        """Return the numbers that a value should hold, and where.
+    def watched(self, value: int) -> Due | None:
+        """Return the numbers that a value should hold, and where; None if that is unknown.
 
         A factor that was only seen counts as unknown: it may be the mistake.
-
-        Returns:
-            The coordinates, shape (codes,); the numbers, shape (trials, codes, *shape); the number
-            of the sum that each coordinate holds an addend of, shape (codes,), or None. None if it
-            is unknown what the value should hold.
         """
         due = self.due(value)
         if (
@@ -139,7 +135,7 @@ class ExpectedValues:
         return (
             None
             if boxes is None
-            else (codes, boxes, None if due.group_of is None else due.group_of[codes])
+            else Due(codes, boxes, None if due.group_of is None else due.group_of[codes], due)
         )
 
     def holders(self, root: Root) -> list[str]:

@@ -16,7 +16,7 @@ from pitcheck.errors import BudgetError
 from pitcheck.explain.diagnosis import Diagnosis, Family
 from pitcheck.explain.families import ACCUMULATIONS
 from pitcheck.explain.repairs.repair import Chain, Phases, Repair
-from pitcheck.explain.rerun.changes import Change, Due, Held
+from pitcheck.explain.rerun.changes import Change, Held
 from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.explain.rerun.site import Candidate, Site, sites_of, where_it_changes
 from pitcheck.explain.wrong_values import WrongValues
@@ -98,7 +98,7 @@ class Walk:
                     and evidence.second.values[value].kind == "field"
                 ):
                     self.watched.pop(value, None)
-                    self.watched[value] = Due(*known)
+                    self.watched[value] = known
         self.wrong: dict[int, int] = {}
         self._look(list(self.watched))
 

@@ -147,7 +147,7 @@ def test_a_repair_that_is_right_in_one_draw_alone_is_none(monkeypatch: pytest.Mo
                 data[:, 1:] += 1
                 asked.append(draws)
                 yield (
-                    site.diagnosis(REDUCED_ONCE_MORE),
+                    site.diagnosis(REDUCED_ONCE_MORE, times=""),
                     [Override(site.value, wanted.codes, Value("field", data))],
                 )
 

@@ -89,7 +89,7 @@ WRONG: dict[str, tuple[Callable[[], Pair], tuple[str, ...], str, str]] = {
     ),
     "summed over the other axis": (lambda: over_axes("tp"), ("PIT106",), "all_reduce", "over dp"),
     "gate and up exchanged": (lambda: gated(True), ("PIT103",), "linear", "each other's place"),
-    "half of a constant": (lambda: halved(True), ("PIT102",), "mul", "should have 1/2"),
+    "half of a constant": (lambda: halved(True), ("PIT102",), "mul", "reference has 1/2"),
     "never synchronised": (
         lambda: never_synchronised(False),
         ("PIT104",),

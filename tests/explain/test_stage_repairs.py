@@ -30,7 +30,7 @@ OTHERWISE: dict[str, tuple[dict[str, object], str, str]] = {
     "corrected_rate": (
         {"inputs": ("learning_rate", Number("1/2"))},
         "PIT102",
-        "the literal 1/2 where it should have 271/1000",
+        "the literal 1/2 where the reference has 271/1000",
     ),
 }
 """By operator what is wrong with it, and how that is named."""

@@ -145,19 +145,26 @@ def _box_at(cut: Cut, code: int | np.int64) -> str:
 
 def other_part(view: AtOutput) -> Diagnosis | None:
     """See that an output holds other parts of its reference tensor than it should."""
-    evidence, cut = view.evidence, view.comparison.target.cut
-    found = evidence.cuts.get(view.value)
+    return holds_other_part(view.evidence, view.value, view.comparison.target.cut)
+
+
+def holds_other_part(evidence: Evidence, value: int, cut: Cut) -> Diagnosis | None:
+    """Return the diagnosis of a value that holds other parts than those of the cut it should have.
+
+    None if it holds no parts of that reference tensor, or the right ones.
+    """
+    found = evidence.cuts.get(value)
     if found is None or found.reference != cut.reference or found.scale != 1:
         return None
     wrong = [
         int(code)
-        for code in evidence.codes(view.value)
+        for code in evidence.codes(value)
         if cut.part_of[code] >= 0 and _box_at(found, code) != _box_at(cut, code)
     ]
     if not wrong:
         return None
     facts = {
-        "result": evidence.name(view.value),
+        "result": evidence.name(value),
         "held": _box_at(found, wrong[0]),
         "right": evidence.first.values[cut.reference].name,
         "box": _box_at(cut, wrong[0]),

@@ -50,6 +50,7 @@ def other_attribute(site: Site) -> Iterator[Candidate]:
         different = {k: v for k, v in shaped[number].items() if k not in SIZES and own.get(k) != v}
         if different and different not in tried and len(tried) < MOST_LITERALS:
             tried.append(different)
+    theirs = len(tried)
     tried.extend(
         {k: other}
         for k, v in own.items()
@@ -64,16 +65,15 @@ def other_attribute(site: Site) -> Iterator[Candidate]:
         for order in islice(permutations(v), MOST_ORDERS)
         if order != v
     )
-    for different in tried:
+    for place, different in enumerate(tried):
         draft = partial(site.as_given, **different)
         of = DRAW_ATTRIBUTE if operator_kind(site.kind).random else ATTRIBUTE
         changes: Sequence[Change] | None = site.redone(draft)
         if changes is None and not AXES.isdisjoint(different):
             of, changes = OTHER_DIMENSION, [Redo(number, draft) for number in site.numbers]
         if changes is not None:
-            said = ", ".join(
-                f"{k} = {own.get(k)} where it should be {v}" for k, v in different.items()
-            )
+            due = "the reference has" if place < theirs else "it should be"
+            said = ", ".join(f"{k} = {own.get(k)} where {due} {v}" for k, v in different.items())
             right = ", ".join(f"{k} = {v}" for k, v in different.items())
             yield site.diagnosis(of, different=said, right=right), changes
 

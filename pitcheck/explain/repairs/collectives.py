@@ -9,15 +9,15 @@ import numpy as np
 
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.families import REDUCTIONS, WHOLE_REDUCTIONS
-from pitcheck.explain.ratios import repeated_reduction
-from pitcheck.explain.rerun.changes import Draft, Read
+from pitcheck.explain.ratios import constant_ratio, factor, repeated_reduction
+from pitcheck.explain.rerun.changes import Draft, Override, Read
 from pitcheck.explain.rerun.site import Candidate, Site, by_code, collected
 from pitcheck.graph.graph import Node, Source, sources_of
 from pitcheck.graph.grids import Codes
 
 REDUCED_ONCE_MORE = Kind(
     "PIT105",
-    "operator {operator!r} reduces {result!r} once more than it should be",
+    "operator {operator!r} reduces {result!r} once more than it should be{times}",
     "drop this reduction",
 )
 SUM_OF_EQUALS = Kind(
@@ -58,7 +58,18 @@ def dropped_reduction(site: Site) -> Iterator[Candidate]:
 
     overrides = site.redone(own)
     if overrides is not None:
-        yield site.diagnosis(REDUCED_ONCE_MORE), overrides
+        yield site.diagnosis(REDUCED_ONCE_MORE, times=_times(site, overrides[0])), overrides
+
+
+def _times(site: Site, once: Override) -> str:
+    """Return as text the factor that one reduction too many makes; "" if it is not constant."""
+    held = site.rerun.held(site.value)
+    if held is None or held.value.kind != "field":
+        return ""
+    own = site.rerun.algebra.gather(held.value, held.rows[once.codes])
+    ratio = constant_ratio(site.rerun.numbers(own), site.rerun.numbers(once.data))
+    said = "" if ratio is None else factor(site.evidence, ratio)
+    return f": it is {said} times what it should be" if said else ""
 
 
 def other_reduction(site: Site) -> Iterator[Candidate]:

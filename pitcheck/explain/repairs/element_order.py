@@ -13,9 +13,11 @@ from pitcheck.claims.conjecture import Floats
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import SAME
 from pitcheck.explain.families import JOINS, WHOLE_REDUCTIONS
+from pitcheck.explain.observations.parts import holds_other_part
 from pitcheck.explain.repairs.functions import called
 from pitcheck.explain.rerun.changes import Draft, Override, Read
 from pitcheck.explain.rerun.site import Candidate, Site
+from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 
@@ -104,10 +106,9 @@ def reordered(site: Site) -> Iterator[Candidate]:
     over = _moved(site, known.codes, actual, known.data)
     if over is None:
         return
-    data = Value("field", known.data[None])
-    element = _first_elsewhere(known.data, actual)
-    overrides = [Override(site.value, known.codes, data)]
+    overrides = [Override(site.value, known.codes, Value("field", known.data[None]))]
     if site.changes(overrides):
+        element = _other_part(site, known.cut) or _first_elsewhere(known.data, actual)
         yield site.diagnosis(REORDERED, over=over, element=element), overrides
 
 
@@ -142,6 +143,13 @@ def _same_elements(actual: Floats, due: Floats, rows: Codes) -> bool:
         if not np.allclose(one, other, rtol=SAME, atol=SAME):
             return False
     return True
+
+
+def _other_part(site: Site, due: Cut) -> str:
+    """Return as text the part that a rank holds and the one it should hold; "" if unknown."""
+    found = holds_other_part(site.evidence, site.value, due)
+    said = ": it holds {held} of {right!r} where it should hold {box}"
+    return "" if found is None else said.format(**found.facts)
 
 
 def _first_elsewhere(due: Floats, actual: Floats) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.value import Value
+from pitcheck.claims.conjecture import varies
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import (
@@ -105,7 +106,7 @@ def _reduced(site: Site, reductions: Sequence[str]) -> Iterator[Candidate]:
             continue
         if _replicas(site, site.value, table) or reduced_anyway(site.evidence, site.value, table):
             continue
-        for reduction in reductions:
+        for reduction in _likeliest_first(site, table, reductions):
             override = reduced(site.rerun, site.value, table, reduction)
             if override is None or not site.changes([override]):
                 break
@@ -126,6 +127,20 @@ def _reduced(site: Site, reductions: Sequence[str]) -> Iterator[Candidate]:
                 _unreduced(site, reduction, grouping.name) if narrow is None else narrow,
                 [override],
             )
+
+
+def _likeliest_first(site: Site, table: Codes, reductions: Sequence[str]) -> Sequence[str]:
+    """Return the reductions, those first whose result is part of a reference tensor.
+
+    Behind a shift that cancels, a sum makes the outputs right as well as the largest element.
+    """
+
+    def unknown(reduction: str) -> bool:
+        override = reduced(site.rerun, site.value, table, reduction)
+        data = None if override is None else site.rerun.numbers(override.data)
+        return data is None or not varies(data) or site.evidence.part_of(data) is None
+
+    return sorted(reductions, key=unknown) if len(reductions) > 1 else reductions
 
 
 def _replicas(site: Site, value: int, table: Codes) -> bool:

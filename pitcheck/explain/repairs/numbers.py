@@ -21,7 +21,8 @@ from pitcheck.stage.batch import Argument, StepOperand
 
 FACTOR_TOO_MUCH = Kind(
     "PIT101",
-    "operator {operator!r} makes every element of {result!r} {meaning} times what it should be",
+    "operator {operator!r} gives {result!r} one factor too many: every element is {meaning} times "
+    "what it should be",
     "drop that factor ({kind} by {number})",
     ("kind", "number"),
 )
@@ -38,6 +39,13 @@ LITERAL = Kind(
     "use {right}",
     ("right",),
 )
+REFERENCE_LITERAL = Kind(
+    LITERAL.code,
+    "operator {operator!r} has the literal {literal} where the reference has {right}",
+    LITERAL.repair,
+    LITERAL.same,
+)
+"""The right number is that of all the reference's operators of the kind."""
 OPERATOR_TOO_MUCH = Kind(
     "PIT102",
     "operator {operator!r} ({kind}) is applied to {kept}, which should be used as it is",
@@ -161,7 +169,7 @@ def foreign_literal(site: Site) -> Iterator[Candidate]:
     for place, operand, theirs in _literals(site):
         if theirs and operand not in theirs:
             yield from (
-                (replace(found, kind=LITERAL), changes)
+                (replace(found, kind=REFERENCE_LITERAL), changes)
                 for found, changes in _with_literals(site, place, operand, theirs)
             )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pitcheck.algebra.value import Value
 from pitcheck.base.numbers import Literal
 from pitcheck.claims.conjecture import Floats
+from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Node, Operand, Source, Stacked
 from pitcheck.graph.grids import Codes
 
@@ -93,12 +94,14 @@ Change = Override | Redo
 class Due:
     """The numbers that a value should hold at coordinates, shape (trials, codes, *shape).
 
-    ``sums``: by coordinate the number of the sum that it holds an addend of; None if it holds none.
+    ``cut``: the parts of a reference value that they are. ``sums``: by coordinate the number of the
+    sum that it holds an addend of; None if it holds none.
     """
 
     codes: Codes
     data: Floats
     sums: Codes | None
+    cut: Cut
 
 
 def given_at(operand: Operand, codes: Codes) -> Given:

@@ -291,6 +291,8 @@ def _structure() -> Iterator[Row]:
     yield Row("roll", "roll", (X,), attributes={"axis": 1, "shift": 1})
     for kind in ("tril", "triu"):
         yield Row(kind, kind, (In((8, 6, 6), 0),), attributes={"diagonal": 1})
+    diagonal = {"axis": 1, "other": 2, "offset": 1}
+    yield Row("diagonal", "diagonal", (In((8, 6, 6), 0),), attributes=diagonal)
 
 
 def _indexing() -> Iterator[Row]:
