@@ -23,8 +23,9 @@ from pitcheck.ops.registry import BACKWARD, divided, operator_kind
 
 
 def reduced_dimensions(attributes: Attributes, rank: int) -> frozenset[int]:
-    """Return the dimensions, of ``rank``, that a reduction's attribute ``axes`` names: one, several
-    or, without it, all.
+    """Return the dimensions that a reduction's attribute ``axes`` names, out of ``rank``.
+
+    ``axes`` is one number or several. Without it a reduction is over all dimensions.
     """
     axes = attributes.get("axes")
     if axes is None:

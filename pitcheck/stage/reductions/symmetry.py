@@ -313,8 +313,11 @@ def step_word(step: Step, output: int | None = None) -> np.uint64:
 
 
 def _columns(step: Step) -> Iterator[tuple[np.uint64, int, Codes]]:
-    """Yield (a word for the place of an operand, its value, the rows that the step reads there),
-    one after another; ``rows`` has shape (step.count,).
+    """Yield every operand of ``step`` that is read.
+
+    Yields:
+        A word for the operand's place, its value, and the rows of it that the step reads, of shape
+        (step.count,).
     """
     for place, operand in enumerate(step.inputs):
         if place in step.unread:

@@ -86,8 +86,10 @@ def _adds(step: Step) -> bool:
 
 
 class _Added(NamedTuple):
-    """The terms that one row adds up: their ``rows``, and a word for the steps that each goes
-    through on its ``ways`` there, both of shape (terms,).
+    """The terms that one row adds up.
+
+    ``rows`` has their rows, and ``ways`` a word for the steps between each term and the sum. Both
+    have shape (terms,).
     """
 
     rows: Codes
@@ -156,8 +158,11 @@ class Terms:
         )
 
     def described(self, row: _Added) -> tuple[Codes, Words]:
-        """Return (the block of every term that a row adds up, a word for how the term is computed
-        and what becomes of it on its way), both of shape (terms,).
+        """Return where the terms that a row adds up come from, and a word for each.
+
+        Returns:
+            The block of every term, and a word for how the term is computed and what becomes of it
+            on its way. Both have shape (terms,).
         """
         return self.blocks[row.rows], mixed(self.cones[row.rows] + mixed(row.ways))
 
