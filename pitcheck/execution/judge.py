@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -246,7 +246,35 @@ class Judge:
         if seed not in self._runs:
             drawn = reference_inputs(self._reference, seed)
             self._runs[seed] = drawn, execute(self._reference, drawn, 2 * seed)
-        inputs, expected = self._runs[seed]
+        return self._judged(parallel, *self._runs[seed], seed)
+
+    def at(self, parallel: Plan, point: Mapping[str, Array], seed: int) -> Judgement:
+        """Run both plans at one point and compare every output of the reference.
+
+        ``point`` has values of the reference's initial tensors by name, each of the tensor's shape,
+        for all micro-batches. Other tensors, terms of sums, padding and memory that nobody has
+        written to are drawn from ``seed``.
+
+        Raises:
+            ExecutionError: the reference does not run, or the point names none of its initial
+                tensors or gives one another shape.
+        """
+        inputs = reference_inputs(self._reference, seed)
+        for name, value in point.items():
+            places = [key for key in inputs if key[0] == name]
+            if not places or inputs[places[0]].shape != value.shape:
+                raise ExecutionError(f"{name}: no initial tensor of shape {value.shape}")
+            inputs.update(dict.fromkeys(places, value))
+        return self._judged(parallel, inputs, execute(self._reference, inputs, 2 * seed), seed)
+
+    def _judged(
+        self,
+        parallel: Plan,
+        inputs: dict[Instance, Array],
+        expected: dict[Instance, Array],
+        seed: int,
+    ) -> Judgement:
+        """Run a plan on the reference's ``inputs`` and compare it with what that computes."""
         try:
             found = execute(parallel, initial_values(inputs, parallel, seed), 2 * seed + 1)
             return _compare(self._reference, parallel, expected, found, self._tolerance)

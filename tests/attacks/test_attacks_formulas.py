@@ -1,4 +1,4 @@
-"""Pairs about arithmetic, domains, thresholds, integers and reduced shapes."""
+"""Pairs about arithmetic, gathers of many ranks and reduced shapes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attacks.folder import ATTACKS, EXISTS, NOT_EQUIVALENT
-from zoo.builder import Builder, intervals
+from zoo.builder import Builder
 
 from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
@@ -114,34 +114,6 @@ def test_reduced_lengths_have_other_orders() -> None:
     assert verdict_of(shuffled(0, 62), shuffled(6, 62)) == "mismatch"
 
 
-# --- sizes in polynomials
-
-
-def of_size(*, corrected: bool, length: int = 30) -> Plan:
-    """Twice a sum; ``corrected`` adds (n - 3) (n - 4) / n times it, which is 0 for the sizes that
-    shapes are likely to be reduced to and no others.
-    """
-    b = Builder("polynomial")
-    x = b.input("x", (4, length))
-    total = b.op("sum", x, axes=(1,))
-    if corrected:
-        scaled = b.op("sum", b.op("scale_by_size", x, axis=1, exponent=1), axes=(1,))
-        rest = b.op("mul", b.op("mean", x, axes=(1,)), Number(12))
-        total = b.op(
-            "add", total, b.op("add", b.op("sub", scaled, b.op("mul", total, Number(7))), rest)
-        )
-    b.output(b.op("mul", total, Number(2), out="y"))
-    return b.plan()
-
-
-def test_a_polynomial_in_a_size_is_taken_at_the_size() -> None:
-    assert verdict_of(of_size(corrected=False), of_size(corrected=True)) == "mismatch"
-    assert (
-        verdict_of(of_size(corrected=False, length=4), of_size(corrected=True, length=4))
-        == "equivalent"
-    )
-
-
 # --- gathers of many ranks
 
 
@@ -180,29 +152,3 @@ def test_a_huge_exponent_is_no_internal_error(exponent: int) -> None:
 
     verdict_of(plan(exponent), plan(exponent))
     assert verdict_of(plan(2), plan(exponent)) != "equivalent"
-
-
-# --- free padding of integers
-
-
-def counted(above: int | None, ranks: int = 1, low: int = 0) -> Plan:
-    """How many of 5 ids are larger than ``above``; two ranks hold 3 each, of which one is
-    padding.
-    """
-    b = Builder("ids", {"dp": ranks} if ranks > 1 else None)
-    spec = {0: intervals("dp", [(0, 3)], [(3, 5), (-1, 1)])} if ranks > 1 else None
-    ids = b.input("ids", (3 if spec else 5,), spec, dtype="int64", bounds=(low, 50))
-    found = b.op("sum", b.op("cast", b.op("gt", ids, Number(above)), dtype="float32"))
-    b.output(
-        b.op("all_reduce", found, group="dp", out="y")
-        if ranks > 1
-        else b.op("identity", found, out="y")
-    )
-    return b.plan()
-
-
-def test_padding_that_is_counted_is_seen() -> None:
-    assert verdict_of(counted(1), counted(1, 2)) != "equivalent"
-    # Padding keeps to the bounds, and no id is above them.
-    assert verdict_of(counted(49), counted(49, 2)) == "equivalent"
-    assert verdict_of(counted(48), counted(48, 2)) != "equivalent"
