@@ -46,10 +46,14 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of ``expected.toml``: a sentence on what is attacked, and every parallel plan."""
+    """The content of ``expected.toml``: a sentence on what is attacked, and every parallel plan.
+
+    ``full``: both plans are checked at full shapes and coordinates, too.
+    """
 
     attack: str
     plans: dict[str, Expected]
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Pair:
     folder: Path
     name: str
     expected: Expected
+    full: bool
 
     @property
     def id(self) -> str:
@@ -95,8 +100,9 @@ def read_attack(folder: Path) -> Attack:
 def pairs() -> Iterator[Pair]:
     """Yield every parallel plan of every folder."""
     for folder in folders():
-        for name, expected in read_attack(folder).plans.items():
-            yield Pair(folder, name, expected)
+        attack = read_attack(folder)
+        for name, expected in attack.plans.items():
+            yield Pair(folder, name, expected, attack.full)
 
 
 def values_at(reference: Plan, point: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
