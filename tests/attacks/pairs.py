@@ -67,7 +67,10 @@ NEGATED = alone([given("x"), tensor("y")], [Operator("u", "neg", ("x",), ("y",))
 def against(
     tensors: Sequence[Tensor], operators: Sequence[Operator], **more: Any
 ) -> tuple[str, str]:
-    """What is found of a plan that should negate x; x and y need not be named."""
+    """Return the verdict and the first code for a plan that should negate x.
+
+    x and y need not be named among the tensors.
+    """
     known = {each.name for each in tensors}
     return found(
         NEGATED,

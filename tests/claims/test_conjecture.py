@@ -1,4 +1,4 @@
-"""What is found by looking values up must not depend on an unlucky draw."""
+"""Cuts that are found by looking values up do not depend on an unlucky draw."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def reference() -> Plan:
 
 
 def right_hints() -> dict[str, Lineage | None]:
-    """What the parallel tensors hold."""
+    """Return the lineage that each parallel tensor really has."""
     found: dict[str, Lineage | None] = {}
     for n in range(LAYERS):
         found |= {

@@ -36,7 +36,7 @@ def test_a_value_that_begins_with_nothing_is_found(there: float, here: float) ->
 
 
 def test_equal_tensors_are_not_all_looked_at() -> None:
-    """Of thousands that begin with the same number only as many as are tried are compared."""
+    """Thousands of tensors begin with the same number, and only the first few are compared."""
     array = np.random.default_rng(5).normal(size=(2, 4, 6))
     index = index_of(*([array] * 3000))
     with patch("pitcheck.claims.conjecture._starts", side_effect=_starts) as looked:

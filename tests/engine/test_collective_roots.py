@@ -151,8 +151,9 @@ def test_members_that_run_other_operators_have_a_buffer_that_is_not_read() -> No
 
 
 def test_members_write_their_buffer_after_the_broadcast_and_the_root_before() -> None:
-    """What the others write into the operand depends on what they get, so that every rank but the
-    root reads later what it does not bring.
+    """Members other than the root write a value into the operand that depends on the result.
+
+    They read later a buffer that they do not bring to the broadcast.
     """
     operators = (
         Operator("h", "square", ("mine",), ("h",), where=at(1)),

@@ -120,8 +120,10 @@ def test_least_count_matters() -> None:
 def _above(
     kind: str, number: int, padding: int | None = None, bounds: tuple[int, int] | None = (0, IDS)
 ) -> Plan:
-    """How many of five integers compare so with a number; over two ranks of three places, the last
-    of which is padding.
+    """Return the plan that counts for how many of five integers a comparison with a number holds.
+
+    ``padding``: the plan is over two ranks of three places, the last of which is padding of this
+    kind: -1 is free, -2 is zero.
     """
     b = Builder("ids", {"dp": 2} if padding is not None else None)
     if padding is None:

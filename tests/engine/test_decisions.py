@@ -214,8 +214,9 @@ def test_many_conditions(how: str, signs: str) -> None:
 
 
 def _chosen(kind: str, size: int, stop: int, masked: Any = None, **options: Any) -> Plan:
-    """What an operator chooses among the first ``stop`` of ``size`` elements; ``masked``: what the
-    last two of all hold instead.
+    """Return the plan of an operator that chooses among the first ``stop`` of ``size`` elements.
+
+    ``masked``: a value that replaces the last two of all elements.
     """
     b = Builder("chosen")
     x = b.input("x", (4, size))

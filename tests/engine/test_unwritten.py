@@ -26,8 +26,9 @@ LEFT_OPEN = {
     "a remainder": "0 for every number",
     "a condition of equal branches": "one number on both ways",
 }
-"""What no content of the memory changes, so that no run shows a difference; it is not proven for
-all that.
+"""Plans that no content of the memory changes.
+
+No run shows a difference, yet they are not proven.
 """
 
 
@@ -49,7 +50,7 @@ def test_what_an_output_depends_on_is_not_equivalent(name: str) -> None:
 
 
 def test_a_micro_batch_alone() -> None:
-    """Of two micro-batches one reads the rows that nobody has written."""
+    """One of two micro-batches reads the rows that nobody has written."""
     found = {}
     for wrong in (False, True):
         b = Builder("parallel", {"dp": 2}, microbatches=2)

@@ -27,12 +27,13 @@ that leaves its table for some integers.
 
 FAST_MUTANTS = ("row_parallel", "microbatches", "cross_entropy_vocabulary_parallel")
 SLOW_SHARE = 1 if os.environ.get("PITCHECK_ALL_MUTANTS") else 16
-"""Of all near misses every sixteenth is tried in the slow run, and all where the environment asks
-for them (which takes most of an hour).
+"""The slow run tries every sixteenth near miss.
+
+It tries all if the environment asks for them, which takes most of an hour.
 """
 
 FAST_SHARE = 4
-"""Of the near misses of ``FAST_MUTANTS`` every fourth is tried in the fast run."""
+"""The fast run tries every fourth near miss of ``FAST_MUTANTS``."""
 
 BY_SIGN = (": reduction max", ": reduction min")
 """Ends of the names of near misses that may change nothing by the sign of what is reduced (a
@@ -92,7 +93,7 @@ def test_right_pair_is_equivalent_unreduced(name: str, shapes: str, coordinates:
 
 
 def _wrong_verdicts(name: str, every: int = 1) -> Iterator[str]:
-    """What is wrong with the verdicts on the near misses of a pair."""
+    """Yield a text for every wrong verdict on the near misses of a pair."""
     reference, parallel = pair(name)
     for number, (mutation, mutant) in enumerate(mutants(parallel)):
         if number % every == 0:

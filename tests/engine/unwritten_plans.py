@@ -86,7 +86,7 @@ def divided(b: Builder, kind: str, a: str, by: str) -> str:
 
 
 def mask(b: Builder, rows: int, holds: int) -> str:
-    """Whether a row is one of the first ``holds``; shape (rows, 1)."""
+    """Return a mask of the first ``holds`` rows; shape (rows, 1)."""
     places = b.op("positions", b.op("full", sizes=(rows,), value=0, dtype="int64"), axis=0)
     result: str = b.op("unsqueeze", b.op("lt", places, Number(holds)), axis=1)
     return result

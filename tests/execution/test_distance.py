@@ -1,5 +1,6 @@
-"""How far two outputs are apart: rounding of what is 0 in truth is no distance, a change of a small
-output is one.
+"""The distance of two outputs.
+
+Rounding of a number that is 0 in truth is no distance; a change of a small output is one.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def places(shape: Place) -> list[Place]:
 
 
 def dense(grid: np.ndarray[Any, Any], shape: Place) -> Dense:
-    """What a grid says at every coordinate; of a stack a tuple."""
+    """Return the entry of a grid at every coordinate, as a tuple for a stack."""
     found = {}
     for place in places(shape):
         entry = grid[
@@ -51,7 +51,7 @@ def dense(grid: np.ndarray[Any, Any], shape: Place) -> Dense:
 
 
 def is_grid(array: np.ndarray[Any, Any], shape: Place, members: int = 0) -> bool:
-    """Whether every dimension has the size of its axis, or 1."""
+    """Return True if every dimension has the size of its axis, or 1."""
     own = array.shape[: len(shape)]
     return array.shape[len(shape) :] == ((members,) if members else ()) and all(
         n in (1, size) for n, size in zip(own, shape, strict=True)

@@ -213,7 +213,7 @@ def test_stages_that_send_and_receive() -> None:
 
 
 def test_one_tensor_at_several_places() -> None:
-    """What ranks compute in different records has gradients of its own on each of them."""
+    """Ranks compute in different records, and each has gradients of its own."""
     tape = Tape("places", {"pp": 2})
     w = tape.parameter("w", (3,))
     with tape.at(pp=(0,)):

@@ -38,7 +38,7 @@ class Case:
 
     @property
     def is_single(self) -> bool:
-        """Whether the only operand is of real numbers."""
+        """True if the only operand holds real numbers."""
         return self.fields == [0] and len(self.inputs) == 1
 
     def of(self, make: Callable[[tuple[int, ...], int], Array], only: int | None = None) -> Case:
@@ -221,7 +221,7 @@ def watched(case: Case) -> list[tuple[str, list[Array]]]:
 
 
 def is_same(first: Sequence[Array], second: Sequence[Array]) -> bool:
-    """Whether arrays are equal, NaN to NaN."""
+    """Return True if arrays are equal, NaN to NaN."""
     return len(first) == len(second) and all(
         a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype == b.dtype == np.float64)
         for a, b in zip(first, second, strict=True)
@@ -229,7 +229,7 @@ def is_same(first: Sequence[Array], second: Sequence[Array]) -> bool:
 
 
 def is_close(first: Sequence[Array], second: Sequence[Array]) -> bool:
-    """Whether arrays are equal but for what float64 rounds."""
+    """Return True if arrays are equal up to rounding of float64."""
     return len(first) == len(second) and all(
         a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-9)
         for a, b in zip(first, second, strict=True)
@@ -297,7 +297,7 @@ def is_additive(case: Case, only: int | None = None) -> bool:
 
 
 def is_affine(case: Case, only: int | None = None) -> bool:
-    """Whether f(x + y) = f(x) + f(y) - f(0), in all operands together or in one."""
+    """Return True if f(x + y) = f(x) + f(y) - f(0), in all operands together or in one."""
     first = case.of(whole(1))
     second, none = first.of(whole(2), only), first.of(zeros, only)
     a, b, both, at_zero = (c.run() for c in (first, second, _added(first, second, only), none))

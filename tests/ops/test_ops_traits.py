@@ -507,7 +507,7 @@ def test_gradients_of_shared_operands_are_sums(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SHARING if name != "embedding"])
 def test_gradients_that_are_no_sums(name: str) -> None:
-    """That of the first operand has the leading places itself."""
+    """The gradient of the first operand has the leading places itself."""
     operator = replace(operator_kind(name), shared=(0,))
     assert False in {gradients_are_sums(replace(case, operator=operator)) for case in _rows(name)}
 

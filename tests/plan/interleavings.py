@@ -43,8 +43,9 @@ class HangError(Exception):
 
 @dataclass(eq=False)
 class Part:
-    """What one rank does in one communication. ``done`` when its operand is read and its result
-    written.
+    """The part of one rank in one communication.
+
+    It is ``done`` when its operand is read and its result written.
     """
 
     rank: int
@@ -128,7 +129,7 @@ class Interleaving:
         self.blocked: dict[int, list[Part]] = {}
         self.handles: dict[int, list[Part]] = defaultdict(list)
         self.begun: dict[tuple[int, int], Part] = {}
-        """What has begun with the first of its batch, by rank and place."""
+        """Parts that have begun with the first of their batch, by rank and place."""
         self.unfinished: dict[int, list[Part]] = defaultdict(list)
         self.meetings: dict[object, list[Meeting]] = defaultdict(list)
         self.turns: dict[tuple[int, object], int] = defaultdict(int)
@@ -174,8 +175,9 @@ class Interleaving:
     # --- the run
 
     def run(self) -> dict[Instance, Array]:
-        """What lies in the places of all results when every rank is at its end. Raises HangError,
-        ExecutionError.
+        """Return the contents of the places of all results when every rank is at its end.
+
+        Raises HangError, ExecutionError.
         """
         while self._going():
             steps = [*self._ranks(), *self._moves()]
@@ -216,7 +218,7 @@ class Interleaving:
         )
 
     def _readable(self, operator: Operator, rank: int, microbatch: int) -> bool:
-        """Whether single assignment has what an operator reads."""
+        """Return True if single assignment has the operands of an operator."""
         names = [
             (tensor_name(o), o.microbatch if isinstance(o, Use) else microbatch)
             for o in operator.inputs

@@ -308,7 +308,7 @@ def _placed(d: _Draft, update: str) -> dict[str, tuple[str, int]]:
 def _gives_way(
     d: _Draft, found: dict[str, tuple[str, int]], name: str, place: tuple[str, int]
 ) -> bool:
-    """Whether an operand lies in a place, of which the result may take it."""
+    """Return True if an operand lies in a place that the result may take over."""
     return name in d.over and found.get(d.over[name]) == place
 
 

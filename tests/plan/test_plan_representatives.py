@@ -420,7 +420,7 @@ def test_different_groups_stay_different() -> None:
 
 @pytest.mark.parametrize("root", [0, 3, Table(("dp",), (0, 1, 2, 3, 1))])
 def test_the_root_of_a_group_is_always_among_the_representatives(root: int | Table) -> None:
-    """What is broadcast is made on the roots alone, or on one rank alone that is none."""
+    """The broadcast value is made on the roots alone, or on one rank alone that is no root."""
     plan = edited(training(), "f1:sum", kind="broadcast", attributes={"root": root})
     made = next(
         operator for operator in plan.operators if operator.outputs == plan_inputs(plan, "f1:sum")

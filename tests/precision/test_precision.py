@@ -112,7 +112,7 @@ def test_the_user_says_what_a_broken_rule_leads_to() -> None:
 
 
 def test_operators_at_one_line_are_one_finding() -> None:
-    """What a loop does for every layer is said once."""
+    """A line that a loop runs for every layer gives one finding."""
     report = checked(*layers(WIDE), "warn")
     assert broken(report) == []
     [finding] = broken(checked(*layers(NARROW), "warn"))

@@ -81,8 +81,9 @@ def dense(
 
 
 def wrong_expert(layer: int, place: Place, microbatch: int) -> Fault:
-    """What one group of experts gets in a micro-batch is meant for the next ones: its members stand
-    in another order.
+    """Give one group of experts the tokens of the next group in a micro-batch.
+
+    The members of the group stand in another order.
     """
     identity = f"layers.{layer}.mlp.packed:there"
     return Fault(

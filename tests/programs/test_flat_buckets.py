@@ -69,7 +69,7 @@ def test_shards_end_within_parameters() -> None:
 def _whole(
     parallel: Plan, name: str, number: np.ndarray[Any, Any], at: dict[str, int]
 ) -> np.ndarray[Any, Any]:
-    """What a rank has of an array, by the lineage of the parameter."""
+    """Return the part of an array that a rank has, by the lineage of the parameter."""
     tensor = next(t for t in parallel.tensors if t.name == name)
     sizes = {axis.name: axis.size for axis in parallel.mesh}
     for shard in tensor.lineage.shards if tensor.lineage is not None else ():

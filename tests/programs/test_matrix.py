@@ -22,11 +22,12 @@ FAST, AT_NIGHT = range(6), range(6, 10)
 FEW_RANKS, FEW_LAYERS = (1, 6), 2
 OTHERS = (*range(1000, 1220), 1239)
 EVERYTHING = range(1220, 1239)
-"""Of small ones that are also checked at all coordinates and full shapes, and by the independent
-executor; 1239 is too large for that.
+"""Seeds of small combinations that are checked in every way.
+
+These are all coordinates, full shapes and the independent executor; 1239 is too large for that.
 """
 MANY_RANKS = range(60)
-"""Of ones on 64 to 512 ranks."""
+"""Seeds of combinations on 64 to 512 ranks."""
 IN_CI = 40
 """CI runs the first of so many slow ones; a nightly job runs all."""
 LEAST = 5

@@ -132,7 +132,7 @@ BY_DAY = (
     "results come back to others",
     "an expert's gradient over all data",
 )
-"""Of the slow ones those that CI has minutes for; a nightly job tries all."""
+"""The slow cases that CI has minutes for; a nightly job tries all."""
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:

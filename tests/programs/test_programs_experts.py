@@ -207,8 +207,9 @@ def test_groups_of_a_balance_loss_lie_within_a_rank() -> None:
 
 @pytest.mark.slow
 def test_a_dimension_may_be_reduced_twice() -> None:
-    """Of 16 senders two of each class are kept with the second set of sizes; these are few enough
-    classes to be reduced once more.
+    """Two of 16 senders are kept for each class with the second set of sizes.
+
+    These are few enough classes to be reduced once more.
     """
     found = spread(
         mixtral(), 16, 16, dp=4, tp=4, ep=4, etp=2, microbatches=4, sequence_parallel=True

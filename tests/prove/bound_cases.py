@@ -50,7 +50,7 @@ class Case:
     cut: str = ""
     """A tensor of both plans that is taken as a cut."""
     accepted: float = ACCEPTED
-    """What one obligation may claim."""
+    """The accepted error of one obligation, a probability."""
 
 
 @dataclass(frozen=True)

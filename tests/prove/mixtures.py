@@ -25,9 +25,9 @@ class Mixture:
     length: int = 8
     hidden: int = 3
     scored: Change = lambda b, scores: scores
-    """What is chosen by."""
+    """A change of the scores by which experts are chosen."""
     taken: Change = lambda b, places: places
-    """What is chosen."""
+    """A change of the places of the chosen experts."""
 
     def _hits(self, b: Builder, x: str) -> str:
         """1 where a token chose an expert, else 0, (sequences, length, experts)."""
@@ -43,7 +43,7 @@ class Mixture:
         return b.plan()
 
     def computed(self, b: Builder, x: str, held: Spec) -> str:
-        """What all experts make of some tokens, on one rank."""
+        """Append the sum of all experts' results for some tokens, and return its name."""
         marks = b.op("cast", self._hits(b, x), dtype="float32")
         return str(
             b.op(

@@ -1,4 +1,4 @@
-"""Which places must have come first, of everything that sorts."""
+"""Places that must have come first, for every operator that sorts."""
 
 from __future__ import annotations
 
@@ -88,8 +88,9 @@ def test_one_place_of_one_rank_that_never_comes_first_is_no_equal() -> None:
 
 
 def _raised(shape: tuple[int, ...], instances: int, trials: int, lines: Sequence[int]) -> set[int]:
-    """Which places along the last axis are the largest by far in some of ``lines``, in the first so
-    many trials in which elements are raised.
+    """Return the places along the last axis that are the largest by far in some of ``lines``.
+
+    The first ``trials`` trials in which elements are raised are looked at.
     """
     numbers = range(FIRST_RAISED, FIRST_RAISED + trials)
     drawn = (

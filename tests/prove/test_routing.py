@@ -1,5 +1,6 @@
-"""Where tokens went: every pair of ranks and every expert of every rank is tried, or the stage is
-not called proven.
+"""Routes of tokens.
+
+Every pair of ranks and every expert of every rank is tried, or the stage is not called proven.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ RIGHT = Mixture()
 
 @dataclass
 class Drawn:
-    """What was drawn for one stage at one set of sizes: the experts that tokens chose, by draw,
-    row, token and choice.
+    """The draws for one stage at one set of sizes.
+
+    ``choices`` has the experts that tokens chose, by draw, row, token and choice.
     """
 
     choices: list[Any] = field(default_factory=list)
     sorts: list[str] = field(default_factory=list)
-    """What numbers each draw is of."""
+    """The kind of numbers of each draw."""
 
     def take(self, evaluated: Evaluated, good: Any, value: int) -> None:
         found = evaluated.parallel[value].data[0]
@@ -235,8 +237,9 @@ def test_one_expert_that_one_rank_never_chooses_is_caught(expert: int, rank: int
 
 
 def _full_but_for_the_last(b: Builder, goes: str) -> str:
-    """Of tokens that all go to one receiver the last stays behind, as with a buffer that has a
-    place too few.
+    """Leave the last token behind of those that all go to one receiver.
+
+    A buffer with a place too few does that.
     """
     return str(
         b.op(

@@ -33,7 +33,7 @@ def _both(*plans: object) -> list[Report]:
 
 @pytest.fixture(params=["large stages", "all stages"], autouse=True)
 def _given_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which stages other processes prove."""
+    """Set which stages other processes prove."""
     if request.param == "all stages":
         monkeypatch.setattr(obligations, "LARGE", 0)
 

@@ -42,7 +42,7 @@ def _chosen(ranks: int, kind: str) -> Plan:
 
 
 def _looks(parallel: Plan) -> list[tuple[bool, SecondLook | None]]:
-    """Whether the run at each seed shows a difference, and what the early look finds."""
+    """Return for each seed True if the run shows a difference, and the early look's result."""
     plans = _chosen(1, "gt"), parallel
     graphs: list[Any] = [lower(plan, match(plan)[0]) for plan in plans]
     specification = specify(*plans, *graphs)

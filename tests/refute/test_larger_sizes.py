@@ -1,5 +1,7 @@
-"""What reduced shapes leave open is tried at larger sizes and at full ones, within an allowance and
-at the cost of the error bound.
+"""Questions that reduced shapes leave open.
+
+They are tried at larger sizes and at full ones, within an allowance and at the cost of the error
+bound.
 """
 
 from __future__ import annotations

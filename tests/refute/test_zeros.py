@@ -25,12 +25,13 @@ from pitcheck.witness.replay import replay
 
 SEEDS = 2
 COSTS = (1_000_000, 300, 100, 0)
-"""What a confirmation may cost: from the inputs on, from where both plans agree, and not at all."""
+"""Limits for a confirmation: from the inputs on, from where both plans agree, and not at all."""
 
 
 def judged(pair: Pair, seed: int) -> Judged:
-    """What is said of all outputs on one draw, although small plans are proven before that is
-    asked.
+    """Return the judgement on all outputs for one draw.
+
+    Small plans are judged, too, although a check proves them before that.
     """
     first, second = (lower(plan, match(plan)[0]) for plan in pair)  # type: ignore[arg-type]
     specification = specify(*pair, first, second)

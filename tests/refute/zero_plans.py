@@ -22,7 +22,7 @@ def _added_up(b: Builder, y: str) -> str:
 
 
 def _zero(b: Builder, x: str, t: str, kind: str) -> str:
-    """What is 0 for every x and t, by terms that cancel."""
+    """Append a value that is 0 for every x and t, by terms that cancel."""
     if kind == "centred":  # a bias behind which the mean is taken out
         return _added_up(b, b.op("sub", x, b.op("mean", x, axes=(1,), keepdim=True)))
     if kind == "normed":  # what layer_norm does not see
@@ -81,7 +81,7 @@ def over_itself(b: Builder, z: str) -> str:
 
 
 def sign(b: Builder, z: str) -> str:
-    """Whether it is positive, as of a step that has the sign of the gradient."""
+    """Choose by the sign of z, as a step does that has the sign of the gradient."""
     found: str = b.op("where", b.op("gt", z, Number(0)), b.op("exp", z), b.op("add", z, Number(3)))
     return found
 

@@ -1,8 +1,7 @@
-"""What SARIF 2.1.0 (OASIS) demands of the objects that pitcheck writes: their fields, which of them
-are required, their types and ranges.
+"""The demands of SARIF 2.1.0 (OASIS) on the objects that pitcheck writes.
 
-Fields that the standard knows and pitcheck does not write are left out, so that a misspelt one is
-refused.
+They are the fields, which of them are required, their types and ranges. Fields that the standard
+knows and pitcheck does not write are left out, so that a misspelt one is refused.
 """
 
 from __future__ import annotations

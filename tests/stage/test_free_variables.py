@@ -191,8 +191,9 @@ def test_what_is_kept_by_the_shift_depends_on_it() -> None:
 
 @pytest.mark.parametrize("kind", ["where", "masked_fill"])
 def test_the_largest_of_no_elements_is_no_number(kind: str) -> None:
-    """Where no element of a row counts the shift is -inf, and what is shifted by it is no number;
-    the reference has 0 there. Any number drawn cancels.
+    """A row without an element that counts has the shift -inf, and is no number when shifted.
+
+    The reference has 0 there. Any number drawn cancels.
     """
 
     def plan(shift: bool) -> Plan:
@@ -253,8 +254,9 @@ def test_a_difference_of_exponentials_is_not_positive(least: int) -> None:
 
 @pytest.mark.parametrize("least", [0, FAR])
 def test_a_number_that_is_read_as_a_truth_decides(least: int) -> None:
-    """What is drawn in its place is never 0, and the step gives 0 where all of a row is below
-    ``least``.
+    """The number drawn for the step is never 0, but the step can be.
+
+    It gives 0 if all of a row is below ``least``.
     """
     b = Builder("kept")
     x = b.input("x", (4, WIDE))

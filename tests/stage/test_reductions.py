@@ -29,9 +29,7 @@ from pitcheck.stage.reductions.sum_target_terms import SumTargetTerms
 from pitcheck.stage.stage import Stage
 
 EVERY, MISSES = 5, 2
-"""Of which pairs of the zoo the fast suite takes stages, every fifth one, and how many
-near misses.
-"""
+"""The fast suite takes stages of every fifth pair of the zoo, and so many near misses."""
 MANY = 12
 OWN_MISSES = 16
 LEAST_STAGES = 60

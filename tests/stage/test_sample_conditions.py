@@ -1,5 +1,6 @@
-"""Whether the size of a result says how many members a collective has: then a few coordinates do
-not stand for all.
+"""Results whose size says how many members a collective has.
+
+A few coordinates do not stand for all then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ RANKS = 4
 
 
 def _resized(kind: str, along: str, **attributes: object) -> bool:
-    """Of a plan with one collective over ``dp``, sampled along the axis ``along``."""
+    """Return True if a sample along the axis ``along`` resizes a result.
+
+    The plan has one collective over ``dp``.
+    """
     b = Builder("plan", {"dp": RANKS, "tp": 2})
     b.output(b.op(kind, b.op("exp", b.input("x", (RANKS, 3))), out="y", group="dp", **attributes))
     plan = b.plan()

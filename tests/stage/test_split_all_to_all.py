@@ -1,5 +1,7 @@
-"""What an all-to-all moves, taken apart: the same results, a few rows of them, and no fault at one
-sender, receiver or part hidden.
+"""All-to-alls that are split into their parts.
+
+The results stay the same, a few rows are enough, and no fault at one sender, receiver or part is
+hidden.
 """
 
 from __future__ import annotations
@@ -204,8 +206,9 @@ def test_taking_apart_changes_no_result(case: str) -> None:
 
 
 def test_one_sender_is_left_of_eight() -> None:
-    """Of what a rank's tokens become, and of the gradient's terms, one and then two are evaluated;
-    of the experts' ranks all.
+    """One sender, then two, are evaluated for a rank's tokens and for the gradient's terms.
+
+    All of the experts' ranks are.
     """
     for stage, receivers in zip(_stages(parallel()), (1, EP), strict=True):
         apart = taken_apart(stage)
@@ -251,7 +254,7 @@ def test_parts_of_two_axes_are_not_taken_apart() -> None:
 
 
 def test_a_rank_that_shifts_its_parts_is_a_class_of_its_own() -> None:
-    """What only one rank does is kept, whatever is left of the others."""
+    """A step of one rank alone is kept, whatever is left of the others."""
     shift = table("ep", *(0 if rank != 6 else 1 for rank in range(EP)))
     r, b = Builder("reference"), Builder("parallel", {"ep": EP})
     r.output(r.op("silu", r.input("x", (64, 6)), out="y"))

@@ -40,7 +40,7 @@ class Row:
 
     @property
     def large(self) -> bool:
-        """Whether it takes seconds."""
+        """True if a check of it takes seconds."""
         return any(mark in self.parallel for mark in LARGE)
 
 

@@ -46,7 +46,7 @@ output instead, and exchanging one of them is ambiguous.
 """
 
 OTHERS = 2
-"""How many other operands of the same form are tried at each place."""
+"""The number of other operands of the same form that are tried at each place."""
 
 
 def mutants(plan: Plan) -> Iterator[Mutant]:
@@ -98,7 +98,7 @@ def _attribute(operator: Operator, name: str, value: Any) -> Operator:
 
 
 def _changeable(operator: Operator, place: int) -> bool:
-    """Whether another operand at ``place`` has an agreed meaning."""
+    """Return True if another operand at ``place`` has an agreed meaning."""
     if not operator.kind.endswith(".backward"):
         return True
     count = len(operator.outputs)

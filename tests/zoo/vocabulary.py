@@ -201,7 +201,7 @@ def cross_entropy_log_softmax() -> Pair:
 
 
 def _experts(b: Builder, x: str, gate: str, weights: list[str]) -> list[str]:
-    """What each expert adds, with every expert run on every token and masked."""
+    """Return the results of the experts, every one run on every token and masked."""
     scores = b.op("softmax", b.op("linear", x, gate), axis=1)
     top, chosen = b.op("max", scores, out=[f"top_{x}", f"chosen_{x}"], axis=1)
     parts = []

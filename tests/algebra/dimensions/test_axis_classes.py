@@ -103,7 +103,7 @@ def test_a_shard_is_not_as_long_as_another_dimension() -> None:
 def test_counts_of_elements_that_differ_stay_different(
     cut: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """Of wholes, of shards, of factors, along one dimension and along several."""
+    """Compare counts of wholes, of shards and of factors, along one dimension and along several."""
     system = AxisSystem()
     nodes: list[Dimension] = []
     for size, count in cut:

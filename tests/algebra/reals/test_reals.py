@@ -103,7 +103,7 @@ def test_functions_by_name(x: list[float]) -> None:
 
 @given(st.lists(st.floats(2**-53, 1 - 2**-53), min_size=1, max_size=5))
 def test_quantiles(x: list[float]) -> None:
-    """Of probabilities as draws have them; nothing lies below a probability that is none."""
+    """Use probabilities as draws have them. Nothing lies below a number that is no probability."""
     r, p = pair([*x, 0.0, 1.0, -0.5, 2.0])
     found = R.function("normal_quantile", r)
     same(P.function("normal_quantile", p), found.data.reshape(-1))

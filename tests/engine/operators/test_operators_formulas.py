@@ -24,7 +24,7 @@ from pitcheck.plan.model import Number, Plan
 
 SEEDS = tuple(range(4))
 NEAR_MISSES = 3
-"""How many near misses of a formula are tried, spread over all."""
+"""The number of near misses that are tried of a formula, spread over all of them."""
 
 REAL = ("float32",)
 WITH_TIES = ("maximum", "minimum", "relu")
@@ -352,7 +352,7 @@ def _written(formula: Formula) -> Plan:
 
 
 def test_gradient_of_the_lesser_operand_is_not_proven() -> None:
-    """Where the operands are equal a derivative is a convention; elsewhere it is not."""
+    """At equal operands a derivative is a convention; elsewhere it is not."""
     right = FORMULAS["maximum"]
     wrong = Formula(right.kind, right.forward, _half_whether("ge", "lt"), right.inputs)
     not_proven(_operator(right), _written(wrong))

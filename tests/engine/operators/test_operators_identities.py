@@ -287,7 +287,7 @@ def _scaled(axis: int, exponent: str) -> Plan:
 
 
 def test_a_size_that_a_number_follows_is_that_of_its_dimension() -> None:
-    """Of a shard of 8 rows, and of 12 columns."""
+    """The shard has 8 rows and 12 columns."""
     by_columns = _alone(lambda b, x: b.op("scale_by_size", x, axis=1, exponent="-1/2"), (16, 12))
     proven(by_columns, _scaled(1, "-1/2"))
     for axis, exponent in ((0, "-1/2"), (1, "1/2"), (1, "-1")):

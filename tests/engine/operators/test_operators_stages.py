@@ -55,7 +55,7 @@ def _said(report: Report) -> str:
 
 
 def _verdict_is_due(reference: Plan, parallel: Plan, report: Report) -> str:
-    """What is wrong with a verdict, by the independent executor, or nothing."""
+    """Return why a verdict is wrong by the independent executor, or an empty text."""
     judgement = judge_often(reference, parallel, SEEDS)
     if judgement.same:
         return "" if report.verdict == "equivalent" else f"nothing changed, but {_said(report)}"

@@ -35,8 +35,9 @@ Skip = tuple[tuple[int, ...], int]
 (source, rank) and the number.
 """
 Together = tuple[Mapping[int, Sequence[int]], int]
-"""Of a result that ranks have terms of: by rank those whose terms are added up, and what the sum is
-divided by.
+"""Terms of a result that are added up.
+
+By rank: the ranks whose terms it adds; and the divisor of the sum.
 """
 
 
@@ -332,9 +333,7 @@ def difference(
 
 @dataclass
 class Truth:
-    """What the single-device program computes on real tensors: everything it starts with, and what
-    it ends with.
-    """
+    """The single-device run on real tensors: all initial values, and all final ones."""
 
     tensors: dict[str, torch.Tensor]
     results: dict[tuple[str, str], torch.Tensor]

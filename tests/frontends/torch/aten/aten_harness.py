@@ -66,7 +66,7 @@ class Recorded:
         keywords: Mapping[str, Any],
         results: Any,
     ) -> Recorded:
-        """That of a call that has been made."""
+        """Return the record of a call that has been made."""
         recorded = cls.__new__(cls)
         recorded._record(operator, called, arguments, keywords, results)
         return recorded
@@ -135,7 +135,7 @@ def _rms_norm_backward(
 
 
 ORACLES = {"_fused_rms_norm_backward.default": _rms_norm_backward}
-"""What PyTorch computes, of overloads that it has no kernel of for CPUs."""
+"""Results of PyTorch for overloads that have no kernel for CPUs."""
 
 
 def flat(results: Any) -> Any:

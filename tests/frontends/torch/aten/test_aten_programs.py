@@ -27,8 +27,9 @@ _UNSEEN = {
     "normal_",
     "set_",
 }
-"""What is no part of what a step computes: a look at a number, marks for the profiler, and how
-inputs are made.
+"""Operators that are no part of a step's computation.
+
+They look at a number, mark events for the profiler, or make inputs.
 """
 
 

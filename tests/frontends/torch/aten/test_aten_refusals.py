@@ -1,4 +1,4 @@
-"""What is not in the table, and arguments that a meaning does not cover, are refused by name."""
+"""Refusals by name: operators outside the table, and arguments that a meaning does not cover."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def all_reduces_at_once(x: Tensor, group) -> Tensor:
 
 
 def at_once(communicate: Callable[..., object], rows: int) -> Callable[[Tensor, object], Tensor]:
-    """Of a tensor and of twice it, in one call."""
+    """Return a function that communicates a tensor and twice the tensor in one call."""
 
     def run(x: Tensor, group) -> Tensor:
         out = torch.empty(2, rows, 3)

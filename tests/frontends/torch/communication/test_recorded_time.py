@@ -205,7 +205,7 @@ def blocking(model: nn.Sequential) -> None:
 
 
 def one_rank_lies_otherwise(model: nn.Sequential) -> None:
-    """What a collective adds up is memory: a transposed square on one rank is another tensor."""
+    """Transpose a square on one rank: a collective adds up memory, so this is another tensor."""
     square = torch.eye(2) + torch.tensor([[0.0, 1.0], [0.0, 0.0]])
     if dist.get_rank():
         square = square.t()

@@ -73,8 +73,6 @@ def last_id_missed(_: Any) -> Planted:
 
 
 def halves_in_a_row(model: Any) -> Planted:
-    """Of a gated layer the two halves that a rank has are said to be one stretch of the whole
-    matrix.
-    """
+    """Say that both halves of a gated layer on a rank are one stretch of the whole matrix."""
     model.decoder.layers[0].mlp.linear_fc1.weight.partition_stride = 1
     return nullcontext()

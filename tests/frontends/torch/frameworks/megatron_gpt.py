@@ -41,7 +41,7 @@ class Setup:
 
 
 Bug = Callable[[nn.Module], AbstractContextManager[Any]]
-"""Of the model of a parallel rank: what a step runs in."""
+"""A function from the model of a parallel rank to the context in which its step runs."""
 
 
 def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
@@ -120,7 +120,7 @@ def _norm(config: Any, hidden_size: int, eps: float = 1e-5, **_: Any) -> nn.Modu
 
 
 class Norm:
-    """What a layer specification takes for a norm."""
+    """A norm as layer specifications take it."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> nn.Module:  # type: ignore[misc]
         return _norm(*args, **kwargs)

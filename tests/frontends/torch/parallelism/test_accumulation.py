@@ -23,7 +23,7 @@ def network() -> nn.Module:
 
 
 def losses(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """Of every token that counts; 0 of the others."""
+    """Return the loss of every token that counts, and 0 for the others."""
     scores = model(batch["x"]).transpose(1, 2)
     return nn.functional.cross_entropy(scores, batch["labels"], reduction="none") * batch["mask"]
 

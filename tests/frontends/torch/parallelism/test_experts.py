@@ -32,7 +32,7 @@ class Experts(nn.Module):
         self.experts = nn.ModuleDict({str(number): nn.Linear(WIDTH, WIDTH) for number in experts})
 
     def weights(self, batch: Batch) -> torch.Tensor:
-        """What the router gives to the expert of each token."""
+        """Return the router's weight for the expert of each token."""
         return self.router(batch["x"]).softmax(-1).gather(1, batch["route"][:, None])
 
 

@@ -41,7 +41,7 @@ class Attention(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Of shape (sequence, batch, width), as Megatron has it."""
+        """Return the attention of x, of shape (sequence, batch, width) as Megatron has it."""
         length, batch, _ = x.shape
         mixed = self.qkv(self.enter(self.norm(x)))
         if self.interleaved:
@@ -78,7 +78,7 @@ def training(model: Attention, **more: Any) -> Program:
 
 
 def rows(rank: int, interleaved: bool) -> list[tuple[int, int]]:
-    """Of the fused projection, those of a rank's heads."""
+    """Return the rows of the fused projection that are those of a rank's heads."""
     if interleaved:
         return [(rank * 3 * WIDTH // RANKS, (rank + 1) * 3 * WIDTH // RANKS)]
     return [

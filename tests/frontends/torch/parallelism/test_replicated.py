@@ -100,9 +100,7 @@ def test_synchronised_once(bucket: float) -> None:
 
 @pytest.mark.slow
 def test_synchronised_every_time() -> None:
-    """What was averaged before is averaged again together with what is new, which changes
-    nothing.
-    """
+    """Averages are averaged again together with new gradients, which changes nothing."""
     proven(spec(replicated(lambda *_: nullcontext())))
 
 

@@ -21,7 +21,7 @@ SCALE = SIZE**-0.5
 
 
 def turned(tensors: list[torch.Tensor], rank: int, ranks: int, to: int = 1) -> list[torch.Tensor]:
-    """What the rank before sends, where every rank sends to the next."""
+    """Return the tensors of the rank before, as every rank sends to the next."""
     received = [torch.empty_like(tensor) for tensor in tensors]
     operations = []
     for sent, got in zip(tensors, received, strict=True):
@@ -131,8 +131,9 @@ def spec(ranks: int, rescaled: bool = True, to: int = 1) -> Spec:
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_round_the_ranks(ranks: int) -> None:
-    """What is launched as one batch waits for nobody: no warning of a ring in which all
-    send first.
+    """A batch that is launched at once waits for nobody.
+
+    So there is no warning of a ring in which all send first.
     """
     assert not proven(spec(ranks)).findings
 
@@ -149,6 +150,6 @@ def test_without_rescaling() -> None:
 
 @pytest.mark.slow
 def test_gradients_sent_the_other_way() -> None:
-    """Of three ranks; two send to each other either way."""
+    """Three ranks; two send to each other either way."""
     report = caught(spec(3, to=-1), "dv = dv + weights", "PIT100")
     assert report.findings[0].output in ("grad:v.weight", "grad:k.weight")

@@ -82,6 +82,6 @@ def test_schedules_are_proven(kind: Any) -> None:
 
 
 def test_gradients_of_a_sum_divided_as_of_a_mean() -> None:
-    """Which is what schedules do where nothing else is said."""
+    """Schedules divide so by default."""
     report = caught(spec(ScheduleGPipe), "schedule.step(", "PIT101")
     assert "every element is 1/4 times what it should be" in (report.findings[0].cause or "")

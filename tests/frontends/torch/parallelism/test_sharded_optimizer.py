@@ -142,7 +142,7 @@ class Misplaced(Sharded):
 
 
 class Summed(Sharded):
-    """Of a mean over ranks only the sum."""
+    """An optimizer that sums over ranks and forgets to divide for the mean."""
 
     def scatter(self) -> None:
         super().scatter()

@@ -74,7 +74,7 @@ class Step:
 def spec_of(
     mesh: Mapping[str, int] = TWO, outputs: Mapping[str, Part] | None = None, **batch: Input
 ) -> Spec:
-    """Of traces that are written down; nothing is run."""
+    """Return the specification of traces that are written down; nothing is run."""
     return Spec(lambda: None, lambda rank: None, mesh, batch, outputs or {})  # type: ignore[arg-type, return-value]
 
 
@@ -170,7 +170,7 @@ def test_names_of_operators_are_no_names_of_tensors_of_other_ranks() -> None:
 
 @pytest.mark.parametrize(("factor", "expected"), [(1.0, "equivalent"), (2.0, "mismatch")])
 def test_tensors_in_between_have_other_shapes_on_other_ranks(factor: float, expected: str) -> None:
-    """Of four rows one rank computes one, the other three."""
+    """One rank computes one of four rows, the other three."""
 
     def product(rank: int, first: int, last: int) -> Step:
         step = Step(rank)

@@ -48,7 +48,7 @@ def spec(size: int, reference: SDPBackend, parallel: SDPBackend) -> Spec:
 
 @pytest.mark.parametrize("size", [8, 48])
 def test_backends_are_one_function(size: int) -> None:
-    """Of 48 the fourth root that PyTorch computes is not the nearest number."""
+    """PyTorch's fourth root of 48 is not the nearest number."""
     assert_equivalent(spec(size, *BACKENDS))
     assert_equivalent(spec(size, *reversed(BACKENDS)))
 

@@ -1,5 +1,7 @@
-"""What large frameworks do beside: gradients in one flat buffer, experts by counts, recomputation,
-schedules of pipelines, batch statistics, masks.
+"""Programs with the ways of large frameworks.
+
+These are gradients in one flat buffer, experts by counts, recomputation, schedules of pipelines,
+batch statistics and masks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said of mistakes in programs whose values in between nobody has described."""
+"""Causes of mistakes in programs whose values in between nobody has described."""
 
 from __future__ import annotations
 

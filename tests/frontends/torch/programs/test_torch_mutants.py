@@ -1,5 +1,7 @@
-"""Of every program that is proven each communication is dropped, doubled, re-grouped, re-scaled and
-more, in turn: what changes a result is caught.
+"""Mutants of every program that is proven.
+
+Each communication is dropped, doubled, re-grouped, re-scaled and more, in turn. A change of a
+result is caught.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ def _alone() -> Iterator[None]:
 
 
 def shares() -> list[tuple[str, int, int]]:
-    """Of every program how many shares its mutants are tried in, and the number of one."""
+    """Return each share of every program's mutants, as (program, number of shares, share)."""
     count = {name: SHARES.get(name, SHARES.get(name.partition(",")[0], 1)) for name in PROGRAMS}
     return [(name, count[name], share) for name in PROGRAMS for share in range(count[name])]
 

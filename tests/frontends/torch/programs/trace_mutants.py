@@ -81,7 +81,7 @@ class Rank:
         )
 
     def held(self, event: Event, value: int) -> None:
-        """What a buffer held before."""
+        """Give a buffer the contents that it held before."""
         self.alone(event, "clone.default", Ref(value), None)
 
     def changed(self, at: int, draft: Draft | None) -> Trace:
@@ -117,7 +117,7 @@ class Family:
 
     @property
     def event(self) -> Event:
-        """That of the first rank."""
+        """The event of the first rank."""
         return self.events[min(self.events)]
 
     @property
@@ -256,8 +256,9 @@ def _groupings(mesh: Mapping[str, int]) -> Iterator[Mapping[int, Group]]:
 
 
 def dropped(rank: Rank, event: Event) -> None:
-    """What a rank has where nobody communicates: itself, as often as there are members, or its own
-    part of itself.
+    """Replace a collective by what a rank has if nobody communicates.
+
+    That is its own value, as often as there are members, or its own part of it.
     """
     place, size = event.group.index(rank.number), len(event.group)
     given = event.arguments[0]

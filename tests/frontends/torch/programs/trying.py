@@ -47,19 +47,19 @@ class Tried:
 
     @property
     def changing(self) -> bool:
-        """Whether a result is another one."""
+        """True if the mutant changes a result."""
         return self.change > CHANGED
 
     @property
     def code(self) -> str:
-        """What is named first."""
+        """The code of the first finding that is no warning."""
         return next(
             (finding.code for finding in self.report.findings if finding.verdict != "warning"), ""
         )
 
     @property
     def right(self) -> bool:
-        """Whether what is named first is what was done."""
+        """True if the first finding names the mistake that was made."""
         return self.report.verdict == "invalid" or self.code in RIGHT[self.mutant.kind]
 
     @property
@@ -122,7 +122,7 @@ class Trial:
 
 
 def _compared(true: Truth, traces: list) -> Truth:
-    """Of the results those that some rank has."""
+    """Return the truth of the results that some rank has."""
     held = {(result.kind, result.name) for trace in traces for result in trace.results}
     return Truth(true.tensors, {key: value for key, value in true.results.items() if key in held})
 

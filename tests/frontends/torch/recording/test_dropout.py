@@ -128,7 +128,7 @@ def test_other_draws_are_never_the_same(parallel: Callable[[Rank], Program]) -> 
 
 
 def test_masks_of_other_shapes_are_others() -> None:
-    """That a rank draws for its rows alone is no part of what one device draws for all."""
+    """A rank draws for its rows alone, which is no part of the draw of one device for all rows."""
     report = check(spec(lambda _: training(Network(dropped), reduced=True), "dp"))
     assert report.verdict == "inconclusive"
     assert {finding.code for finding in report.findings} == {"PIT206"}

@@ -16,7 +16,7 @@ from pitcheck.torch import Input, Part, Program, Spec, check
 ROWS, WIDTH, SEED = 4, 4, 7
 Batch = dict[str, torch.Tensor]
 Draw = Callable[[Batch], tuple[torch.Tensor, torch.Tensor]]
-"""What a model is given, and what is compared with what it gives."""
+"""A function from a batch to the model's input and the target of its output."""
 
 
 def training(draw: Draw, seed: int = SEED, reduced: bool = False) -> Program:

@@ -1,4 +1,4 @@
-"""Where the parts of parameters, gradients and outputs lie, as frameworks say it."""
+"""Places of the parts of parameters, gradients and outputs, as frameworks say them."""
 
 from __future__ import annotations
 
@@ -140,9 +140,7 @@ def test_batches_that_do_not_fit(batch, message) -> None:
 
 
 def test_freed_memory_holds_nothing() -> None:
-    """What is read from memory that was given back, and taken again, is of undefined value,
-    whatever lay there.
-    """
+    """Memory that was given back and taken again has no defined value, whatever lay there."""
 
     def program(freed: bool) -> Program:
         model = Product()

@@ -1,5 +1,6 @@
-"""What is recorded and proven gives the reference's results under every timing; what is unusual and
-legal is proven.
+"""Programs that are recorded and proven, run under every timing.
+
+Their results are the reference's. Unusual and legal programs are proven.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def alone(task: Task) -> Trace:
 
 
 def report_on(program: Written) -> Report:
-    """What pitcheck says of a program."""
+    """Return pitcheck's report on a program."""
 
     def plans() -> list[Plan]:
         spec = spec_of(program)

@@ -37,7 +37,7 @@ class StuckError(Exception):
 
 @dataclass
 class Member:
-    """What one rank brings to an operation."""
+    """The part of one rank in an operation."""
 
     do: Do
     tensors: list[Tensor]
@@ -55,7 +55,7 @@ class Operation:
     members: dict[int, Member] = field(default_factory=dict)
 
     def moves(self) -> list[tuple[str, int]]:
-        """What may happen now."""
+        """Return the events that may happen now."""
         found = [("read", rank) for rank, member in self.members.items() if member.read is None]
         if not found and len(self.members) == len(self.ranks):
             found = [("write", rank) for rank, member in self.members.items() if not member.written]
@@ -73,14 +73,17 @@ class Operation:
 
 @dataclass
 class Flight:
-    """What a rank waits for."""
+    """An operation that a rank waits for."""
 
     operation: Operation
     rank: int
 
     @property
     def done(self) -> bool:
-        """Whether the rank may go on: a send when it was read and its receiver is there."""
+        """True if the rank may go on.
+
+        A send is done when it was read and its receiver is there.
+        """
         member = self.operation.members[self.rank]
         if self.operation.what == "pair" and member.do.what == "send":
             return member.read is not None and len(self.operation.members) == 2
@@ -212,7 +215,7 @@ POLICIES = (
 )
 
 Shown = list[dict[str, Tensor]]
-"""What a rank has after each of its steps."""
+"""The values of a rank after each of its steps."""
 
 
 def batches(ranks: int) -> list[Tensor]:
@@ -317,7 +320,7 @@ def _needed(flight: Flight) -> Iterator[tuple[str, int]]:
 
 
 def expected(program: Written) -> Shown:
-    """What the reference has after each step."""
+    """Return the values of the reference after each step."""
     made = reference(program.task, torch.float64)
     shown: Shown = []
     for whole in batches(program.task.ranks):
@@ -333,7 +336,7 @@ def expected(program: Written) -> Shown:
 
 
 def judged(program: Written, policies: tuple[Policy, ...] = POLICIES) -> str:
-    """What running says of a program: "same", or what some timing shows."""
+    """Run a program under every timing; return "same", or the difference that a timing shows."""
     wanted = expected(program)
     for seed, policy in enumerate(policies):
         try:

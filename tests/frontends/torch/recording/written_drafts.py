@@ -43,7 +43,7 @@ class Draft:
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
+        """The number of ranks."""
         return self.task.ranks
 
     def name(self, stem: str) -> str:
@@ -148,7 +148,7 @@ def _exchanged(d: Draft, vector: str) -> list[Row]:
 
 
 def _rooted(d: Draft, vector: str) -> list[Row]:
-    """What the other ranks hold after the reduce is nothing, until the root sends it to them."""
+    """Reduce to a root, which sends the result to the others; they hold nothing in between."""
     b, root = d.buffer(SIZE), d.choose.randrange(d.ranks)
     rows = d.each("copy", b, vector) + d.together("reduce", b, root=root)
     rows.append(

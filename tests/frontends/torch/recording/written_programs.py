@@ -43,8 +43,9 @@ REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "max": dist.Re
 
 @dataclass(frozen=True)
 class Task:
-    """What the reference does. ``zero``: when gradients are zeroed, at the "start" or "end" of a
-    step.
+    """The work of the reference.
+
+    ``zero``: when gradients are zeroed, at the "start" or "end" of a step.
     """
 
     ranks: int
@@ -69,7 +70,7 @@ class Do:
     handle: str = ""
     peer: int = 0
     source: int = 0
-    """Of a batch the rank that it receives from; ``peer`` is the one that it sends to."""
+    """The rank that a batch receives from; ``peer`` is the one that it sends to."""
     tag: int = 0
 
 
@@ -98,7 +99,7 @@ class Written:
     fresh: Mapping[str, int] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     flat: bool = False
-    """Whether gradients are views of the kept buffer "flat"."""
+    """True if gradients are views of the kept buffer "flat"."""
 
 
 def groups(ranks: int) -> dict[str, list[list[int]]]:
@@ -116,7 +117,7 @@ class Work(Protocol):
 
 
 class World(Protocol):
-    """Where a rank runs."""
+    """A place in which a rank runs."""
 
     dtype: torch.dtype
 
@@ -142,12 +143,12 @@ def loss_of(parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
 
 
 def state_names(task: Task) -> list[str]:
-    """What a program keeps by the names that the reference has for it."""
+    """Return the names that the reference has for the tensors that a program keeps."""
     return [f"m{n}" for n in range(task.parameters) if task.momentum] + ["average"] * task.average
 
 
 def state_of(task: Task, dtype: torch.dtype) -> dict[str, Tensor]:
-    """What a program keeps, in the beginning."""
+    """Return the tensors that a program keeps, as they are in the beginning."""
     return {
         name: torch.zeros(1 if name == "average" else SIZE, dtype=dtype)
         for name in state_names(task)
@@ -245,8 +246,9 @@ COMPUTED: dict[str, Callable[..., object]] = {
     "add": lambda number, to, of: to.add_(of, alpha=number),
     "sum rows": lambda number, to, of: to.copy_(of.view(-1, to.shape[0]).sum(0)),
 }
-"""What instructions do that compute in place: from a number, what they write to, and what they
-read.
+"""Functions of the instructions that compute in place.
+
+Their arguments are a number, the tensor that they write to, and the tensors that they read.
 """
 
 
@@ -309,7 +311,7 @@ class Distributed:
 
 
 def reference(task: Task, dtype: torch.dtype = torch.float32) -> Program:
-    """What is to be computed, on one device."""
+    """Return the program on one device."""
     parameters, kept = begun(task, dtype), state_of(task, dtype)
 
     def step(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -75,7 +75,7 @@ def pieces(trace: Trace, through: bool) -> list[tuple[int, ...]]:
 
 
 def test_pieces_are_cut_where_that_is_asked_for() -> None:
-    """Of a buffer in a buffer a part is scaled that begins and ends inside of pieces."""
+    """A part of a buffer in a buffer is scaled, and begins and ends inside of pieces."""
     values = tuple(Value((size,), "float32") for size in (2, 3, 5, 4, 9, 5, 5, 3))
     events = (
         Event("cat.default", ((Ref(0), Ref(1)), 0), (2,)),

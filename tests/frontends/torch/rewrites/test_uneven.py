@@ -76,7 +76,7 @@ def test_sizes_that_contradict_themselves(traces: Sequence[Trace], message: str)
 
 
 def test_sizes_on_which_ranks_disagree() -> None:
-    """What one rank sends is more than the other expects: the plan cannot run."""
+    """One rank sends more than the other expects: the plan cannot run."""
 
     def parallel(rank: Rank) -> Program:
         received = [1, 1] if rank.number else [3, 2]

@@ -1,5 +1,6 @@
-"""What a step leaves for the next one: parameters changed by hand, gradients, buffers, and tensors
-that the program keeps.
+"""State that a step leaves for the next one.
+
+It is parameters changed by hand, gradients, buffers, and tensors that the program keeps.
 """
 
 from __future__ import annotations
@@ -210,7 +211,7 @@ def test_gradients_that_are_not_zeroed() -> None:
 
 
 def test_gradients_added_up_over_ranks_and_calls() -> None:
-    """What earlier calls left is added up over ranks once more in every call."""
+    """Gradients that earlier calls left are added up over ranks once more in every call."""
     report = checked(stepping, "sum", "added")
     assert report.verdict == "mismatch", report.findings
 

@@ -21,7 +21,7 @@ Exchange = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 def reduced_to_the_root(term: torch.Tensor, rank: int) -> torch.Tensor:
-    """What the other rank has after the reduce is not used."""
+    """Reduce to rank 0, and use no result on the other rank."""
     dist.reduce(term, 0)
     held = term if rank == 0 else torch.empty_like(term)
     dist.broadcast(held, 0)
@@ -29,7 +29,7 @@ def reduced_to_the_root(term: torch.Tensor, rank: int) -> torch.Tensor:
 
 
 def reduced_and_used_elsewhere(term: torch.Tensor, rank: int) -> torch.Tensor:
-    """What the other rank has after the reduce is sent on."""
+    """Reduce to rank 0, and send the other rank's undefined result on."""
     dist.reduce(term, 0)
     dist.broadcast(term, 1)
     return term
