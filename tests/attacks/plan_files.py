@@ -30,6 +30,7 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     it is right. ``codes`` are the codes that the findings must begin with, in order. ``reference``
     names the reference's file. ``point`` has values of the reference's inputs, at full size, for
     which both sides differ. ``executor`` says why the independent executor judges otherwise.
+    ``seed`` is that of the check.
     """
 
     verdict: Verdict | list[Verdict]
@@ -38,6 +39,7 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reference: str = "reference"
     point: dict[str, Any] = {}
     executor: str = ""
+    seed: int = 1
 
     @property
     def verdicts(self) -> list[Verdict]:

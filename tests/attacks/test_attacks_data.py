@@ -40,7 +40,7 @@ def reports(case: Pair) -> Iterator[Report]:
     for shapes, coordinates in CHOICES if case.full else CHOICES[:1]:
         yield checked(
             [lambda: [read_plan(reference)], lambda: [read_plan(parallel)]],
-            Options(seed=1, jobs=1, shapes=shapes, coordinates=coordinates),
+            Options(seed=case.expected.seed, jobs=1, shapes=shapes, coordinates=coordinates),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from zoo.builder import Builder, intervals, lineage, table
 
 from pitcheck.base.options import Options
@@ -45,23 +44,3 @@ def test_a_sum_over_zeros_is_proven_between_hints() -> None:
     assert (report.verdict, report.stages.total, report.stages.widened) == ("equivalent", 3, 0), (
         report.findings
     )
-
-
-@pytest.mark.parametrize("hint", [FREE, ZERO])
-def test_hints_of_padding_decide_nothing(hint: int) -> None:
-    assert _report(_parallel(hint)).verdict == "equivalent"
-    assert _report(_parallel(hint, filled=1)).verdict == "mismatch"
-
-
-def test_zeros_are_compared_and_free_elements_are_not() -> None:
-    assert _report(_parallel(ZERO, output=ZERO)).verdict == "equivalent"
-    assert _report(_parallel(FREE, filled=1, output=ZERO)).verdict == "mismatch"
-    only = Builder("parallel", {"dp": 2})
-    even = only.op("pad", only.input("x", (5, 4), {}), axis=0, before=0, after=1, value=1)
-    only.op("square", only.op("chunk", even, axis=0, count=2, position=table("dp", 0, 1)), out="y")
-    for padding, verdict in ((FREE, "equivalent"), (ZERO, "mismatch")):
-        only.outputs.clear()
-        only.output("y", spec=_held(padding))
-        first = Builder("reference")
-        first.output(first.op("square", first.input("x", (5, 4)), out="y"))
-        assert check(first.plan(), only.plan(), Options(seed=1)).verdict == verdict
