@@ -12,13 +12,9 @@ import pytest
 from ops.ops_numpy_algebra import NumpyAlgebra
 from ops.ops_rows import Row
 from ops.ops_torch_rows import ROWS
-from zoo.builder import Builder
 
-from pitcheck.base.options import Options
-from pitcheck.engine.check import check
 from pitcheck.graph.unread_operands import unread
 from pitcheck.ops.registry import evaluate, operator_kind
-from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Shard, Tensor
 
 FIELD = ((4, 8), "field")
 TABLE: tuple[tuple[str, list[Any], dict[str, Any], set[int]], ...] = (
@@ -90,66 +86,3 @@ def test_no_gradient_depends_on_what_is_not_looked_into(row: Row) -> None:
         assert (a is None) == (b is None)
         if a is not None:
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-
-
-def _plan(name: str, operand: str) -> Plan:
-    """A derivative of a product, of which one operand is what is given, or something else of that
-    shape.
-    """
-    b = Builder(name)
-    x, w, dy = b.input("x", (6, 5)), b.parameter("w", (6, 5)), b.input("dy", (6, 5))
-    b.op("mul", x, Number(2), out="twice")
-    y = b.op("mul", x, w)
-    b.back("mul", [operand, w], y, dy, ["", "dw"])
-    b.gradient("dw", "w")
-    return b.plan()
-
-
-def test_an_operand_that_matters_is_looked_into() -> None:
-    assert (
-        check(_plan("reference", "x"), _plan("parallel", "x"), Options(seed=1)).verdict
-        == "equivalent"
-    )
-    assert (
-        check(_plan("reference", "x"), _plan("parallel", "twice"), Options(seed=1)).verdict
-        == "mismatch"
-    )
-
-
-def _factor(dp: int, wrong: str = "") -> Plan:
-    """The gradient of a literal factor, added up over ranks; ``wrong``: an operator through which
-    the operand of the product goes before its derivative.
-    """
-    shape = (32 // dp, 6)
-    split = {
-        name: Lineage(name, shards=(Shard(0, by=("dp",)),)) if dp > 1 else None
-        for name in ("x", "dy")
-    }
-    operators = [Operator("f", "mul", ("x", Number(2)), ("y",))]
-    if wrong:
-        operators.append(
-            Operator(
-                "r", wrong, ("x",), ("other",), {"axis": 0, "shift": 1} if wrong == "roll" else {}
-            )
-        )
-    operators.append(
-        Operator(
-            "b", "mul.backward", ("other" if wrong else "x", Number(2), "y", "dy"), ("dx", "d2")
-        )
-    )
-    operators.append(Operator("a", "all_reduce", ("d2",), ("added",), group=Group(axes=("dp",))))
-    tensors = [Tensor(name, shape, role="input", lineage=held) for name, held in split.items()]
-    tensors += [Tensor(name, shape) for name in ("y", "dx", *(("other",) if wrong else ()))]
-    return Plan(
-        (Axis("dp", dp),),
-        (*tensors, Tensor("d2", ()), Tensor("added", ())),
-        tuple(operators),
-        (Output("added"),),
-    )
-
-
-@pytest.mark.parametrize(
-    ("wrong", "verdict"), [("", "equivalent"), ("roll", "mismatch"), ("neg", "mismatch")]
-)
-def test_the_gradient_of_a_number_is_that_of_all_ranks(wrong: str, verdict: str) -> None:
-    assert check(_factor(1), _factor(8, wrong), Options(seed=1)).verdict == verdict
