@@ -29,7 +29,7 @@ def named_today() -> Mapping[str, Mapping[str, str]]:
 
 
 def first_of(report: Report) -> Finding | None:
-    """What is said first."""
+    """Return the first finding, None if there is none."""
     return report.findings[0] if report.findings else None
 
 
@@ -50,7 +50,7 @@ def said(finding: Finding) -> str:
 
 
 def is_named(bug: Bug, finding: Finding) -> bool:
-    """Whether a finding has a code that the record wants, and all the words that it must have."""
+    """Return True if a finding has a code of the record, and all the words that it must have."""
     return finding.code in bug.codes and all(word in said(finding) for word in bug.says)
 
 

@@ -1,5 +1,6 @@
-"""Where a plan begins to be wrong: the first operator that breaks what its plan says of its
-tensors, or what their places let expect without that.
+"""The first operator that breaks a plan.
+
+It breaks the lineage that its plan states, or the lineage that places let expect.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def test_factor_is_named_where_it_arises_with_all_axes_of_that_size() -> None:
 
 
 def test_false_hints_do_not_hide_a_cause() -> None:
-    """Where nearly all hints are false, none is followed."""
+    """Nearly all hints are false, so none is followed."""
     plan = without_hints(parallel("factor"))
     false = {
         t.name: Lineage("x") for t in plan.tensors if t.name.startswith("a") and t.shape == (4, 6)

@@ -1,6 +1,4 @@
-"""What a finding of each code looks like as text: short, and in the words of those who train
-models.
-"""
+"""Findings of each code as text: short, and in the words of those who train models."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ REPAIRED = {
 }
 SHOWN = {**PAIRS, **REPAIRED}
 STOPPED = {"PIT001", "PIT900"}
-"""What is said before there are two plans."""
+"""Codes of findings that come before there are two plans."""
 OURS = (
     "residue",
     "obligation",

@@ -100,8 +100,9 @@ NAMED: dict[str, tuple[Change, str, str, str]] = {
 
 
 OF_GIVEN = ("axes in the other order",)
-"""What is said of what is given, and not of what the plan does: no run of the plan has it, so that
-the other outputs are not compared with it.
+"""Mistakes in what is given, not in what the plan does.
+
+No run of the plan has the mistake, so other outputs are not compared with it.
 """
 
 

@@ -1,5 +1,6 @@
-"""Of a plan that is too large to be run whole with other data everywhere, a stage that does not
-hold is run by itself: its repair is tried there.
+"""Repairs that are tried on one stage.
+
+A large plan cannot be run whole with other data, so a stage that does not hold is run by itself.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the golden file keeps of a report.
+    """The facts of a report that the golden file keeps.
 
     ``bound`` is the base-2 logarithm of the error bound, rounded up to tenths as the console prints
     it. ``outputs`` is "proven/total". ``stages`` is "total distinct proven failed inconclusive

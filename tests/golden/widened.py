@@ -50,6 +50,7 @@ PAIRS: dict[str, Callable[[], Pair]] = {
         _spread(lambda b, p: b.op("abs", p, out="y")),
     ),
 }
-"""What sums to 1 is known of the softmax alone, and so is what is positive; of the latter, residues
-know nothing at all.
+"""Pairs that hold in a stage only together with its softmax, which must be widened to it.
+
+The softmax alone tells that rows sum to 1 and are positive. Residues cannot tell the latter at all.
 """

@@ -14,7 +14,7 @@ from pitcheck.report.report import Report
 
 
 def trial_of(reference: Plan, parallel: Plan, seed: int = 1) -> Trial:
-    """What mutants of a right plan are judged with."""
+    """Return the trial by which mutants of a right plan are judged."""
 
     def check(plan: Plan) -> Report:
         return checked([lambda: [reference], lambda: [plan]], Options(seed=seed))
@@ -25,7 +25,7 @@ def trial_of(reference: Plan, parallel: Plan, seed: int = 1) -> Trial:
 def judged(
     reference: Plan, parallel: Plan, kinds: Sequence[str], count: int, seed: int = 1
 ) -> list[Outcome]:
-    """What becomes of mutants of a right plan."""
+    """Return the outcomes of mutants of a right plan."""
     return list(
         outcomes(
             trial_of(reference, parallel, seed), list(mutants(parallel, count, seed, kinds)), 1

@@ -1,4 +1,4 @@
-"""Which mutants are made, and what is said of them."""
+"""Mutants that are made, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -202,9 +202,7 @@ def test_a_training_step(seed: int) -> None:
 
 
 def test_mutants_of_a_training_step_are_well_formed() -> None:
-    """What is wrong with a mutant is its mistake, not how it was written: names, tables and groups
-    are in order.
-    """
+    """The mistake of a mutant is the only fault in it: names, tables and groups are in order."""
     configuration = read_configuration(PLANS / "llama3-tiny.toml", SMALL_LLAMA)
     reference, parallel = configuration.reference(), configuration.parallel()
     codes = {

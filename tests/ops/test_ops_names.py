@@ -42,7 +42,7 @@ def _texts(nodes: list[ast.expr | None]) -> list[str]:
 
 
 def _is_list(nodes: list[ast.expr | None]) -> bool:
-    """Whether all of several elements are names of operators, and not of reductions alone."""
+    """Return True if all elements are names of operators, and not of reductions alone."""
     texts = _texts(nodes)
     return len(texts) == len(nodes) > 1 and set(texts) <= NAMES and not set(texts) <= VALUES
 

@@ -1,4 +1,4 @@
-"""What a stage sends goes to the rank in the same place of the next stage."""
+"""A stage sends to the rank in the same place of the next stage."""
 
 from __future__ import annotations
 

@@ -374,7 +374,7 @@ def next_exchanged(root: Any) -> None:
 
 
 def sizes_said(root: Any) -> None:
-    """What the tracer saw of the sizes: nothing that runs reads it."""
+    """Change the sizes that the tracer saw, which nothing that runs reads."""
     for _, cell in cells(root):
         for node in getattr(cell, "_nodes", []) if kind(cell) == "IRSegment" else []:
             if kind(node) == "IRPyFunc":

@@ -57,7 +57,7 @@ def box_of(tensor: Any) -> tuple[tuple[int, int], ...]:
 
 
 class World:
-    """Where ranks meet; a message is handed over when both sides are there."""
+    """The place in which ranks meet; a message is handed over when both sides are there."""
 
     def __init__(self, ranks: int) -> None:
         self.go = [threading.Semaphore(0) for _ in range(ranks)]
@@ -69,7 +69,10 @@ class World:
         self.turns: dict[Any, int] = defaultdict(int)
 
     def meet(self, place: Any, rank: int, members: frozenset[int], what: Any) -> dict[int, Any]:
-        """What every member brings to ``place`` when it comes there for the same time."""
+        """Return the part of every member, by rank, when all have come to ``place`` equally often.
+
+        Raises StoppedError if the rank is no member, or another rank has failed.
+        """
         if rank not in members:
             raise StoppedError(f"rank {rank} is not in the group {sorted(members)}")
         key = (place, self.turns[place, rank])
@@ -375,8 +378,9 @@ def function_of(signature: str) -> Any:
 
 @dataclass
 class Rank:
-    """What one rank has: variables by the ids of the tensors, and what the runtime saves of forward
-    calls.
+    """The state of one rank.
+
+    It has variables by the ids of the tensors, and what the runtime saves of forward calls.
     """
 
     rank: int
@@ -640,8 +644,10 @@ class Given:
 
 @dataclass
 class Result:
-    """What a run computes: the loss that every rank returns, summed over micro-batches; and the
-    gradients that every rank holds, by name and box.
+    """The result of a run.
+
+    It is the loss that every rank returns, summed over micro-batches, and the gradients that every
+    rank holds, by name and box.
     """
 
     losses: dict[int, torch.Tensor]

@@ -104,8 +104,9 @@ def test_one_gradient_that_comes_through_several_operators_keeps_its_name() -> N
 
 
 def test_the_gradient_of_a_copy_is_that_of_the_original() -> None:
-    """Where a tensor goes to another stage nnScaler copies it; the copy and its gradient have the
-    names of what was copied.
+    """A tensor that goes to another stage is copied.
+
+    The copy and its gradient have the names of the original.
     """
     forward = [
         compute(1, "mul", X, Y, "mul_5"),
@@ -161,8 +162,9 @@ def test_of_a_reference_no_name_means_two_gradients(name: str) -> None:
 
 
 def reads(plan: Plan, reader: str, tensor: str) -> bool:
-    """Whether the operator that writes ``reader`` reads ``tensor``, or a copy of it, which has a
-    number after its name.
+    """Return True if the operator that writes ``reader`` reads ``tensor`` or a copy of it.
+
+    A copy has a number after its name.
     """
     versions = re.compile(rf"{tensor}(\.\d+)?")
     return any(

@@ -31,7 +31,7 @@ STAGES = DATA / "pairs" / "mlp-L4-gbs128.dp2-pp2-tp2-mb2.row.pkl"
 
 
 def graph(tmp_path: Path, data: bytes) -> Any:
-    """What a pickle is loaded as; only for what holds no stub."""
+    """Return the object in a pickle, which must hold no stub."""
     file = tmp_path / "hostile.pkl"
     file.write_bytes(data)
     with loaded(file) as root:

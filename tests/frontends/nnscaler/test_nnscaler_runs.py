@@ -1,5 +1,7 @@
-"""What runs of a planner's file: signatures, autograd of the forward segment, sizes that the model
-unpacks, parts that are selected.
+"""Runs of a planner's file.
+
+They have signatures, autograd of the forward segment, sizes that the model unpacks, and parts that
+are selected.
 """
 
 from __future__ import annotations
@@ -298,7 +300,7 @@ def test_numbers_that_are_not_computed(
 
 
 def test_object_that_nothing_computes_has_no_value(tmp_path: Path) -> None:
-    """What the tracer saw is not what runs."""
+    """The value that the tracer saw is not the one of a run."""
     w = Writer()
     x, y = w.tensor("x", (4, 6)), w.tensor("y", (4, 6))
     plan = read(

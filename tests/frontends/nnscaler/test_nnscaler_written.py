@@ -1,5 +1,6 @@
-"""What the real plans do not show: shared weights, early reducers, further primitives, unknown
-functions. Plans written for the test.
+"""Plans written for the tests, with features that the real plans lack.
+
+They have shared weights, early reducers, further primitives, and unknown functions.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ NAMED = {
         "[0:24, 16:32] of 'linear_4' where it should hold [0:24, 32:48]",
     ),
 }
-"""Of every wrong plan: the code of a finding, and what it must say."""
+"""The code of a finding, and the words that it must have, by wrong plan."""
 
 SMALL = tuple(row for row in rows() if row.folder == SHIPPED and "llama" not in row.reference)
 RIGHT = tuple(row for row in rows() if row.right)
@@ -182,6 +182,6 @@ def test_another_seed_gives_the_same_verdict(row: Row, seed: int) -> None:
 
 
 def test_reading_twice_gives_one_plan() -> None:
-    """What is checked is data: two readings of one file are equal, and so are their reports."""
+    """Two readings of one file are equal, and so are their reports."""
     for name in (MLP, LLAMA):
         assert read(SHIPPED, name) == read.__wrapped__(SHIPPED, name)

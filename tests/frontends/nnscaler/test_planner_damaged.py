@@ -33,20 +33,22 @@ SHUFFLE = 20
 
 @dataclass
 class Outcome:
-    """What became of a number of mutants: (what the executor says, verdict) -> how many; and the
-    wrong ones.
+    """The outcome of a number of mutants.
+
+    ``counts`` has their number by the executor's word and the verdict; ``wrong`` has the wrong
+    ones.
     """
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
     def of(self, truth: str) -> int:
-        """How many mutants the executor said this of."""
+        """Return for how many mutants the executor has this word."""
         return sum(number for (what, _), number in self.counts.items() if what == truth)
 
 
 def truth_of(reference: Plan, mutant: Plan) -> str:
-    """What the executor says: same, different, missing or stuck."""
+    """Return the executor's word for a mutant: same, different, missing or stuck."""
     judgement = judge_often(reference, mutant, SEEDS)
     if judgement.same:
         return "same"

@@ -54,7 +54,7 @@ def kind_params() -> list[Any]:
 
 
 def words_of(place: str, operator: Operator | None) -> set[str]:
-    """What a finding may call the place of a change."""
+    """Return the names by which a finding may call the place of a change."""
     if operator is None:
         return {place}
     return {
