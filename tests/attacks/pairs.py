@@ -11,7 +11,6 @@ from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Sh
 
 RANKS = (Axis("r", 2),)
 ALL = Group(axes=("r",))
-FIRST, SECOND = ({"r": (0,)},), ({"r": (1,)},)
 OTHER = Table(("r",), (1, 0))
 NEG = Operator("neg", "neg", ("x",), ("a",))
 
