@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from formulas.shapes import add, div, literal, mul, part, places, reduced, sub, two, where
 from formulas.term import FLOAT, INT, Term, given, op
@@ -268,7 +269,89 @@ def _product(g: Growth) -> Term:
     return op("matmul", scores, g.any(), shape=g.shape)
 
 
+def _sorted(g: Growth) -> Term:
+    x, axis = g.any(), g.rng.choice((0, 1))
+    if g.rng.random() < 0.5:
+        ordered = op("sort", x, axis=axis, descending=g.rng.random() < 0.5)
+        return replace(ordered, outputs=2)
+    count = g.rng.randrange(1, 5)
+    shape = tuple(count if a == axis else size for a, size in enumerate(x.shape))
+    best = replace(op("topk", x, shape=shape, k=count, axis=axis), outputs=2)
+    return two("add", g.any(), reduced("sum", best, axis))
+
+
+def _attention(g: Growth) -> Term:
+    shape = (1, g.rows, g.columns)
+    q, k, v = (op("reshape", g.tame(), shape=shape, sizes=shape) for _ in range(3))
+    made = op("scaled_dot_product_attention", q, k, v, is_causal=g.rng.random() < 0.6)
+    return op("reshape", made, shape=g.shape, sizes=g.shape)
+
+
+def _losses(g: Growth) -> Term:
+    target = op("cast", op("remainder", g.inputs["k"], literal(g.columns)), dtype=INT)
+    loss = op("cross_entropy", g.tame(), target, shape=(g.rows,), reduction="none")
+    return mul(g.any(), op("reshape", loss, shape=(g.rows, 1), sizes=(g.rows, 1)))
+
+
+def _written(g: Growth) -> Term:
+    x, source = g.any(), g.any()
+    limit = g.rows
+    index = op("cast", op("remainder", g.inputs["k"], literal(limit)), dtype=INT)
+    return op("index_add", x, index, source, axis=0)
+
+
+def _one_hot(g: Growth) -> Term:
+    index = op("cast", op("remainder", g.inputs["k"], literal(g.columns)), dtype=INT)
+    hot = op("one_hot", index, shape=g.shape, dtype=INT, classes=g.columns)
+    return mul(g.any(), op("cast", hot, dtype=FLOAT))
+
+
+def _einsum(g: Growth) -> Term:
+    if g.rng.random() < 0.5:
+        return op("einsum", g.any(), g.inputs["w"], shape=g.shape, equation="nd,ed->ne")
+    inner = op("einsum", g.any(), g.any(), shape=(g.columns,) * 2, equation="nd,ne->de")
+    return op("matmul", g.any(), inner, shape=g.shape)
+
+
+def _gradient(g: Growth) -> Term:
+    kind = g.rng.choice(("sigmoid", "silu", "tanh", "relu", "gelu", "exp", "square", "softplus"))
+    return op(f"{kind}.backward", g.tame(), g.any(), forward_outputs=0)
+
+
+def _gradient_along(g: Growth) -> Term:
+    kind = g.rng.choice(("softmax", "log_softmax", "cumsum", "rms_norm", "layer_norm"))
+    more = {"eps": "1/8"} if kind.endswith("norm") else {"axis": g.rng.choice((0, 1))}
+    return op(f"{kind}.backward", g.tame(), g.any(), forward_outputs=0, **more)
+
+
+def _small(g: Growth) -> Term:
+    kind = g.rng.choice(("abs", "sign", "neg", "square", "cos", "identity"))
+    return op(kind, g.any())
+
+
+def _power(g: Growth) -> Term:
+    return op("pow", g.positive(), exponent=g.rng.choice((3, -1, "1/2", "-3/2")))
+
+
+def _variance(g: Growth) -> Term:
+    axis = g.rng.choice((0, 1))
+    shape = tuple(1 if a == axis else size for a, size in enumerate(g.shape))
+    spread = op("var", g.any(), shape=shape, axes=(axis,), keepdim=True, correction=1)
+    return mul(g.any(), op("rsqrt", add(spread, literal("1/8"))))
+
+
 STEPS: tuple[Step, ...] = (
+    _sorted,
+    _attention,
+    _losses,
+    _written,
+    _one_hot,
+    _einsum,
+    _gradient,
+    _gradient_along,
+    _small,
+    _power,
+    _variance,
     _arithmetic,
     _arithmetic,
     _arithmetic,

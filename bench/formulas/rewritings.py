@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from formulas.shapes import add, div, joined, literal, mul, part, places, reduced, sub, two, where
 from formulas.term import BOOL, FLOAT, INT, Number, Term, op
@@ -260,6 +261,8 @@ def _compared(t: Term, rng: random.Random) -> Term | None:
 
 def _matmul(t: Term, rng: random.Random) -> Term | None:
     a, b = t.terms
+    if len(a.shape) != 2:
+        return None
     cut = _cut_place(a, 1, rng)
     if cut is None:
         return None
@@ -302,6 +305,108 @@ def _cast(t: Term, _rng: random.Random) -> Term | None:
         return None
     one = op("full_like", x, dtype=FLOAT, value=1)
     return where(x, one, literal(0))
+
+
+def _attention(t: Term, _rng: random.Random) -> Term | None:
+    q, k, v = t.terms
+    _, rows, columns = q.shape
+    turned = op("transpose", k, shape=(1, columns, rows), dim0=1, dim1=2)
+    scores = mul(op("matmul", q, turned, shape=(1, rows, rows)), literal(f"sqrt(1/{columns})"))
+    if t.attribute("is_causal"):
+        seen = two("le", places(scores, 2), places(scores, 1))
+        scores = where(seen, scores, literal("-inf"))
+    return op("matmul", op("softmax", scores, axis=2), v, shape=t.shape)
+
+
+def _cross_entropy(t: Term, _rng: random.Random) -> Term | None:
+    x, target = t.terms
+    rows = x.shape[0]
+    index = op("reshape", target, shape=(rows, 1), sizes=(rows, 1))
+    picked = op("gather", op("log_softmax", x, axis=1), index, shape=(rows, 1), axis=1)
+    return op("neg", op("reshape", picked, shape=(rows,), sizes=(rows,)))
+
+
+def _one_hot(t: Term, _rng: random.Random) -> Term | None:
+    (index,) = t.terms
+    if len(index.shape) != 1:
+        return None
+    column = op("reshape", index, shape=(*index.shape, 1), sizes=(*index.shape, 1))
+    line = op("positions", t, shape=(t.shape[1],), dtype=INT, axis=1)
+    return op("cast", two("eq", column, line), dtype=INT)
+
+
+def _einsum(t: Term, rng: random.Random) -> Term | None:
+    a, b = t.terms
+    if t.attribute("equation") != "nd,ne->de":
+        turned = op("transpose", b, shape=(b.shape[1], b.shape[0]), dim0=0, dim1=1)
+        return op("matmul", a, turned, shape=t.shape)
+    rows = a.shape[0]
+    cut = rng.randrange(1, rows)
+    return add(
+        replace(t, inputs=(part(a, 0, 0, cut), part(b, 0, 0, cut))),
+        replace(t, inputs=(part(a, 0, cut, rows), part(b, 0, cut, rows))),
+    )
+
+
+def _gradient(t: Term, _rng: random.Random) -> Term | None:
+    x, g = t.terms
+    if t.kind == "exp.backward":
+        return mul(g, op("exp", x))
+    if t.kind == "square.backward":
+        return mul(mul(x, literal(2)), g)
+    if t.kind == "relu.backward":
+        return where(two("gt", x, literal(0)), g, literal(0))
+    y = op(t.kind.removesuffix(".backward"), x)
+    if t.kind == "sigmoid.backward":
+        return mul(g, sub(y, mul(y, y)))
+    if t.kind == "tanh.backward":
+        return sub(g, mul(g, op("square", y)))
+    return mul(g, op("sigmoid", x)) if t.kind == "softplus.backward" else None
+
+
+def _softmax_gradient(t: Term, _rng: random.Random) -> Term | None:
+    (x, g), axis = t.terms, _axis_of(t)
+    if axis is None:
+        return None
+    y = op("softmax", x, axis=axis)
+    if t.kind == "log_softmax.backward":
+        return sub(g, mul(y, reduced("sum", g, axis)))
+    return mul(y, sub(g, reduced("sum", mul(g, y), axis)))
+
+
+def _running_gradient(t: Term, _rng: random.Random) -> Term | None:
+    (_, g), axis = t.terms, _axis_of(t)
+    if axis is None:
+        return None
+    turned = op("cumsum", op("flip", g, axes=(axis,)), axis=axis)
+    return op("flip", turned, axes=(axis,))
+
+
+def _power(t: Term, _rng: random.Random) -> Term | None:
+    (x,), exponent = t.terms, t.attribute("exponent")
+    if exponent == 3:
+        return mul(op("square", x), x)
+    if exponent == -1:
+        return op("reciprocal", x)
+    root = op("sqrt", x)
+    return root if exponent == "1/2" else op("reciprocal", mul(x, root))
+
+
+def _variance(t: Term, _rng: random.Random) -> Term | None:
+    x, axis = t.terms[0], _axis_of(t)
+    if axis is None:
+        return None
+    size = x.shape[axis]
+    centred = sub(x, reduced("mean", x, axis))
+    return mul(reduced("mean", op("square", centred), axis), literal(f"{size}/{size - 1}"))
+
+
+def _added_by_index(t: Term, rng: random.Random) -> Term | None:
+    base, index, source = t.terms
+    rows = source.shape[0]
+    cut = rng.randrange(1, rows)
+    first = replace(t, inputs=(base, part(index, 0, 0, cut), part(source, 0, 0, cut)))
+    return replace(t, inputs=(first, part(index, 0, cut, rows), part(source, 0, cut, rows)))
 
 
 def _cut_and_joined(t: Term, rng: random.Random) -> Term | None:
@@ -362,6 +467,21 @@ BY_KIND: Mapping[str, tuple[Rewriting, ...]] = {
     "minimum": (_extreme,),
     "clamp": (_clamp,),
     **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), (_compared,)),
+    **dict.fromkeys(
+        tuple(
+            f"{kind}.backward" for kind in ("exp", "square", "relu", "sigmoid", "tanh", "softplus")
+        ),
+        (_gradient,),
+    ),
+    **dict.fromkeys(("softmax.backward", "log_softmax.backward"), (_softmax_gradient,)),
+    "cumsum.backward": (_running_gradient,),
+    "scaled_dot_product_attention": (_attention,),
+    "cross_entropy": (_cross_entropy,),
+    "one_hot": (_one_hot,),
+    "einsum": (_einsum,),
+    "pow": (_power,),
+    "var": (_variance,),
+    "index_add": (_added_by_index,),
     "matmul": (_matmul,),
     "embedding": (_embedding,),
     "remainder": (_quotient_and_rest,),
