@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from formulas.growth import RANGE
 from formulas.shapes import add, div, joined, literal, mul, part, places, reduced, sub, two, where
 from formulas.term import FLOAT, GIVEN, INT, Number, Term, given, op, walk
+from pitcheck.execution.places import number as number_of
 
 BEYOND = 5
 """The least place that a reduced axis may not have."""
@@ -48,14 +49,8 @@ def mistaken(formula: Term, rng: random.Random, rows: int) -> tuple[str, Term, M
 def _number_of(term: Term) -> float:
     for each in term.inputs:
         if isinstance(each, Number):
-            return _value(each)
+            return number_of(each.value)
     return 0.0
-
-
-def _value(each: Number) -> float:
-    text = str(each.value)
-    above, _, below = text.partition("/")
-    return float(above) / float(below or 1)
 
 
 def _matrix(t: Term) -> bool:
@@ -130,7 +125,7 @@ def _threshold(t: Term, rng: random.Random, _rows: int) -> Mistaken | None:
     """A comparison with a literal has another literal."""
     if t.kind not in TO_STRICT or not isinstance(t.inputs[1], Number):
         return None
-    was = _value(t.inputs[1])
+    was = number_of(t.inputs[1].value)
     now = was + rng.choice((1, -1, 10, 30))
     return Mistaken(replace(t, inputs=(t.inputs[0], Number(_exact(now)))), _hints(t, (was, now)))
 
@@ -312,7 +307,7 @@ def _literal(t: Term, rng: random.Random, _rows: int) -> Term | None:
     if not isinstance(each, Number):
         return None
     inputs = list(t.inputs)
-    inputs[place] = Number(_value(each) + 2.0**-12)
+    inputs[place] = Number(number_of(each.value) + 2.0**-12)
     return replace(t, inputs=tuple(inputs))
 
 

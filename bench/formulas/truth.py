@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from formulas.term import INT, Number, Term, plan_of, walk
 from pitcheck.execution.executor import execute
-from pitcheck.execution.places import ExecutionError
+from pitcheck.execution.places import ExecutionError, number
 
 DRAWS = 9
 TOLERANCE = 1e-7
@@ -47,9 +47,8 @@ def _literals(*formulas: Term) -> tuple[float, ...]:
     for formula in formulas:
         for term in walk(formula):
             for each in term.inputs:
-                if isinstance(each, Number):
-                    above, _, below = str(each.value).partition("/")
-                    found.add(float(above) / float(below or 1))
+                if isinstance(each, Number) and np.isfinite(number(each.value)):
+                    found.add(number(each.value))
     return tuple(sorted(found))
 
 
