@@ -1,0 +1,1 @@
+"""Random formulas, rewritings that are right, and mistakes, for ``bench/soundness.py``."""

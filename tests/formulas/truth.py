@@ -1,0 +1,107 @@
+"""The judge of a pair of formulas: float64 at full size, on inputs drawn to show mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulas.term import INT, Number, Term, plan_of, walk
+from pitcheck.execution.executor import execute
+from pitcheck.execution.places import ExecutionError, number
+
+DRAWS = 9
+TOLERANCE = 1e-7
+LARGEST = 1e100
+"""The magnitude from which on float64 is not believed."""
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+def differ(
+    reference: Term,
+    other: Term,
+    given: Sequence[Term],
+    hints: Mapping[str, tuple[float, ...]],
+    seed: int,
+) -> bool:
+    """Return True if some input shows that two formulas of ``given`` are unequal.
+
+    Where the reference's element is no number nothing is compared; the other's must be a number
+    elsewhere.
+    """
+    literals = _literals(reference, other)
+    for draw in range(DRAWS):
+        generator = np.random.default_rng([seed, draw])
+        inputs = _drawn(given, hints, literals, draw, generator)
+        expected, large = _run(reference, given, inputs)
+        found, other_large = _run(other, given, inputs)
+        if not large and not other_large and _unequal(expected, found):
+            return True
+    return False
+
+
+def _literals(*formulas: Term) -> tuple[float, ...]:
+    found = {0.0, 1.0, -1.0}
+    for formula in formulas:
+        for term in walk(formula):
+            for each in term.inputs:
+                if isinstance(each, Number) and np.isfinite(number(each.value)):
+                    found.add(number(each.value))
+    return tuple(sorted(found))
+
+
+def _drawn(
+    given: Sequence[Term],
+    hints: Mapping[str, tuple[float, ...]],
+    literals: tuple[float, ...],
+    draw: int,
+    generator: np.random.Generator,
+) -> Arrays:
+    magnitude = (1.0, 3.0, 0.3, 100.0)[draw % 4]
+    share = (0.0, 0.3, 0.1, 0.02)[draw // 2 % 4]
+    result: Arrays = {}
+    for term in given:
+        hinted = np.array(hints.get(term.name, ()), dtype=float)
+        if term.dtype == INT and term.bounds is not None:
+            low, high = term.bounds
+            values: NDArray[np.generic] = generator.integers(low, high, size=term.shape)
+            usable = hinted[(hinted >= low) & (hinted < high)].astype(np.int64)
+        else:
+            values = magnitude * generator.normal(size=term.shape)
+            usable = np.concatenate([hinted, np.array(literals)])
+            if hinted.size and draw % 2:
+                usable = hinted
+        if usable.size:
+            chosen = generator.random(term.shape) < max(share, 0.2 if hinted.size else 0.0)
+            values = np.where(chosen, generator.choice(usable, size=term.shape), values)
+        result[term.name] = values
+    return result
+
+
+def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[np.float64], bool]:
+    initial = {(name, 0, 0): value for name, value in inputs.items()}
+    try:
+        values = execute(plan_of(formula, given), initial)
+    except ExecutionError as error:
+        raise RuntimeError(f"the formula does not run: {error}") from error
+    largest = max(
+        (
+            np.abs(v[np.isfinite(v)]).max(initial=0.0)
+            for v in values.values()
+            if v.dtype.kind == "f"
+        ),
+        default=0.0,
+    )
+    return np.asarray(values["result", 0, 0], dtype=float), bool(largest > LARGEST)
+
+
+def _unequal(expected: NDArray[np.float64], found: NDArray[np.float64]) -> bool:
+    known = np.isfinite(expected)
+    if not known.any():
+        return False
+    if not np.isfinite(found[known]).all():
+        return True
+    scale = max(float(np.abs(expected[known]).max()), 1e-3)
+    return bool(np.abs(expected[known] - found[known]).max() > TOLERANCE * scale)

@@ -1,0 +1,21 @@
+"""Random formulas: a right rewriting is proven, and a mistake that few inputs or only large sizes
+show is never called equivalent. ``bench/soundness.py`` tries thousands.
+"""
+
+from __future__ import annotations
+
+import pytest
+from formulas.mistakes import MISTAKES
+from formulas.pairs import case_of, outcomes
+
+SEEDS = range(24)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_formula_gets_a_verdict_that_is_right(seed: int) -> None:
+    for outcome in outcomes(seed):
+        assert not outcome.wrong, outcome
+
+
+def test_every_mistake_is_made_in_some_formula() -> None:
+    assert {case_of(seed).mistake for seed in range(400)} >= set(MISTAKES)
