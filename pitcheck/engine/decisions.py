@@ -15,7 +15,7 @@ from pitcheck.explain.failed_stages import Refused, explain_refused
 from pitcheck.graph.cuts import Cut
 from pitcheck.precision.findings import precision_findings
 from pitcheck.precision.rules import in_one_dtype
-from pitcheck.refute.judge import SecondLook
+from pitcheck.refute.counted_differences import SecondLook
 from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.stage.run_batch import StepError
 
