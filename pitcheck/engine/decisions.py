@@ -55,7 +55,7 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
         findings = (
             explain_refused(check.problem, refused)
             if refused is not None
-            else explain_difference(check.problem, found.run, found.cuts, found.real)
+            else explain_difference(check.problem, found.run, found.cuts, found.real, check.again)
         )
     except Exception as error:
         # The difference is shown already: a fault in the search for its cause must not hide it.
