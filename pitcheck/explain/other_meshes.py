@@ -44,6 +44,8 @@ millisecond.
 """
 IN_WORDS = frozenset({"times"})
 """Facts that are sentences about numbers, which are others at another size."""
+SIZED = frozenset({"number", "literal", "right", "ratio", "meaning"})
+"""Facts that are numbers of the program, and may grow or shrink with a mesh axis."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,8 @@ def _elsewhere(problem: Problem, again: PairAt) -> Iterator[Situation]:
 
 def other_sizes(size: int) -> list[int]:
     """Return the sizes at which an axis of ``size`` ranks is tried, each at least 2."""
-    half = [size // 2] if size % 2 == 0 else []
-    return [other for other in (*half, 2 * size, size + 1, size - 1) if other > 1]
+    # A loop that doubles a number up to the ranks would never end at a size between.
+    return [size // 2, 2 * size] if size % 2 == 0 and size > 2 else [2 * size]
 
 
 def _affordable(problem: Problem, axis: str, size: int) -> bool:
@@ -153,7 +155,7 @@ def _made(problem: Problem, again: PairAt, mesh: Mesh) -> Situation | None:
         if broken or sizes != dict(mesh):
             return None
         other = Problem.of(reference, parallel, options=problem.options, seed=problem.seed)
-        if not other.specification.expected:
+        if _outputs(other) != _outputs(problem) or other.specification.gaps:
             return None
         run = run_whole(other)
         cuts = conjecture(other, run)
@@ -162,6 +164,11 @@ def _made(problem: Problem, again: PairAt, mesh: Mesh) -> Situation | None:
     except PitcheckError:
         return None
     return Situation(evidence, run, [n for n in run.suspects() if run.largest[n] > PLAIN])
+
+
+def _outputs(problem: Problem) -> set[str]:
+    """Return the names of the outputs that are compared."""
+    return {expected.name for expected in problem.specification.expected}
 
 
 def _confirmed_at(there: Situation, found: list[Tried], here: Situation) -> list[Tried] | None:
@@ -270,7 +277,7 @@ def same_mistake(one: Diagnosis, here: Mesh, other: Diagnosis, there: Mesh) -> b
     """
     ratio = Fraction(prod(there.values()), prod(here.values()))
     return (one.kind.unsized or one.kind) == (other.kind.unsized or other.kind) and all(
-        _alike(one.facts[name], other.facts[name], ratio)
+        _alike(one.facts[name], other.facts[name], ratio if name in SIZED else Fraction(1))
         for name in (one.facts.keys() & other.facts.keys()) - IN_WORDS
     )
 
