@@ -179,7 +179,8 @@ def _confirmed_at(there: Situation, found: list[Tried], here: Situation) -> list
     repeated = _repeated(found, here, there)
     if repeated is not None:
         return _narrowed(found, repeated)
-    return found if _same_mistakes(found, here, there.repairs, there) else None
+    same = len(found) == len(there.repairs) and _same_mistakes(found, here, there)
+    return _narrowed(found, there.repairs) if same else None
 
 
 def _replaced_at(there: Situation, here: Situation) -> list[Tried] | None:
@@ -300,11 +301,9 @@ def _number(fact: object) -> Fraction | None:
     return number if isinstance(number, Fraction) else None
 
 
-def _same_mistakes(
-    found: Sequence[Tried], here: Situation, others: Sequence[Tried], there: Situation
-) -> bool:
-    """Return True if both lists have the same mistakes at operators of the same names."""
-    places = _in_order(found), _in_order(others)
+def _same_mistakes(found: Sequence[Tried], here: Situation, there: Situation) -> bool:
+    """Return True if a search there finds the same mistakes at operators of the same names."""
+    places = _in_order(found), _in_order(there.repairs)
     return len(places[0]) == len(places[1]) and all(
         _operator(one, here) == _operator(other, there)
         and same_mistake(one, here.mesh, other, there.mesh)
