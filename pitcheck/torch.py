@@ -28,10 +28,11 @@ The command ``pitcheck check my_program.py:spec`` checks the same ``spec``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pitcheck.base.options import Options
-from pitcheck.frontends.torch.capture import capture
+from pitcheck.frontends.torch.capture import capture, capture_at
 from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec
 from pitcheck.report.report import Report
 
@@ -57,7 +58,11 @@ def check(spec: Spec, options: Options | None = None) -> Report:
     from pitcheck.commands.check import checked  # noqa: PLC0415  heavy
 
     options = Options() if options is None else options
-    return checked([lambda: list(capture(spec, jobs=options.jobs))], options)
+    return checked(
+        [lambda: list(capture(spec, jobs=options.jobs))],
+        options,
+        again=partial(capture_at, spec, jobs=options.jobs),
+    )
 
 
 def assert_equivalent(spec: Spec, **options: Any) -> Report:

@@ -11,10 +11,10 @@ from traceback import print_exc
 
 from pitcheck.base.options import Options
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
-from pitcheck.commands.reading import frontend_of, pairs, read, read_pair
+from pitcheck.commands.reading import frontend_of, pair_at, pairs, read, read_pair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.frontends.builtin import PROGRAMS
-from pitcheck.plan.model import Plan
+from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
 from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
 
@@ -66,7 +66,8 @@ def run(
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 
     with collector_off(), progress_bar(wanted=not quiet) as progress:
-        report = checked(files, options, progress)
+        again = None if parallel is not None else pair_at(reference, assignments, jobs)
+        report = checked(files, options, progress, again)
     try:
         write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
     except UsageError as error:
@@ -104,10 +105,14 @@ def _named(reference: str, parallel: str | None) -> tuple[str, ...]:
 
 
 def checked(
-    files: Sequence[Callable[[], list[Plan]]], options: Options, progress: Progress | None = None
+    files: Sequence[Callable[[], list[Plan]]],
+    options: Options,
+    progress: Progress | None = None,
+    again: PairAt | None = None,
 ) -> Report:
     """Return the report on the plans that ``files`` read.
 
+    ``again`` makes them at another mesh, to try repairs there; None: they cannot be made again.
     What stops the check (an unreadable file, a budget, an internal error) is a finding of the
     report, not an exception. Raises UsageError, which is about the command and not about the plans.
     """
@@ -125,7 +130,8 @@ def checked(
         from pitcheck.engine.check import check  # noqa: PLC0415  heavy: an unreadable plan need not wait for it
 
         try:
-            return check(plans[0], plans[1], options, progress, load_seconds=perf_counter() - start)
+            seconds = perf_counter() - start
+            return check(plans[0], plans[1], options, progress, seconds, again)
         except UsageError:
             raise
         except Exception as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from pitcheck.errors import PitcheckError, PlanError, UsageError
 from pitcheck.frontends.builtin import PLAN_FILES, PLANNER_FILES, PROGRAMS
 from pitcheck.frontends.protocol import Frontend, Request, installed
-from pitcheck.plan.model import Plan
+from pitcheck.plan.model import PairAt, Plan
 from pitcheck.programs.frontend import CONFIGURATIONS
 
 FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS)
@@ -43,6 +44,19 @@ def read_pair(source: str, assignments: Sequence[str] = (), jobs: int | None = N
     if frontend is None or not frontend.gives_pair:
         raise UsageError(f"{source} does not stand for two plans; only {pairs()} does")
     return _plans(frontend, Request(source, tuple(assignments), jobs))
+
+
+def pair_at(source: str, assignments: Sequence[str] = (), jobs: int | None = None) -> PairAt | None:
+    """Return what makes the pair of a source at another mesh; None if its frontend cannot.
+
+    The source is read once more, at the first mesh that is asked for.
+    """
+    frontend = frontend_of(source)
+    of = None if frontend is None or not frontend.gives_pair else frontend.again
+    if frontend is None or of is None:
+        return None
+    again = cache(partial(of, Request(source, tuple(assignments), jobs)))
+    return lambda mesh: _formed(frontend, source, again()(mesh))
 
 
 def pairs() -> str:
@@ -88,15 +102,19 @@ def _plans(frontend: Frontend, request: Request) -> list[Plan]:
     Those of other packages must hold what a plan file may hold. Raises PitcheckError for a frontend
     that breaks its protocol, and PlanError for values that no plan file holds.
     """
-    plans = list(frontend.read(request))
+    return _formed(frontend, request.source, frontend.read(request))
+
+
+def _formed(frontend: Frontend, source: str, made: Sequence[Plan]) -> list[Plan]:
+    plans = list(made)
     due = 2 if frontend.gives_pair else 1
     if len(plans) != due or not all(isinstance(plan, Plan) for plan in plans):
         raise PitcheckError(
             f"the frontend {frontend.name!r} gave {[type(plan).__name__ for plan in plans]} for "
-            f"{request.source}; it must give {due} Plan"
+            f"{source}; it must give {due} Plan"
         )
     if frontend in FRONTENDS:
         return plans
     from pitcheck.plan.files import well_formed  # noqa: PLC0415  heavy
 
-    return [well_formed(plan, request.source) for plan in plans]
+    return [well_formed(plan, source) for plan in plans]

@@ -19,7 +19,7 @@ from pitcheck.engine.state import Check, Progress
 from pitcheck.engine.strategies import STRATEGIES
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError, UsageError
 from pitcheck.forks import usable_jobs
-from pitcheck.plan.model import Plan
+from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.report import Report
 from pitcheck.stage.run_batch import StepError
 
@@ -30,11 +30,13 @@ def check(
     options: Options,
     progress: Progress | None = None,
     load_seconds: float = 0.0,
+    again: PairAt | None = None,
 ) -> Report:
     """Decide whether ``parallel`` computes what ``reference`` computes.
 
     ``progress`` is told how far the proofs are; ``load_seconds``: the seconds that reading both
-    plans took. Bad plans give a report with verdict ``invalid``.
+    plans took. ``again`` makes the pair at another mesh, to try repairs there; None: it cannot be
+    made again. Bad plans give a report with verdict ``invalid``.
 
     Raises:
         UsageError: the options contradict each other. Nothing else is raised on purpose.
@@ -42,7 +44,7 @@ def check(
     seed = secrets.randbits(128) if options.seed is None else options.seed
     xp = array_module(options.backend)
     jobs = _jobs(options, xp)
-    state = Check(reference, parallel, options, seed, xp, progress, load_seconds, jobs)
+    state = Check(reference, parallel, options, seed, xp, progress, load_seconds, jobs, again)
     try:
         reports = (strategy(state) for strategy in STRATEGIES)
         return next(report for report in reports if report is not None)

@@ -15,7 +15,7 @@ from pitcheck.explain.failed_stages import Refused, explain_refused
 from pitcheck.graph.cuts import Cut
 from pitcheck.precision.findings import precision_findings
 from pitcheck.precision.rules import in_one_dtype
-from pitcheck.refute.judge import SecondLook
+from pitcheck.refute.counted_differences import SecondLook
 from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.stage.run_batch import StepError
 
@@ -55,7 +55,7 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
         findings = (
             explain_refused(check.problem, refused)
             if refused is not None
-            else explain_difference(check.problem, found.run, found.cuts, found.real)
+            else explain_difference(check.problem, found.run, found.cuts, found.real, check.again)
         )
     except Exception as error:
         # The difference is shown already: a fault in the search for its cause must not hide it.

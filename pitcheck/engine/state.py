@@ -15,7 +15,7 @@ from pitcheck.claims.specification import Specification
 from pitcheck.errors import ReductionError, ShapeError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
-from pitcheck.plan.model import Plan
+from pitcheck.plan.model import PairAt, Plan
 from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Ledger, Prover
 from pitcheck.refute.block_run import find_batch
@@ -67,7 +67,8 @@ class Check:
     """One check: what it was asked, and what its strategies have found so far.
 
     The strategies that read the plans set ``graphs`` and ``problem``; those after them may read
-    what follows from these, which is computed once.
+    what follows from these, which is computed once. ``again`` makes the pair at another mesh; None:
+    it cannot be made again.
     """
 
     reference: Plan
@@ -78,6 +79,7 @@ class Check:
     progress: Progress | None = None
     load_seconds: float = 0.0
     jobs: int = 1
+    again: PairAt | None = None
     clock: Clock = field(default_factory=Clock)
     counts: OperatorCounts = field(default_factory=OperatorCounts)
     findings: list[Finding] = field(default_factory=list)

@@ -25,7 +25,13 @@ from pitcheck.plan.rules.violations import Violation
 from pitcheck.plan.validate import examine
 from pitcheck.prove.narrow_integers import wrapping
 from pitcheck.refute.block_run import colourings
-from pitcheck.refute.judge import SecondLook, early_look, judge, look_on_blocks, second_look
+from pitcheck.refute.counted_differences import (
+    SecondLook,
+    count_differences,
+    early_look,
+    look_on_blocks,
+    second_look,
+)
 from pitcheck.refute.larger_sizes import retried
 from pitcheck.refute.nearest_outputs import nearest_outputs
 from pitcheck.refute.uninitialised import CONTENTS, MOST_NAMED, blamed, filled, reached
@@ -215,7 +221,7 @@ def run_on_reals(check: Check) -> Report | None:
     """Run both plans on float64: report outputs that differ, and note those with other draws."""
     run, cuts = check.run, check.cuts
     check.clock.lap("lineage")
-    judged = judge(run, cuts, run.suspects())
+    judged = count_differences(run, cuts, run.suspects())
     if judged.shown is not None:
         return mismatch(check, SecondLook(run, cuts, judged.real, judged.shown))
     for number, why in judged.draws.items():

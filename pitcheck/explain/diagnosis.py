@@ -24,6 +24,8 @@ class Kind:
     said: str
     repair: str = ""
     same: tuple[str, ...] = ()
+    unsized: Kind | None = None
+    """The kind of the same mistake if no size of the plan is its factor; None: this one."""
 
 
 @dataclass(frozen=True, eq=False)

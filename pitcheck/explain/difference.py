@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -20,8 +20,10 @@ from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.messages import spell
 from pitcheck.explain.observations.observation import numbers_of
 from pitcheck.explain.observe import Located, at, located
+from pitcheck.explain.other_meshes import Confirmed, Situation, confirmed, mends
 from pitcheck.explain.search import Effect, Tried, effect_of, tried_repairs
 from pitcheck.graph.cuts import Cut
+from pitcheck.plan.model import PairAt
 from pitcheck.refute.shown import global_place
 from pitcheck.refute.whole_run import WholeRun, further_conjecture
 from pitcheck.report.report import Finding, Shown, TriedRepair
@@ -61,9 +63,16 @@ def gap_finding(gap: Gap, verdict: str) -> Finding:
 
 
 def explain_difference(
-    problem: Problem, run: WholeRun, cuts: Mapping[int, Cut], differing: list[int]
+    problem: Problem,
+    run: WholeRun,
+    cuts: Mapping[int, Cut],
+    differing: list[int],
+    again: PairAt | None = None,
 ) -> list[Finding]:
-    """Return findings for the outputs ``differing``, the first cause first."""
+    """Return findings for the outputs ``differing``, the first cause first.
+
+    ``again`` makes the pair at other mesh sizes, where repairs are tried, too; None: it cannot be.
+    """
     specification = problem.specification
     evidence = Evidence(
         problem.reference,
@@ -73,9 +82,15 @@ def explain_difference(
         {**further_conjecture(problem, run, cuts), **cuts},
     )
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
+
+    def confirm(found: list[Tried]) -> Confirmed:
+        if again is None:
+            return Confirmed(found)
+        return confirmed(found, Situation(evidence, run, differing), problem, again)
+
     findings = [
         _witnessed(evidence, run, each.outputs, each.finding, problem.options, problem.seed)
-        for each in explained(evidence, run, differing)
+        for each in explained(evidence, run, differing, confirm)
     ]
     parameters = {
         t.name for t in (v.tensor for v in problem.parallel.values) if t.role == "parameter"
@@ -110,27 +125,27 @@ def is_tried(finding: Finding) -> bool:
 
 
 def explained(
-    evidence: Evidence, run: WholeRun, differing: list[int], *, of_stage: bool = False
+    evidence: Evidence,
+    run: WholeRun,
+    differing: list[int],
+    confirm: Callable[[list[Tried]], Confirmed] = Confirmed,
+    *,
+    of_stage: bool = False,
 ) -> list[Explained]:
     """Return findings: the repairs that make all outputs right, else what the values show.
 
-    ``of_stage``: True for a stage, whose outputs are not those of the plan.
+    ``confirm`` tries repairs at other meshes. ``of_stage``: True for a stage, whose outputs are not
+    those of the plan.
     """
     seen = cache(partial(located, evidence, run, differing))
     tried = tried_repairs(evidence, run, differing, lambda: seen().operator(evidence))
     if not tried:
         return [explained_by(evidence, run, seen(), differing)]
-    effect = effect_of(evidence, run, tried, differing)
+    result = confirm(tried) if mends(tried, differing) else Confirmed(tried)
+    effect = effect_of(evidence, run, result.found, differing)
     return [
-        _tried(
-            evidence,
-            run,
-            each,
-            differing,
-            _said(run, each, effect, len(tried) > 1),
-            of_stage=of_stage,
-        )
-        for each in tried
+        _tried(evidence, run, each, differing, _said(run, each, effect, result), of_stage=of_stage)
+        for each in result.found
     ]
 
 
@@ -152,7 +167,10 @@ def _tried(
     ]
     everything = max(evidence.specification.total, len({c.target.name for c in run.comparisons}))
     words = messages.tried(
-        effect, mended=not of_stage and len(tried.outputs) == len(differing), everything=everything
+        effect,
+        mended=not of_stage and len(tried.outputs) == len(differing),
+        everything=everything,
+        mesh=evidence.second.coordinates.sizes,
     )
     found = explained_by(evidence, run, own, list(tried.outputs), others)
     return dataclasses.replace(
@@ -175,7 +193,7 @@ def explained_by(
     )
 
 
-def _said(run: WholeRun, tried: Tried, effect: Effect, together: bool) -> TriedRepair:
+def _said(run: WholeRun, tried: Tried, effect: Effect, result: Confirmed) -> TriedRepair:
     def names(numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(run.comparisons[n].target.name for n in numbers))
 
@@ -183,7 +201,9 @@ def _said(run: WholeRun, tried: Tried, effect: Effect, together: bool) -> TriedR
         right=names(tried.outputs),
         wrong=names(sorted(effect.wrong)),
         compared=len(names(effect.compared)),
-        together=together,
+        together=len(result.found) > 1,
+        meshes=() if effect.wrong else tuple(map(dict, result.meshes)),
+        faultless=tuple(map(dict, result.faultless)),
     )
 
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from pitcheck.claims.conjecture import VIEWS
-from pitcheck.ops.registry import collective_kinds, kinds_with, operator_kind, operator_names
+from pitcheck.ops.registry import (
+    collective_kinds,
+    kinds_that_may,
+    kinds_with,
+    operator_kind,
+    operator_names,
+)
 from pitcheck.ops.traits import Trait
 
 JOINS = kinds_with(Trait.JOINS)
@@ -33,7 +39,9 @@ ACCUMULATIONS = kinds_with(Trait.ADDS_PLAINLY)
 """Operators that add up what micro-batches hold."""
 ADDITIONS = frozenset(k for k in kinds_with(Trait.ADDS_TERMS) if operator_kind(k).inputs == (2, 2))
 """Sums and differences of two operands."""
-DIFFERENCES = ADDITIONS & frozenset({"sub"})
+SUMS = ADDITIONS & kinds_that_may(Trait.ADDS_PLAINLY)
+"""Sums of two operands."""
+DIFFERENCES = ADDITIONS - SUMS
 """Differences of two operands."""
 SUMS_ALONG = kinds_with(Trait.ADDS_ALONG) - kinds_with(Trait.AVERAGES)
 """Sums over dimensions of one tensor."""
@@ -54,13 +62,13 @@ COMBINATIONS = ADDITIONS | SCALINGS | ACCUMULATIONS | PASSES_ON
 """Operators that are linear in one tensor if the other operand is a number."""
 ROOTS = kinds_with(Trait.TAKES_ROOT)
 """Square roots and their reciprocals."""
-AT_LEAST = frozenset({"clamp", "maximum"})
+LIMITS = kinds_with(Trait.LIMITS)
 """Functions that keep a divisor from being too small."""
 SQUARES = frozenset({"square"})
 """Squares of one operand."""
 POWERS = frozenset({"pow"})
 """Powers of one operand."""
-ADDS_SQUARES = SQUARES | POWERS | PRODUCTS | SUMS_ALONG | JOINS | {"add"}
+ADDS_SQUARES = SQUARES | POWERS | PRODUCTS | SUMS_ALONG | JOINS | SUMS
 """Operators on the way from tensors to a sum of squares."""
 WITH_BIAS = frozenset(k for k in kinds_with(Trait.CONTRACTS) if operator_kind(k).inputs == (2, 3))
 """Affine maps, which may add a third operand."""

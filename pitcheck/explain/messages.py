@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.report.codes import find
@@ -34,10 +34,13 @@ def places(others: Sequence[tuple[str, str]]) -> str:
     return f"; the same mistake is made at {named}{f' and {more} more' if more > 0 else ''}"
 
 
-def tried(effect: TriedRepair, *, mended: bool, everything: int) -> str:
+def tried(
+    effect: TriedRepair, *, mended: bool, everything: int, mesh: Mapping[str, int] | None = None
+) -> str:
     """Return as text which outputs a repair makes right.
 
-    "every output" is said only if every output was computed anew and compared.
+    "every output" is said only if every output was computed anew and compared. ``mesh``: the sizes
+    of the mesh axes, named if the repair was tried at other sizes, too.
     """
     some = _some(effect.right)
     if mended and not effect.wrong:
@@ -46,7 +49,25 @@ def tried(effect: TriedRepair, *, mended: bool, everything: int) -> str:
         )
     else:
         right = f"{some} right then" + (f", {_some(effect.wrong)} not" if effect.wrong else "")
-    return f"(tried{', all repairs together' if effect.together else ''}: {right})"
+    sizes = {} if mesh is None else mesh
+    others = [_changed(sizes, each) for each in effect.meshes]
+    first = ", at ".join([_spelled(sizes), *others[:-1]])
+    where = f" at {first} and at {others[-1]}" if others else ""
+    faultless = (
+        f"; at {_changed(sizes, each)} no output differs as it is" for each in effect.faultless
+    )
+    return (
+        f"(tried{where}"
+        f"{', all repairs together' if effect.together else ''}: {right}{''.join(faultless)})"
+    )
+
+
+def _changed(mesh: Mapping[str, int], other: Mapping[str, int]) -> str:
+    return _spelled({axis: size for axis, size in other.items() if mesh.get(axis) != size})
+
+
+def _spelled(mesh: Mapping[str, int]) -> str:
+    return ", ".join(f"{axis}={size}" for axis, size in mesh.items() if size > 1)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 
@@ -65,8 +66,27 @@ def constant_ratio(actual: Floats, wanted: Floats) -> Fraction | None:
     return None if ratio == 1 or far else ratio
 
 
-def factor(evidence: Evidence, ratio: Fraction) -> str:
-    """Return a factor as text, with everything in the plan of that size.
+@dataclass(frozen=True)
+class Factor:
+    """A constant factor, and what has its size in the plan, or the inverse of it.
+
+    ``names``: for example "size of dp", or "size of dp x size of tp".
+    """
+
+    ratio: Fraction
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        named = (name if self.ratio > 1 else f"1 / {name}" for name in self.names)
+        return " = ".join([str(self.ratio), *named])
+
+    def narrowed(self, other: Factor) -> Factor:
+        """Return the factor with only those names that the other one has as well."""
+        return Factor(self.ratio, tuple(name for name in self.names if name in other.names))
+
+
+def factor(evidence: Evidence, ratio: Fraction) -> Factor:
+    """Return a factor with everything in the plan of that size.
 
     Mesh axes and micro-batches are named; if none of them fits, all products of two.
     """
@@ -83,7 +103,7 @@ def factor(evidence: Evidence, ratio: Fraction) -> str:
             for a, b in combinations(large, 2)
             if ratio in (large[a] * large[b], Fraction(1, large[a] * large[b]))
         ]
-    return " = ".join([str(ratio), *(name if ratio > 1 else f"1 / {name}" for name in names)])
+    return Factor(ratio, tuple(names))
 
 
 def members_of(evidence: Evidence, step: Step) -> int:

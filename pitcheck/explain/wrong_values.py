@@ -14,7 +14,7 @@ from pitcheck.claims.conjecture import VIEWS, of_numbers, real_differences
 from pitcheck.errors import BudgetError
 from pitcheck.explain.evidence import SAME, Evidence
 from pitcheck.explain.expected_values import ExpectedValues, Mask, Root, far, stated
-from pitcheck.explain.families import MOVES
+from pitcheck.explain.families import MOVES, SUMS
 from pitcheck.explain.inferred_lineage import inferred
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Codes
@@ -205,7 +205,7 @@ class WrongValues(ExpectedValues):
             self._enter(OF_ADDED)
             parts = (
                 [self._terms_of(source, step) for source in self.evidence.inputs(step)]
-                if step.kind == "add"
+                if step.kind in SUMS
                 else []
             )
             alike = len({rounds for _, rounds in parts}) == 1

@@ -6,10 +6,11 @@ The code that reads a format is imported when a source of that format is read.
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 from pitcheck.frontends.protocol import Frontend, Request
-from pitcheck.plan.model import Plan
+from pitcheck.plan.model import PairAt, Plan
 
 PLAN_SUFFIXES = (".plan.json", ".plan.zst")
 _PROGRAM = re.compile(r".+\.py:[A-Za-z_]\w*", re.ASCII)
@@ -37,6 +38,15 @@ def _read_programs(request: Request) -> tuple[Plan, Plan]:
     return capture(load_spec(file, name), jobs=request.jobs)
 
 
+def _programs_again(request: Request) -> PairAt:
+    """Return what records both programs at another mesh. The file runs once more."""
+    from pitcheck.frontends.torch.capture import capture_at  # noqa: PLC0415
+    from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
+
+    file, _, name = request.source.rpartition(":")
+    return partial(capture_at, load_spec(file, name), jobs=request.jobs)
+
+
 def _is_program(source: str) -> bool:
     return _PROGRAM.fullmatch(source) is not None
 
@@ -54,5 +64,10 @@ PLANNER_FILES = Frontend(
     _read_planner_file,
 )
 PROGRAMS = Frontend(
-    "torch", "a specification (FILE.py:NAME)", _is_program, _read_programs, gives_pair=True
+    "torch",
+    "a specification (FILE.py:NAME)",
+    _is_program,
+    _read_programs,
+    gives_pair=True,
+    again=_programs_again,
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pitcheck.errors import UsageError
-from pitcheck.plan.model import Plan
+from pitcheck.plan.model import PairAt, Plan
 
 GROUP = "pitcheck.frontends"
 """The group of entry points under which installed packages name their frontends."""
@@ -38,8 +38,10 @@ class Frontend:
     - ``read`` returns the plan of a source, or with ``gives_pair`` the reference and the parallel
       plan. The source of a frontend that gives one plan is a file that exists.
     - ``takes_settings`` says that ``--set KEY=VALUE`` changes what is read.
+    - ``again`` returns what makes the pair of a source at other sizes of the mesh axes. It is asked
+      once a mistake was found, so that its repair is tried there, too. None: a pair has one mesh.
 
-    ``read`` may raise the following errors. Any other exception is reported as a bug.
+    ``read`` and ``again`` may raise the following errors. Any other exception is reported as a bug.
 
     - PlanError: the source is damaged or contradicts itself.
     - UnsupportedError: it contains something that has no meaning in a plan.
@@ -54,6 +56,7 @@ class Frontend:
     read: Callable[[Request], Sequence[Plan]]
     gives_pair: bool = False
     takes_settings: bool = False
+    again: Callable[[Request], PairAt] | None = None
 
 
 def installed() -> Iterator[Frontend]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import Edit, with_attribute, with_operand
 from pitcheck.mutation.facts import Facts
+from pitcheck.ops.declaration import OperatorKind
 from pitcheck.ops.registry import (
     BACKWARD,
     BACKWARD_ATTRIBUTES,
@@ -49,41 +50,6 @@ OTHER_TEXTS: Mapping[tuple[str, object], object] = {
     ("keepdim", True): False,
     ("largest", True): False,
     ("descending", True): False,
-}
-MASKED: Mapping[str, tuple[int, int]] = {"where": (0, 1), "masked_fill": (1, 0)}
-"""Operator that masks -> the places of its mask and of the operand that it masks."""
-COMPARISONS = {
-    "lt": "le",
-    "le": "lt",
-    "gt": "ge",
-    "ge": "gt",
-    "eq": "ne",
-    "ne": "eq",
-    "logical_and": "logical_or",
-    "logical_or": "logical_and",
-}
-FUNCTIONS = {
-    "add": "sub",
-    "sub": "add",
-    "mul": "div",
-    "div": "mul",
-    "silu": "relu",
-    "relu": "silu",
-    "gelu": "relu",
-    "sigmoid": "tanh",
-    "tanh": "sigmoid",
-    "sqrt": "rsqrt",
-    "rsqrt": "sqrt",
-    "square": "abs",
-    "exp": "square",
-    "amax": "amin",
-    "amin": "amax",
-    "any": "all",
-    "sum": "mean",
-    "mean": "sum",
-    "maximum": "minimum",
-    "minimum": "maximum",
-    "sign": "identity",
 }
 
 
@@ -265,15 +231,15 @@ def other_attributes(facts: Facts, operator: Operator) -> Found:
 
 def masks(facts: Facts, operator: Operator) -> Found:
     """Yield other masked elements."""
-    if operator.kind in COMPARISONS:
-        yield (
-            f"{COMPARISONS[operator.kind]} instead of {operator.kind}",
-            _of_kind(COMPARISONS[operator.kind]),
-        )
-    if operator.kind == "logical_not":
-        yield "not negated", _of_kind("identity")
-    if operator.kind in MASKED:
-        mask, kept = (operator.inputs[place] for place in MASKED[operator.kind])
+    known = declared(operator.kind)
+    if known is None:
+        return
+    if _decides(known) and known.mistaken_for:
+        negation = operator_kind(known.mistaken_for).copies
+        label = "not negated" if negation else f"{known.mistaken_for} instead of {known.name}"
+        yield label, _of_kind(known.mistaken_for)
+    if known.masked is not None:
+        mask, kept = (operator.inputs[place] for place in (*known.conditions, known.masked))
         if (
             isinstance(mask, str)
             and isinstance(kept, str)
@@ -283,9 +249,8 @@ def masks(facts: Facts, operator: Operator) -> Found:
                 "nothing masked",
                 lambda o: (replace(o, kind="identity", inputs=(kept,), attributes={}),),
             )
-    known = declared(operator.kind)
     diagonal = operator.attributes.get("diagonal", 0)
-    if known is not None and "diagonal" in known.attributes and isinstance(diagonal, int):
+    if "diagonal" in known.attributes and isinstance(diagonal, int):
         yield "one diagonal further", _set("diagonal", diagonal + 1)
 
 
@@ -293,14 +258,20 @@ def functions(facts: Facts, operator: Operator) -> Found:
     """Yield another operator of the same form."""
     del facts
     plain = operator.kind.removesuffix(BACKWARD)
-    if plain in FUNCTIONS and operator.group is None:
-        other = FUNCTIONS[plain] + operator.kind[len(plain) :]
+    known = declared(plain)
+    if known is not None and known.mistaken_for and not _decides(known) and operator.group is None:
+        other = known.mistaken_for + operator.kind[len(plain) :]
         accepted = {*operator_kind(other).attributes, *BACKWARD_ATTRIBUTES}
         kept = {name: value for name, value in operator.attributes.items() if name in accepted}
         yield (
             f"{other} instead of {operator.kind}",
             lambda o: (replace(o, kind=other, attributes=kept),),
         )
+
+
+def _decides(kind: OperatorKind) -> bool:
+    """Return True for comparisons and logic: each element is true or false."""
+    return kind.in_place and kind.derivative is None
 
 
 def _of_kind(kind: str) -> Edit:

@@ -8,34 +8,26 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import Edit, followed, with_attribute, with_operand
 from pitcheck.mutation.facts import Facts, form
-from pitcheck.ops.registry import BACKWARD, communication_of, kinds_with
+from pitcheck.ops.registry import (
+    BACKWARD,
+    communication_of,
+    declared,
+    kinds_in_order,
+    kinds_that_may,
+    kinds_with,
+    operator_kind,
+)
 from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.model import Number, Operand, Operator, Use
 from pitcheck.plan.schedule.run_order import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
-FREELY = frozenset(
-    {
-        "linear",
-        "matmul",
-        "bmm",
-        "einsum",
-        "mul",
-        "square",
-        "silu",
-        "gelu",
-        "relu",
-        "embedding",
-        "masked_fill",
-    }
-)
-"""Operators whose derivative can only be written with their inputs.
-
-The derivative of others may use the output instead, so exchanging one of the two is ambiguous.
-"""
-ORDERED = frozenset({"sub", "div", "matmul", "bmm", "linear", "lt", "le", "gt", "ge", "pow"})
-HANDLED = frozenset({"identity", "accumulate", "add", "sub", "where", "masked_fill", "logical_not"})
-"""Operators that another kind of mutation leaves out."""
+SUMS = kinds_that_may(Trait.ADDS_PLAINLY)
+"""Operators that add up what they read, as it is."""
+SIDE_BY_SIDE = kinds_with(Trait.JOINS) & kinds_with(Trait.EXTENDS)
+"""Operators that join operands along a dimension that they have."""
+STACKED = kinds_with(Trait.JOINS) - SIDE_BY_SIDE
+"""Operators that join operands along a dimension of its own."""
 OTHERS = 3
 """The number of other operands of the same form that are tried at each place."""
 
@@ -45,7 +37,9 @@ def _changeable(operator: Operator, place: int) -> bool:
     if not operator.kind.endswith(BACKWARD):
         return True
     count = len(operator.outputs)
-    return place > count or (place < count and operator.kind.removesuffix(BACKWARD) in FREELY)
+    known = declared(operator.kind.removesuffix(BACKWARD))
+    from_inputs = known is not None and known.derives_from_inputs
+    return place > count or (place < count and from_inputs)
 
 
 def operands(facts: Facts, operator: Operator) -> Found:
@@ -62,14 +56,14 @@ def _reading(place: int, operand: Operand) -> Edit:
 
 def exchanged_operands(facts: Facts, operator: Operator) -> Found:
     """Yield two operands in the other order."""
-    if operator.kind in ORDERED and len(operator.inputs) >= 2:
+    if operator.kind in kinds_in_order() and len(operator.inputs) >= 2:
         shapes = [facts.tensors[o].shape if isinstance(o, str) else () for o in operator.inputs[:2]]
         if shapes[0] == shapes[1]:
             yield (
                 "operands 0 and 1 exchanged",
                 lambda o: (replace(o, inputs=(o.inputs[1], o.inputs[0], *o.inputs[2:])),),
             )
-    if operator.kind == "cat" and len(operator.inputs) >= 2:
+    if operator.kind in SIDE_BY_SIDE and len(operator.inputs) >= 2:
         yield (
             "the first two parts exchanged",
             lambda o: (replace(o, inputs=(o.inputs[1], o.inputs[0], *o.inputs[2:])),),
@@ -89,7 +83,8 @@ def microbatches(facts: Facts, operator: Operator) -> Found:
     count = facts.plan.microbatches
     if count < 2:
         return
-    if operator.kind == "accumulate":
+    known = declared(operator.kind)
+    if known is not None and "microbatches" in known.attributes:
         mine = operator.attributes.get("microbatches") or tuple(range(count))
         if isinstance(mine, tuple) and len(mine) > 1:
             yield (
@@ -133,13 +128,13 @@ def terms(facts: Facts, operator: Operator) -> Found:
                 yield f"only operand {place}", _only(operand)
         first, second = operator.inputs[:2]
         if (
-            operator.kind == "add"
+            operator.kind in SUMS
             and isinstance(first, str)
             and isinstance(second, str)
             and facts.tensors[first].shape == facts.tensors[second].shape
         ):
             yield "operand 0 twice", _reading(1, first)
-    if operator.kind == "stack" and len(operator.inputs) > 1:
+    if operator.kind in STACKED and len(operator.inputs) > 1:
         yield "operand 0 in place of operand 1", _reading(1, operator.inputs[0])
 
 
@@ -162,13 +157,24 @@ def _scaled(kind: str, number: int) -> Edit:
     return lambda o: followed(o, kind, Number(number))
 
 
+def _left_out_elsewhere(operator: Operator) -> bool:
+    """Return True if it computes nothing, or another kind of mutation leaves it out."""
+    known = declared(operator.kind)
+    return known is not None and (
+        known.copies
+        or known.masked is not None
+        or Trait.ADDS_TERMS in known.traits
+        or operator_kind(known.mistaken_for or known.name).copies
+    )
+
+
 def skipped(facts: Facts, operator: Operator) -> Found:
     """Yield the operator left out: its operand goes on as its result."""
     if (
         operator.group is not None
         or len(operator.outputs) != 1
         or not operator.inputs
-        or operator.kind in HANDLED
+        or _left_out_elsewhere(operator)
     ):
         return
     source, result = operator.inputs[0], operator.outputs[0]

@@ -125,4 +125,14 @@ class OperatorKind:
     communication: Communication = Communication.NONE
     divided_axis: str = ""
     """The attribute that names the dimension which a collective cuts into one part per member."""
+    mistaken_for: str = ""
+    """The operator of as many operands that is most easily written in its place; "" if none is.
+    Mutation writes it there.
+    """
+    masked: int | None = None
+    """The operand that is the result unless the condition masks it; None if there is none."""
+    derives_from_inputs: bool = False
+    """True if the derivative depends on the values of the inputs, and is not read off the result.
+    Mutation gives such a derivative other inputs.
+    """
     doc: str = ""

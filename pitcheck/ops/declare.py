@@ -104,6 +104,9 @@ def declare(
     offset: Offset | None = None,
     communication: Communication = Communication.NONE,
     divided_axis: str = "",
+    mistaken_for: str = "",
+    masked: int | None = None,
+    derives_from_inputs: bool = False,
     doc: str = "",
 ) -> OperatorKind:
     """Return the operator whose meaning is ``formula`` and whose derivative is ``backward``."""
@@ -130,6 +133,9 @@ def declare(
         offset=offset,
         communication=communication,
         divided_axis=divided_axis,
+        mistaken_for=mistaken_for,
+        masked=masked,
+        derives_from_inputs=derives_from_inputs,
         doc=doc,
     )
 
@@ -170,6 +176,8 @@ def elementwise(
     function: Callable[..., Term],
     *slopes: Slope,
     traits: Iterable[Trait] = (),
+    mistaken_for: str = "",
+    derives_from_inputs: bool = False,
     doc: str = "",
 ) -> OperatorKind:
     """Return an operator of one or more operands that broadcast, ``function(*operands)``.
@@ -196,6 +204,8 @@ def elementwise(
         inputs=(count, count),
         in_place=True,
         traits=traits,
+        mistaken_for=mistaken_for,
+        derives_from_inputs=derives_from_inputs,
         doc=doc,
     )
 

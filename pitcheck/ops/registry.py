@@ -146,6 +146,28 @@ def _conditional(trait: Trait) -> Mapping[str, Condition]:
     )
 
 
+@cache
+def kinds_that_may(trait: Trait) -> frozenset[str]:
+    """Return the names of the operators that have ``trait``, with all attributes or with some."""
+    return kinds_with(trait) | _conditional(trait).keys()
+
+
+@cache
+def kinds_in_order() -> frozenset[str]:
+    """Return the operators whose first two operands must not change places.
+
+    They compute an element from one of each, or are products of matrices. Random draws have a
+    number and a decision as operands, which no one exchanges.
+    """
+    free = kinds_that_may(Trait.COMMUTES)
+    return frozenset(
+        kind.name
+        for kind in _registry().values()
+        if kind.inputs[0] == 2 and kind.name not in free
+        if kind.in_place or Trait.CONTRACTS in kind.traits
+    )
+
+
 def has_trait(kind_name: str, trait: Trait, attributes: Attributes) -> bool:
     """Return True if an operator has a trait with these attributes.
 

@@ -135,6 +135,19 @@ class Trait(StrEnum):
     DIVIDES = auto()
     """The result is the quotient of the first operand by the second, place by place."""
 
+    COMMUTES = auto()
+    """The result is the same if both operands change places. Mutation and repairs exchange the
+    operands of the others.
+    """
+    LIMITS = auto()
+    """Every element of the result is that of the first operand, or a bound that it is beyond. For
+    repairs: a divisor behind it is one still.
+    """
+    STEPS = auto()
+    """Numbers near the operands give the same result, but for few operands. Repairs do not try it
+    in the place of another function, which it says little of.
+    """
+
     # --- domains
     TOTAL = auto()
     """There is a value for all real operands. On the way nothing is compared, and no quotient,

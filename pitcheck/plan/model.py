@@ -7,6 +7,7 @@ same operator runs. Everything here is immutable data; reading it never runs cod
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal as OneOf
 
 import msgspec
@@ -220,3 +221,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
     assumptions: tuple[str, ...] = ()
     format: str = FORMAT
+
+
+PairAt = Callable[[Mapping[str, int]], Sequence[Plan]]
+"""A function from the size of every mesh axis to a reference and a parallel plan of that mesh.
+
+It raises PitcheckError if the pair cannot be made at these sizes.
+"""

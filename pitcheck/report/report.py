@@ -47,13 +47,17 @@ class TriedRepair(msgspec.Struct, frozen=True, kw_only=True):
 
     ``right`` are the outputs that differ and are right then, ``wrong`` those that are wrong then,
     of ``compared`` outputs in all. If a repair was tried in one stage only, they are the tensor of
-    that stage. ``together``: the repairs of all findings that have one were made.
+    that stage. ``together``: the repairs of all findings that have one were made. ``meshes`` are
+    the other meshes at which the same repairs make every output right, ``faultless`` those at which
+    no output differs without them; each has the size of every axis.
     """
 
     right: tuple[str, ...]
     wrong: tuple[str, ...] = ()
     compared: int
     together: bool = False
+    meshes: tuple[dict[str, int], ...] = ()
+    faultless: tuple[dict[str, int], ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

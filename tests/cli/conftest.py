@@ -59,6 +59,7 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
             options: object,
             progress: object = None,
             load_seconds: float = 0.0,
+            again: object = None,
         ) -> Report:
             module.options = options  # type: ignore[attr-defined]
             if isinstance(answer, BaseException):

@@ -93,6 +93,7 @@ MORE: list[tuple[str, tuple[Array, ...], dict[str, Any]]] = [
     ("add", (reals(3), reals(3, seed=1)), {"alpha": -1}),
     ("add", (reals(3), reals(3, seed=1)), {"alpha": "-sqrt(2)"}),
     ("add", (reals(3), reals(3, seed=1)), {"alpha": "sqrt(2)"}),
+    ("matmul", (reals(3, 3), reals(3, 3, seed=1)), {}),
     ("uniform", (reals(3),), {"stream": "s"}),
     ("normal", (reals(3),), {"stream": "s"}),
     ("dropout_mask", (reals(3),), {"stream": "s", "probability": 0.5}),

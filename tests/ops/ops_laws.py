@@ -341,6 +341,47 @@ def _divides(case: Case) -> bool | None:
     return _broadcast((quotient, b)) and is_close([quotient * b], [a + 0 * b])
 
 
+def _commutes(case: Case) -> bool | None:
+    if len(case.inputs) != 2:
+        return False
+    a, b = case.inputs
+    if (a.shape, a.dtype) != (b.shape, b.dtype):
+        return None  # what is no operand in the other place says nothing
+    given = case.of(distinct)
+    return is_close(given.run(), replace(given, inputs=given.inputs[::-1]).run())
+
+
+def _limits(case: Case) -> bool | None:
+    if 0 not in case.fields:
+        return None
+    low, given, high = (
+        case.of(lambda shape, _, by=by: by + _around(shape), only=0) for by in (-1e9, 0.0, 1e9)
+    )
+    (a, *_), (y, *_), (b, *_) = (each.run() for each in (low, given, high))
+    if not a.shape == y.shape == b.shape or not _broadcast((y, given.inputs[0])):
+        return False
+    kept = [r == each.inputs[0] for r, each in ((a, low), (y, given), (b, high))]
+    return bool(((a < b) & ~(kept[0] & kept[2]) & (kept[1] | (y == a) | (y == b))).all())
+
+
+def _around(shape: tuple[int, ...]) -> Array:
+    return np.random.default_rng([7, *shape]).normal(size=shape)
+
+
+def _keeps_some(case: Case) -> bool:
+    given = case.of(lambda shape, _: _around(shape), only=0)
+    y, x = given.run()[0], given.inputs[0]
+    return y.shape == x.shape and bool((y == x).any())
+
+
+def _steps(case: Case) -> bool | None:
+    if not case.fields:
+        return None
+    given = case.of(many_digits)
+    near = case.of(lambda shape, place: many_digits(shape, place) * (1 + 1e-12))
+    return is_same(given.run(), near.run())
+
+
 # --- where there is a value
 
 
@@ -566,6 +607,9 @@ LAWS: Mapping[Trait, Law] = {
     ),
     Trait.TAKES_ROOT: Law(_takes_root),
     Trait.DIVIDES: Law(_divides),
+    Trait.COMMUTES: Law(_commutes),
+    Trait.LIMITS: Law(_limits, _keeps_some),
+    Trait.STEPS: Law(_steps),
     Trait.TOTAL: Law(_total),
     Trait.DEFINED_FOR_POSITIVE: Law(_defined_for_positive),
     Trait.GIVES_POSITIVE: Law(_gives_positive),

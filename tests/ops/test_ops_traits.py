@@ -209,6 +209,10 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
         ("eq", "ne"), "the number itself is tried, and is where they change"
     ),
     Trait.FLIPS_SIGNS: {"nll_loss": "it gives floating-point numbers alone, whose opposites fit"},
+    Trait.STEPS: {
+        **dict.fromkeys(("positions", "boundary", "causal_mask", "full_like"), ASKED_ELSEWHERE),
+        **dict.fromkeys(("uniform", "normal", "dropout_mask"), DRAWN),
+    },
     Trait.READS_SHAPE: dict.fromkeys(("uniform", "normal"), DRAWN),
 }
 """By trait the operators of which its law holds on all rows although they do not claim it, and why
@@ -300,6 +304,15 @@ def test_what_rounds_nothing_stays_in_range(name: str) -> None:
         ("any", Trait.READS_SHAPE),
         ("relu", Trait.FLIPS_SIGNS),
         ("argmax", Trait.GIVES_BITS),
+        ("sub", Trait.COMMUTES),
+        ("pow", Trait.COMMUTES),
+        ("add", Trait.COMMUTES),
+        ("tanh", Trait.LIMITS),
+        ("masked_fill", Trait.LIMITS),
+        ("sign", Trait.LIMITS),
+        ("abs", Trait.LIMITS),
+        ("clamp", Trait.STEPS),
+        ("topk", Trait.STEPS),
     ],
 )
 def test_a_wrong_claim_fails_at_once(name: str, trait: Trait) -> None:

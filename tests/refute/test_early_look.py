@@ -18,7 +18,7 @@ from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Number, Plan
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove.prover import Prover
-from pitcheck.refute.judge import SecondLook, early_look
+from pitcheck.refute.counted_differences import SecondLook, early_look
 from pitcheck.refute.whole_run import run_whole
 
 SEEDS = 24

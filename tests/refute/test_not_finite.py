@@ -11,7 +11,7 @@ import pitcheck.refute.confirm
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan
-from pitcheck.refute.judge import PATIENCE
+from pitcheck.refute.counted_differences import PATIENCE
 
 LARGE = Number("1e200")
 

@@ -18,7 +18,7 @@ from pitcheck.errors import PitcheckError
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Plan
 from pitcheck.plan.schedule.matching import match
-from pitcheck.refute.judge import Judged, judge
+from pitcheck.refute.counted_differences import Judged, count_differences
 from pitcheck.refute.whole_run import conjecture, run_whole
 from pitcheck.report.report import Finding, Report, Shown, TriedRepair
 from pitcheck.witness.replay import replay
@@ -37,7 +37,7 @@ def judged(pair: Pair, seed: int) -> Judged:
     specification = specify(*pair, first, second)
     problem = Problem(first, second, specification, seed=seed)
     found = run_whole(problem)
-    return judge(found, conjecture(problem, found), range(len(found.comparisons)))
+    return count_differences(found, conjecture(problem, found), range(len(found.comparisons)))
 
 
 @pytest.mark.parametrize("cost", [COSTS[0], COSTS[2]])

@@ -68,8 +68,9 @@ def _times(site: Site, once: Override) -> str:
         return ""
     own = site.rerun.algebra.gather(held.value, held.rows[once.codes])
     ratio = constant_ratio(site.rerun.numbers(own), site.rerun.numbers(once.data))
-    said = "" if ratio is None else factor(site.evidence, ratio)
-    return f": it is {said} times what it should be" if said else ""
+    if ratio is None:
+        return ""
+    return f": it is {factor(site.evidence, ratio)} times what it should be"
 
 
 def other_reduction(site: Site) -> Iterator[Candidate]:

@@ -11,7 +11,14 @@ from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.graph.graph import Node
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.declaration import OperatorKind
-from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
+from pitcheck.ops.registry import (
+    BACKWARD,
+    kinds_in_order,
+    kinds_with,
+    operator_kind,
+    operator_themes,
+)
+from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument
 
 FUNCTION = Kind(
@@ -27,30 +34,13 @@ EXCHANGED = Kind(
 )
 
 
-ORDERED = frozenset(
-    {
-        "sub",
-        "div",
-        "floor_divide",
-        "remainder",
-        "linear",
-        "matmul",
-        "bmm",
-        "pow",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-    }
-)
-"""Operators whose first two operands must not be exchanged."""
-SIGNS = ("sign", "any", "all", "argmax", "argmin")
+STEPS = kinds_with(Trait.STEPS)
 """Functions that say so little of their operand that they make much right by accident."""
 
 
 def exchanged_operands(site: Site) -> Iterator[Candidate]:
     """Exchange the first two operands."""
-    if site.kind.removesuffix(BACKWARD) not in ORDERED or len(site.step.inputs) < 2:
+    if site.kind.removesuffix(BACKWARD) not in kinds_in_order() or len(site.step.inputs) < 2:
         return
 
     def exchanged(node: Node, codes: Codes) -> Draft:
@@ -92,7 +82,8 @@ def _others(site: Site, plain: str) -> list[OperatorKind]:
     fitting = [
         k
         for k in theme
-        if k.name not in (plain, *SIGNS)
+        if k.name != plain
+        and (k.name not in STEPS or plain in STEPS)
         and k.inputs == kind.inputs
         and set(k.required) <= own <= {*k.attributes, *kind.attributes}
     ]

@@ -16,9 +16,9 @@ from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import (
     ADDS_SQUARES,
-    AT_LEAST,
     COPIES,
     KEEPS_SUMS,
+    LIMITS,
     MOVES,
     POWERS,
     QUOTIENTS,
@@ -222,11 +222,11 @@ def _averaged_root(evidence: Evidence, value: int) -> Step | None:
 def _divides(evidence: Evidence, value: int) -> bool:
     """Return True if a value is a count: a divisor that depends on no floating-point input."""
     counts = {value}
-    for step in evidence.read_behind([value], lambda step: step.kind in MOVES | AT_LEAST):
+    for step in evidence.read_behind([value], lambda step: step.kind in MOVES | LIMITS):
         divisor = step.inputs[-1]
         if step.kind in QUOTIENTS and isinstance(divisor, Argument) and divisor.value in counts:
             return not _of_floats(evidence, value)
-        if step.kind in MOVES | AT_LEAST:
+        if step.kind in MOVES | LIMITS:
             counts.update(evidence.outputs(step))
     return False
 

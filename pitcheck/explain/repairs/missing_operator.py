@@ -11,7 +11,7 @@ from pitcheck.algebra.value import Value
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import ADDITIONS, PASSES_ON, REDUCTIONS
-from pitcheck.explain.repairs.functions import SIGNS
+from pitcheck.explain.repairs.functions import STEPS
 from pitcheck.explain.rerun.changes import Draft, Given, Override, Read, Redo, held_at
 from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.explain.rerun.site import Candidate, Site
@@ -55,8 +55,6 @@ IN_PLACE_OF = {
 """By code what stands in the place of an operator that other ranks or micro-batches run."""
 
 
-ELEMENTWISE = frozenset({"exp", "silu"})
-"""One function of every table of functions that act on one operand, element by element."""
 MOST_APPLIED = 12
 """Operators of the reference that are tried on one value."""
 
@@ -205,13 +203,12 @@ def function_left_out(site: Site) -> Iterator[Candidate]:
 
 def _functions() -> list[str]:
     """Return the functions of one operand, element by element."""
-    known = (
-        k
-        for kinds in operator_themes().values()
-        if any(k.name in ELEMENTWISE for k in kinds)
-        for k in kinds
-    )
-    return [k.name for k in known if k.inputs == (1, 1) and not k.required and k.name not in SIGNS]
+    known = (k for kinds in operator_themes().values() for k in kinds if k.in_place)
+    return [
+        k.name
+        for k in known
+        if k.inputs == (1, 1) and not (k.required or k.collective) and k.name not in STEPS
+    ]
 
 
 def left_out(evidence: Evidence, value: int, step: Step) -> tuple[Kind, dict[str, object]]:

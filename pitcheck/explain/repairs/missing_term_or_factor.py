@@ -11,7 +11,15 @@ import numpy as np
 from pitcheck.base.numbers import Literal, parse_number
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.families import ACCUMULATIONS, PASSES_ON, REDUCTIONS
+from pitcheck.explain.families import (
+    ACCUMULATIONS,
+    DIFFERENCES,
+    PASSES_ON,
+    PRODUCTS,
+    QUOTIENTS,
+    REDUCTIONS,
+    SUMS,
+)
 from pitcheck.explain.ratios import FACTOR, constant_ratio, factor
 from pitcheck.explain.repairs.missing_collective import of_norm
 from pitcheck.explain.repairs.missing_operator import copied
@@ -95,10 +103,14 @@ def due_term(site: Site) -> Iterator[Candidate]:
 
 
 JOINED = {
-    "add": (USED_WITHOUT_TERM, READ_WITHOUT_TERM),
-    "sub": (USED_WITHOUT_NEGATED_TERM, READ_WITHOUT_NEGATED_TERM),
-    "mul": (USED_WITHOUT_FACTOR, READ_WITHOUT_FACTOR),
-    "div": (USED_WITHOUT_DIVISOR, READ_WITHOUT_DIVISOR),
+    kind: mistakes
+    for kinds, mistakes in (
+        (SUMS, (USED_WITHOUT_TERM, READ_WITHOUT_TERM)),
+        (DIFFERENCES, (USED_WITHOUT_NEGATED_TERM, READ_WITHOUT_NEGATED_TERM)),
+        (PRODUCTS, (USED_WITHOUT_FACTOR, READ_WITHOUT_FACTOR)),
+        (QUOTIENTS, (USED_WITHOUT_DIVISOR, READ_WITHOUT_DIVISOR)),
+    )
+    for kind in sorted(kinds)
 }
 """By kind of operator the mistake of leaving it out: for all that read a result, and for one alone.
 """
@@ -117,7 +129,7 @@ def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Cand
     if overrides and site.changes(overrides):
         of = (
             NORM_WITHOUT_TERM
-            if kind == "add" and of_norm(site.evidence, site.value)
+            if kind in SUMS and of_norm(site.evidence, site.value)
             else JOINED[kind][0]
         )
         tensor = site.evidence.called(other) if isinstance(other, int) else None

@@ -26,18 +26,19 @@ FACTOR_TOO_MUCH = Kind(
     "drop that factor ({kind} by {number})",
     ("kind", "number"),
 )
+LITERAL = Kind(
+    "PIT102",
+    "operator {operator!r} has the literal {literal} where it should have {right}",
+    "use {right}",
+    ("right",),
+)
 LITERAL_FACTOR = Kind(
     "PIT101",
     "operator {operator!r} has the literal {literal} where it should have {right}: its result is "
     "{meaning} times what it should be",
     "use {right}",
     ("right",),
-)
-LITERAL = Kind(
-    "PIT102",
-    "operator {operator!r} has the literal {literal} where it should have {right}",
-    "use {right}",
-    ("right",),
+    unsized=LITERAL,
 )
 REFERENCE_LITERAL = Kind(
     LITERAL.code,
@@ -239,9 +240,9 @@ def _with_literals(
             meaning = (
                 factor(site.evidence, ratio if plain in PRODUCTS else 1 / ratio)
                 if ratio and plain in SCALINGS
-                else ""
+                else None
             )
-            if " = " in meaning:
+            if meaning is not None and meaning.names:
                 yield (
                     site.diagnosis(LITERAL_FACTOR, literal=operand, right=literal, meaning=meaning),
                     overrides,

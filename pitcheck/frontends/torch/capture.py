@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from pitcheck.errors import UsageError
 from pitcheck.forks import usable_jobs
 from pitcheck.frontends.torch.program import Spec
@@ -33,3 +36,13 @@ def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
     single, traces = matched(single, record(spec, "parallel", jobs), spec)
     reference = reference_plan(single, spec)
     return reference, parallel_plan(traces, spec, reference)
+
+
+def capture_at(
+    spec: Spec, mesh: Mapping[str, int], *, jobs: int | None = None
+) -> tuple[Plan, Plan]:
+    """Record a pair of programs at another mesh: the size of every axis of ``Spec.mesh``.
+
+    Raises what :func:`capture` raises, most often because the program has a fixed number of ranks.
+    """
+    return capture(replace(spec, mesh=dict(mesh)), jobs=jobs)

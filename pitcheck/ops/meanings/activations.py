@@ -89,10 +89,27 @@ def _erf_slope(d: Local) -> Term:
 
 OPERATORS = (
     elementwise(
-        "sigmoid", lambda x: x.sigmoid(), lambda d: d.y * (1 - d.y), doc="1 / (1 + exp(-x))."
+        "sigmoid",
+        lambda x: x.sigmoid(),
+        lambda d: d.y * (1 - d.y),
+        mistaken_for="tanh",
+        doc="1 / (1 + exp(-x)).",
     ),
-    elementwise("silu", lambda x: x * x.sigmoid(), _silu_slope, doc="x * sigmoid(x)."),
-    elementwise("tanh", lambda x: x.tanh(), lambda d: 1 - d.y * d.y, doc="2 sigmoid(2x) - 1."),
+    elementwise(
+        "silu",
+        lambda x: x * x.sigmoid(),
+        _silu_slope,
+        mistaken_for="relu",
+        derives_from_inputs=True,
+        doc="x * sigmoid(x).",
+    ),
+    elementwise(
+        "tanh",
+        lambda x: x.tanh(),
+        lambda d: 1 - d.y * d.y,
+        mistaken_for="sigmoid",
+        doc="2 sigmoid(2x) - 1.",
+    ),
     elementwise(
         "softplus", lambda x: (1 + x.exp()).log(), lambda d: d.x.sigmoid(), doc="log(1 + exp(x))."
     ),
@@ -100,7 +117,12 @@ OPERATORS = (
         "relu",
         _relu,
         lambda d: _step(d.x),
-        traits=(Trait.ROUNDS_NOTHING,),
+        traits=(
+            Trait.LIMITS,
+            Trait.ROUNDS_NOTHING,
+        ),
+        mistaken_for="silu",
+        derives_from_inputs=True,
         doc="max(x, 0); the derivative is 1 where x > 0, else 0.",
     ),
     elementwise(
@@ -119,6 +141,8 @@ OPERATORS = (
         _gelu_backward,
         attributes={"approximate": "value"},
         in_place=True,
+        mistaken_for="relu",
+        derives_from_inputs=True,
         doc='x * Phi(x) with the normal distribution Phi; with `approximate` "tanh": x / 2 (1 + '
         "tanh(sqrt(2/pi) (x + 0.044715 x^3))).",
     ),

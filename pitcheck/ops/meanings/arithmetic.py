@@ -157,7 +157,12 @@ OPERATORS = (
         attributes={"alpha": "literal"},
         in_place=True,
         traits=(Trait.ADDS_TERMS, Trait.TOTAL),
-        conditional={Trait.ADDS_PLAINLY: _adds_plainly, Trait.KEEPS_POSITIVE: _adds_positive},
+        conditional={
+            Trait.ADDS_PLAINLY: _adds_plainly,
+            Trait.COMMUTES: _adds_plainly,
+            Trait.KEEPS_POSITIVE: _adds_positive,
+        },
+        mistaken_for="sub",
         doc="a + alpha * b; alpha is 1 by default.",
     ),
     declare(
@@ -168,6 +173,7 @@ OPERATORS = (
         attributes={"alpha": "literal"},
         in_place=True,
         traits=(Trait.ADDS_TERMS, Trait.TOTAL),
+        mistaken_for="add",
         doc="a - alpha * b; alpha is 1 by default.",
     ),
     elementwise(
@@ -175,7 +181,9 @@ OPERATORS = (
         lambda a, b: a * b,
         lambda d: d.b,
         lambda d: d.a,
-        traits=(Trait.MULTILINEAR, Trait.SCALES, Trait.TOTAL, Trait.KEEPS_POSITIVE),
+        traits=(Trait.COMMUTES, Trait.MULTILINEAR, Trait.SCALES, Trait.TOTAL, Trait.KEEPS_POSITIVE),
+        mistaken_for="div",
+        derives_from_inputs=True,
         doc="a * b.",
     ),
     elementwise(
@@ -184,6 +192,7 @@ OPERATORS = (
         lambda d: 1 / d.b,
         lambda d: -(d.y / d.b),
         traits=(Trait.DIVIDES, Trait.SCALES, Trait.KEEPS_POSITIVE),
+        mistaken_for="mul",
         doc="a / b, a field division.",
     ),
     elementwise(
@@ -224,7 +233,15 @@ OPERATORS = (
         doc="x times n to the power `exponent`, a multiple of 1/2; n is the number of elements "
         "along `axis`, at any size of it.",
     ),
-    elementwise("square", lambda x: x * x, lambda d: 2 * d.x, traits=(Trait.TOTAL,), doc="x * x."),
+    elementwise(
+        "square",
+        lambda x: x * x,
+        lambda d: 2 * d.x,
+        traits=(Trait.TOTAL,),
+        mistaken_for="abs",
+        derives_from_inputs=True,
+        doc="x * x.",
+    ),
     elementwise(
         "reciprocal",
         lambda x: 1 / x,
@@ -237,6 +254,7 @@ OPERATORS = (
         lambda x: x.sqrt(),
         lambda d: 1 / (2 * d.y),
         traits=(Trait.TAKES_ROOT, Trait.DEFINED_FOR_POSITIVE),
+        mistaken_for="rsqrt",
         doc="The square root.",
     ),
     elementwise(
@@ -244,6 +262,7 @@ OPERATORS = (
         lambda x: 1 / x.sqrt(),
         lambda d: -(d.y**3) / 2,
         traits=(Trait.TAKES_ROOT, Trait.DEFINED_FOR_POSITIVE),
+        mistaken_for="sqrt",
         doc="1 / sqrt(x).",
     ),
     elementwise(
@@ -251,6 +270,7 @@ OPERATORS = (
         lambda x: x.exp(),
         lambda d: d.y,
         traits=(Trait.TOTAL, Trait.GIVES_POSITIVE),
+        mistaken_for="square",
         doc="e to the power x.",
     ),
     elementwise(
@@ -271,7 +291,11 @@ OPERATORS = (
         "sign",
         _sign,
         lambda d: d.x.constant(Fraction(0)),
-        traits=(Trait.ROUNDS_NOTHING,),
+        traits=(
+            Trait.STEPS,
+            Trait.ROUNDS_NOTHING,
+        ),
+        mistaken_for="identity",
         doc="1 where x > 0, -1 where x < 0, else 0; the derivative is 0.",
     ),
     declare(
@@ -280,7 +304,10 @@ OPERATORS = (
         _clamp_backward,
         attributes={"min": "literal", "max": "literal"},
         in_place=True,
-        traits=(Trait.ROUNDS_NOTHING,),
+        traits=(
+            Trait.LIMITS,
+            Trait.ROUNDS_NOTHING,
+        ),
         doc="min(max(x, `min`), `max`); at least one bound. The derivative is 1 where `min` <= x "
         "<= `max`, else 0.",
     ),

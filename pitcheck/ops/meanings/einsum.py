@@ -145,6 +145,7 @@ OPERATORS = (
         attributes={"equation": "value"},
         required=("equation",),
         traits=(Trait.MULTILINEAR, Trait.CONTRACTS, Trait.MULTIPLIES_MATRICES),
+        derives_from_inputs=True,
         doc='The sum of products that `equation` names, e.g. "bsh,oh->bso": indices are letters, '
         "once per operand; those not in the result are summed.",
     ),

@@ -303,6 +303,7 @@ OPERATORS = (
         shared=(1,),
         inner=0,
         traits=_TAKEN,
+        derives_from_inputs=True,
         doc="Int indices (...), weight (n, d) -> (..., d), the rows of weight; row `padding_idx` "
         "gets no gradient.",
     ),
@@ -368,6 +369,7 @@ OPERATORS = (
         in_place=True,
         traits=_TAKEN,
         conditions=(0,),
+        masked=1,
         doc="Condition, a, b, which broadcast: a where the condition holds, else b.",
     ),
     declare(
@@ -378,6 +380,8 @@ OPERATORS = (
         in_place=True,
         traits=_TAKEN,
         conditions=(1,),
+        derives_from_inputs=True,
+        masked=0,
         doc="x, mask, a 0-dimensional value: the value where the mask holds, else x.",
     ),
     declare(

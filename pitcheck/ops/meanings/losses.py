@@ -174,7 +174,10 @@ OPERATORS = (
         _mse_backward,
         inputs=(2, 2),
         attributes={"reduction": "value"},
-        traits=(Trait.NORMALIZES,),
+        traits=(
+            Trait.COMMUTES,
+            Trait.NORMALIZES,
+        ),
         doc="(a - b)^2; `reduction` is none, sum or mean (default).",
     ),
 )

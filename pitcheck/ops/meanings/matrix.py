@@ -105,6 +105,7 @@ OPERATORS = (
         inputs=(2, 3),
         traits=(Trait.CONTRACTS, Trait.MULTIPLIES_MATRICES, Trait.TOTAL),
         shared=(1, 2),
+        derives_from_inputs=True,
         doc="x (..., k), w (n, k), optional bias (n,) -> x w^T + bias, (..., n).",
     ),
     declare(
@@ -114,6 +115,7 @@ OPERATORS = (
         inputs=(2, 2),
         traits=_PRODUCT,
         shared=(1,),
+        derives_from_inputs=True,
         doc="a (..., m, k), b (..., k, n) -> (..., m, n); batch dimensions broadcast; a vector is "
         "a row on the left, a column on the right.",
     ),
@@ -123,6 +125,7 @@ OPERATORS = (
         _matmul_backward,
         inputs=(2, 2),
         traits=_PRODUCT,
+        derives_from_inputs=True,
         doc="a (b, m, k), b (b, k, n) -> (b, m, n).",
     ),
 )

@@ -226,13 +226,22 @@ _PICKED = (Trait.ROUNDS_NOTHING,)
 _ADDS = (Trait.ADDS_TERMS, Trait.ADDS_ALONG, Trait.TOTAL, Trait.KEEPS_POSITIVE)
 
 OPERATORS = (
-    declare("sum", _sum, _sum_backward, attributes=_OVER, traits=_ADDS, doc="The sum over `axes`."),
+    declare(
+        "sum",
+        _sum,
+        _sum_backward,
+        attributes=_OVER,
+        traits=_ADDS,
+        mistaken_for="mean",
+        doc="The sum over `axes`.",
+    ),
     declare(
         "mean",
         _mean,
         _mean_backward,
         attributes=_OVER,
         traits=(*_ADDS, Trait.AVERAGES),
+        mistaken_for="sum",
         doc="The sum over `axes` divided by the number of elements along them.",
     ),
     declare(
@@ -250,6 +259,7 @@ OPERATORS = (
         _extreme_value_backward,
         attributes=_OVER,
         traits=_PICKED,
+        mistaken_for="amin",
         doc="The maximum over `axes`; equal maxima share the gradient evenly.",
     ),
     declare(
@@ -258,6 +268,7 @@ OPERATORS = (
         _extreme_value_backward,
         attributes=_OVER,
         traits=_PICKED,
+        mistaken_for="amax",
         doc="The minimum over `axes`; equal minima share the gradient evenly.",
     ),
     declare(
@@ -284,7 +295,10 @@ OPERATORS = (
         "argmax",
         _place(False),
         attributes=_ALONG,
-        traits=(Trait.PICKS_PLACES,),
+        traits=(
+            Trait.STEPS,
+            Trait.PICKS_PLACES,
+        ),
         doc="The int position of the first maximum along `axis`, or without `axis` in row-major "
         "order.",
     ),
@@ -292,6 +306,7 @@ OPERATORS = (
         "argmin",
         _place(True),
         attributes=_ALONG,
+        traits=(Trait.STEPS,),
         doc="The int position of the first minimum along `axis`, or without `axis` in row-major "
         "order.",
     ),
@@ -325,7 +340,18 @@ OPERATORS = (
         doc="The sum of all elements up to each, along `axis`.",
     ),
     declare(
-        "any", _any, attributes=_OVER, doc="True if an element along `axes` is not 0 or false."
+        "any",
+        _any,
+        attributes=_OVER,
+        mistaken_for="all",
+        traits=(Trait.STEPS,),
+        doc="True if an element along `axes` is not 0 or false.",
     ),
-    declare("all", _all, attributes=_OVER, doc="True if no element along `axes` is 0 or false."),
+    declare(
+        "all",
+        _all,
+        attributes=_OVER,
+        traits=(Trait.STEPS,),
+        doc="True if no element along `axes` is 0 or false.",
+    ),
 )

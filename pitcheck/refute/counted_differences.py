@@ -1,4 +1,4 @@
-"""The judge of differences: those count that more digits confirm, or that rounding cannot explain.
+"""The differences that count: those that more digits confirm, or that rounding cannot explain.
 
 Outputs that draw other random numbers than the reference are not compared.
 """
@@ -75,7 +75,7 @@ class Judged:
     draws: dict[int, str] = field(default_factory=dict)
 
 
-def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
+def count_differences(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
     """Return which of the outputs ``numbers`` differ on the run's inputs.
 
     One difference has to be confirmed with more digits, or to stand out from rounding if that costs
@@ -273,5 +273,5 @@ def _look_at(
 
 def _looked(run: WholeRun, cuts: dict[int, Cut], numbers: Sequence[int]) -> SecondLook | None:
     """Return the run with its evidence if one of the outputs ``numbers`` differs, else None."""
-    judged = judge(run, cuts, numbers)
+    judged = count_differences(run, cuts, numbers)
     return None if judged.shown is None else SecondLook(run, cuts, judged.real, judged.shown)
