@@ -110,8 +110,8 @@ def pairs() -> Iterator[Pair]:
 def values_at(reference: Plan, point: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     """Return the values of a point, each of its tensor's shape.
 
-    A number fills the tensor, "counting" puts 1, 2, 3, ... into it row by row, and nested lists
-    give every element. Raises KeyError for a tensor that the reference lacks.
+    "counting" puts 1, 2, 3, ... into the tensor row by row. A number or nested lists are broadcast
+    to its shape. Raises KeyError for a tensor that the reference lacks.
     """
     tensors = {tensor.name: tensor for tensor in reference.tensors}
     return {name: _value(tensors[name], given) for name, given in point.items()}
