@@ -16,9 +16,13 @@ JOINS = kinds_with(Trait.JOINS)
 """Operators that put their operands into one tensor."""
 CUTS = kinds_with(Trait.CUTS)
 """Operators that give runs of places along a dimension."""
-MOVES = VIEWS | CUTS | kinds_with(Trait.SELECTS) | JOINS | {"cast"}
+CASTS = kinds_that_may(Trait.CONVERTS)
+"""Operators that give their operand in another dtype."""
+MOVES = VIEWS | CUTS | kinds_with(Trait.SELECTS) | JOINS | CASTS
 """Operators that only move elements."""
-COPIES = MOVES | {"full"}
+FILLS = frozenset(k for k in kinds_with(Trait.ROUNDS_NOTHING) if operator_kind(k).inputs == (0, 0))
+"""Operators that fill a tensor with one number."""
+COPIES = MOVES | FILLS
 """Operators that compute no new numbers: they move elements or fill with one number."""
 PASSES_ON = frozenset(kind for kind in operator_names() if operator_kind(kind).copies)
 """Operators that give their operand as it is."""
@@ -47,7 +51,7 @@ SUMS_ALONG = kinds_with(Trait.ADDS_ALONG) - kinds_with(Trait.AVERAGES)
 """Sums over dimensions of one tensor."""
 KEEPS_SUMS = (
     REDUCTIONS | ACCUMULATIONS | ADDITIONS | SUMS_ALONG | JOINS | kinds_with(Trait.KEEPS_ORDER)
-) | {"cast"}
+) | CASTS
 """Operators behind which the addends of a sum, or its parts, are still that."""
 
 QUOTIENTS = kinds_with(Trait.DIVIDES)
@@ -64,11 +68,9 @@ ROOTS = kinds_with(Trait.TAKES_ROOT)
 """Square roots and their reciprocals."""
 LIMITS = kinds_with(Trait.LIMITS)
 """Functions that keep a divisor from being too small."""
-SQUARES = frozenset({"square"})
-"""Squares of one operand."""
-POWERS = frozenset({"pow"})
-"""Powers of one operand."""
-ADDS_SQUARES = SQUARES | POWERS | PRODUCTS | SUMS_ALONG | JOINS | SUMS
+SQUARES = kinds_that_may(Trait.SQUARES)
+"""Squares of one operand, and powers that are squares with some exponents."""
+ADDS_SQUARES = SQUARES | PRODUCTS | SUMS_ALONG | JOINS | SUMS
 """Operators on the way from tensors to a sum of squares."""
 WITH_BIAS = frozenset(k for k in kinds_with(Trait.CONTRACTS) if operator_kind(k).inputs == (2, 3))
 """Affine maps, which may add a third operand."""

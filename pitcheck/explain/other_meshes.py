@@ -22,10 +22,12 @@ from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.observe import located
 from pitcheck.explain.ratios import Factor
+from pitcheck.explain.repairs.scaled_sums import axes_of
 from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.explain.rerun.site import Candidate, sites_of, where_it_changes
 from pitcheck.explain.search import Tried, tried_repairs
 from pitcheck.explain.table import MOST_WALKED, REPAIRS
+from pitcheck.ops.registry import collective_kinds
 from pitcheck.plan.model import PairAt
 from pitcheck.plan.validate import examine
 from pitcheck.refute.counted_differences import PLAIN
@@ -38,9 +40,9 @@ MOST_MESHES = 2
 """Other meshes at which repairs are tried."""
 MOST_RANKS = 16
 """Ranks of the largest mesh at which a pair is made again."""
-MOST_INSTANCES = 4_000
-"""Operators of all ranks together up to which a pair is made again: recording one takes about a
-millisecond.
+MOST_INSTANCES = 2_000
+"""Operators of all ranks together up to which a pair is made again: recording one takes
+milliseconds.
 """
 IN_WORDS = frozenset({"times"})
 """Facts that are sentences about numbers, which are others at another size."""
@@ -66,6 +68,13 @@ class Situation:
         """The outputs that must be right with a repair: all but those that only rounding tells."""
         every = range(len(self.run.comparisons))
         return [n for n in every if n in self.differing or self.run.largest[n] <= SAME]
+
+    @cached_property
+    def axes(self) -> dict[str, str]:
+        """By collective the mesh axes over which it runs, if its groups are those of axes."""
+        kinds, nodes = collective_kinds(), self.evidence.second.nodes
+        found = {n.operator: axes_of(self.evidence, n) for n in nodes if n.kind in kinds}
+        return {operator: axes for operator, axes in found.items() if axes is not None}
 
     @cached_property
     def repairs(self) -> list[Tried]:
@@ -105,7 +114,8 @@ def confirmed(found: list[Tried], here: Situation, problem: Problem, again: Pair
     """
     result = Confirmed(found)
     there: list[Situation] = []
-    for situation in islice(_elsewhere(problem, again), MOST_MESHES):
+    made = (each for each in _elsewhere(problem, again) if _follows_mesh(each, here))
+    for situation in islice(made, MOST_MESHES):
         if not situation.differing:
             result = replace(result, faultless=(*result.faultless, situation.mesh))
             continue
@@ -118,6 +128,15 @@ def confirmed(found: list[Tried], here: Situation, problem: Problem, again: Pair
         there.append(situation)
         result = replace(result, found=settled, meshes=(*result.meshes, situation.mesh))
     return result
+
+
+def _follows_mesh(there: Situation, here: Situation) -> bool:
+    """Return True if collectives run over the same mesh axes at both sizes.
+
+    A program that takes its groups from constants is another program at another size.
+    """
+    shared = here.axes.keys() & {node.operator for node in there.evidence.second.nodes}
+    return all(there.axes.get(operator) == here.axes[operator] for operator in shared)
 
 
 def _elsewhere(problem: Problem, again: PairAt) -> Iterator[Situation]:

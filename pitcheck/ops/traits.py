@@ -76,6 +76,10 @@ class Trait(StrEnum):
     """A collective that computes nothing: every element of the result is an element of a member's
     tensor. For precision: the terms of a sum stand behind it.
     """
+    CONVERTS = auto()
+    """The result has the numbers of the operand in the dtype that an attribute names, if they fit.
+    For causes: it is passed by as a move of elements is.
+    """
     ROUNDS_NOTHING = auto()
     """Every element of the result is one of an operand or its opposite, or the same for all
     operands. For precision.
@@ -135,6 +139,8 @@ class Trait(StrEnum):
     DIVIDES = auto()
     """The result is the quotient of the first operand by the second, place by place."""
 
+    SQUARES = auto()
+    """The result is the product of the operand with itself. For causes of wrong norms."""
     COMMUTES = auto()
     """The result is the same if both operands change places. Mutation and repairs exchange the
     operands of the others.

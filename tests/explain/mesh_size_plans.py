@@ -28,6 +28,20 @@ def halved_sum(mesh: Mesh, reduction: str = "sum", *factors: str) -> Pair:
     return r.plan(), b.plan()
 
 
+def in_pairs(mesh: Mesh) -> Pair:
+    """Thrice the sum of halves of a tensor over ranks in pairs, whatever the mesh is."""
+    r = Builder("reference")
+    r.output(r.op("sum", r.input("x", (8, 3)), out="y"))
+    b = Builder("dp", dict(mesh))
+    places = table("dp", *(n % 2 for n in range(mesh["dp"])))
+    half = b.op("chunk", b.input("x", (8, 3), {}), axis=0, count=2, position=places)
+    own = b.op("sum", half)
+    pairs = tuple((n, n + 1) for n in range(0, mesh["dp"], 2))
+    total = b.op("all_reduce", b.op("mul", own, Number("3")), group=pairs, out="total")
+    b.output(total, "y")
+    return r.plan(), b.plan()
+
+
 def mean_over(mesh: Mesh, divisor: int) -> Pair:
     """The mean of all ranks' means, which are added up and divided by ``divisor``."""
     r = Builder("reference")

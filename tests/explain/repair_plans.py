@@ -47,27 +47,34 @@ def masked_mean(change: str = "") -> Pair:
     return r.plan(), b.plan()
 
 
-def norm(change: str = "") -> Pair:
-    """Two tensors divided by their common norm; one is split over ranks."""
+def norm(change: str = "", by_powers: bool = False) -> Pair:
+    """Two tensors divided by their common norm; one is split over ranks.
+
+    ``by_powers``: squares and roots are powers with exponents 2 and 1/2.
+    """
+
+    def power(b: Builder, kind: str, x: str, out: str = "") -> str:
+        if by_powers:
+            return b.op("pow", x, exponent=2 if kind == "square" else "1/2", out=out)
+        return b.op(kind, x, out=out)
+
     r = Builder("reference")
     u, v = r.input("u", (4, 3)), r.input("v", (5,))
-    total = r.op(
-        "sqrt", r.op("add", r.op("sum", r.op("square", u)), r.op("sum", r.op("square", v)))
-    )
+    squares = [r.op("sum", power(r, "square", x)) for x in (u, v)]
+    total = power(r, "sqrt", r.op("add", *squares))
     r.output(r.op("div", u, total, out="u_new"))
     b = Builder("tp", {"tp": 2})
     u, v = b.input("u", (2, 3), {0: "tp"}), b.input("v", (5,), {})
-    own = b.op("sum", b.op("square", u), out="own")
-    squares = (
+    own = b.op("sum", power(b, "square", u), out="own")
+    total_squares = (
         own
         if change == "part"
         else b.op(
             "all_reduce", own, group="tp", out="all", reduction="max" if change == "kind" else "sum"
         )
     )
-    total = b.op(
-        "sqrt", b.op("add", squares, b.op("sum", b.op("square", v), out="of_v")), out="norm"
-    )
+    of_v = b.op("sum", power(b, "square", v), out="of_v")
+    total = power(b, "sqrt", b.op("add", total_squares, of_v), out="norm")
     b.op("div", u, total, out="own_new")
     b.output(b.op("all_gather", "own_new", axis=0, group="tp", out="u_new"))
     return r.plan(), b.plan()

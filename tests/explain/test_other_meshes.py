@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from explain.mesh_plans import squared_loss
-from explain.mesh_size_plans import Mesh, halved_sum, mean_over, taken_rows, two_axes
+from explain.mesh_size_plans import Mesh, halved_sum, in_pairs, mean_over, taken_rows, two_axes
 from support.explain_plans import Pair, said
 
 from pitcheck.base.options import Options
@@ -144,6 +144,11 @@ def _wrong_elsewhere(mesh: Mesh) -> Pair:
 def _invalid(mesh: Mesh) -> Pair:
     reference, parallel = halved_sum(mesh, "sum", "3")
     return parallel, reference
+
+
+def test_a_program_whose_groups_do_not_follow_the_mesh_is_another_one() -> None:
+    found = only(at(in_pairs, DP, in_pairs))
+    assert found == only(at(in_pairs, DP, None)) and found.tried is not None
 
 
 @pytest.mark.parametrize("again", [_never, _of_one_size, _wrong_elsewhere, _invalid])

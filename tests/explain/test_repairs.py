@@ -23,6 +23,7 @@ Change = Callable[[], Pair]
 RIGHT: dict[str, Change] = {
     "mean": masked_mean,
     "norm": norm,
+    "norm of powers": lambda: norm(by_powers=True),
     "layers": stacked,
     "gradients": lambda: gradients({}),
     "chain": lambda: chain(False),
@@ -43,6 +44,12 @@ NAMED: dict[str, tuple[Change, str, str, str]] = {
         "takes the mean of terms over dp where it should take their sum",
     ),
     "squares of one rank": (lambda: norm("part"), "PIT113", "sum", "part of the parameters"),
+    "squares of one rank as powers": (
+        lambda: norm("part", by_powers=True),
+        "PIT113",
+        "sum",
+        "part of the parameters",
+    ),
     "the largest square": (
         lambda: norm("kind"),
         "PIT111",

@@ -341,6 +341,20 @@ def _divides(case: Case) -> bool | None:
     return _broadcast((quotient, b)) and is_close([quotient * b], [a + 0 * b])
 
 
+def _squares(case: Case) -> bool | None:
+    if not case.is_single:
+        return False if case.fields else None
+    given = case.of(whole(1))
+    return is_same(given.run(), [given.inputs[0] ** 2])
+
+
+def _converts(case: Case) -> bool | None:
+    if not case.is_single or "dtype" not in case.attributes:
+        return False if case.fields else None
+    given = case.of(whole(1))
+    return is_same([y.astype(np.float64) for y in given.run()], given.inputs)
+
+
 def _commutes(case: Case) -> bool | None:
     if len(case.inputs) != 2:
         return False
@@ -607,6 +621,8 @@ LAWS: Mapping[Trait, Law] = {
     ),
     Trait.TAKES_ROOT: Law(_takes_root),
     Trait.DIVIDES: Law(_divides),
+    Trait.SQUARES: Law(_squares),
+    Trait.CONVERTS: Law(_converts),
     Trait.COMMUTES: Law(_commutes),
     Trait.LIMITS: Law(_limits, _keeps_some),
     Trait.STEPS: Law(_steps),

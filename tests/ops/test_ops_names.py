@@ -34,7 +34,7 @@ def _texts(nodes: list[ast.expr | None]) -> list[str]:
 def _is_list(nodes: list[ast.expr | None]) -> bool:
     """Return True if all elements are names of operators, and not of reductions alone."""
     texts = _texts(nodes)
-    return len(texts) == len(nodes) > 1 and set(texts) <= NAMES and not set(texts) <= VALUES
+    return len(texts) == len(nodes) > 0 and set(texts) <= NAMES and not set(texts) <= VALUES
 
 
 def _is_kind(node: ast.expr) -> bool:
@@ -106,6 +106,7 @@ def test_no_other_room_lists_or_compares_names() -> None:
         ('REDUCTIONS = ("sum", "max", "min")', 0),
         ("step.kind in kinds_with(Trait.CUTS)", 0),
         ('("view", size)', 0),
+        ('COPIES = VIEWS | {"cast"}', 1),
     ],
 )
 def test_what_is_counted(code: str, number: int) -> None:

@@ -10,7 +10,7 @@ from pitcheck.claims.conjecture import VIEWS, Floats, varies
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.expected_values import far
-from pitcheck.explain.families import ACCUMULATIONS, REDUCTIONS
+from pitcheck.explain.families import ACCUMULATIONS, CASTS, REDUCTIONS
 from pitcheck.explain.observations.observation import AtOperator, AtOutput, OnTheWay
 from pitcheck.explain.term_groups import (
     close,
@@ -45,7 +45,7 @@ REDUCES_NOT_BY_SUM = Kind(
 
 
 SUMMED = REDUCTIONS | ACCUMULATIONS
-_COPIES = VIEWS | {"cast"}
+_COPIES = VIEWS | CASTS
 
 
 def term_for_sum(view: AtOperator) -> Diagnosis | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,6 @@ from pitcheck.explain.families import (
     KEEPS_SUMS,
     LIMITS,
     MOVES,
-    POWERS,
     QUOTIENTS,
     REDUCTIONS,
     ROOTS,
@@ -31,6 +29,8 @@ from pitcheck.explain.rerun.site import Candidate, Site, collected, groups_of_me
 from pitcheck.explain.term_groups import NOT_REDUCED, groups_present, reduced_anyway, too_narrow
 from pitcheck.graph.graph import Source
 from pitcheck.graph.grids import Codes
+from pitcheck.ops.registry import has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Step
 
 COPIED_TERM = Kind(
@@ -256,7 +256,7 @@ def of_norm(evidence: Evidence, value: int) -> bool:
     ):
         return False
     for step in evidence.read_behind([value], partial(_joins_squares, evidence)):
-        if step.kind in ROOTS or (step.kind in POWERS and Fraction(1, 2) in step.inputs):
+        if has_trait(step.kind, Trait.TAKES_ROOT, step.attributes):
             return all(evidence.array(v).shape[2:] in ((), (1,)) for v in evidence.inputs(step))
     return False
 

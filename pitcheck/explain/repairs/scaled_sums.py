@@ -67,7 +67,7 @@ def _by_group(rerun: Rerun, behind: frozenset[int]) -> dict[tuple[str, str], lis
     evidence, found = rerun.evidence, dict[tuple[str, str], list[Step]]()
     for step in evidence.batch.steps:
         over = (
-            _over(evidence, rerun.graph.nodes[step.node])
+            axes_of(evidence, rerun.graph.nodes[step.node])
             if step.kind in REDUCTIONS and step.node in behind
             else None
         )
@@ -81,8 +81,8 @@ def _by_group(rerun: Rerun, behind: frozenset[int]) -> dict[tuple[str, str], lis
     return found
 
 
-def _over(evidence: Evidence, node: Node) -> str | None:
-    """Return the name of the mesh axes over which a node reduces; None for other groups."""
+def axes_of(evidence: Evidence, node: Node) -> str | None:
+    """Return the name of the mesh axes over which a collective runs; None for other groups."""
     source = node.inputs[0]
     if not isinstance(source, Source) or source.members < 2:
         return None

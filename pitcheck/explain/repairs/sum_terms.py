@@ -22,7 +22,6 @@ from pitcheck.explain.families import (
     REDUCTIONS,
     ROOTS,
     SCALINGS,
-    SQUARES,
     SUMS_ALONG,
     WITH_BIAS,
 )
@@ -31,6 +30,8 @@ from pitcheck.explain.rerun.changes import Draft, Override, Read
 from pitcheck.explain.rerun.site import Candidate, Site, by_code
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
+from pitcheck.ops.registry import has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Step
 
 NORM_WITHOUT = Kind(
@@ -362,4 +363,5 @@ def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
 
 def _squares(step: Step) -> bool:
     alike = step.kind in PRODUCTS and len(step.inputs) == 2 and step.inputs[0] == step.inputs[1]
-    return (step.kind in SQUARES or alike) and isinstance(step.inputs[0], Argument)
+    square = alike or has_trait(step.kind, Trait.SQUARES, step.attributes)
+    return square and isinstance(step.inputs[0], Argument)

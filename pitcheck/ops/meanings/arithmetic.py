@@ -87,6 +87,10 @@ def _takes_root(attributes: Attributes) -> bool:
     return _exponent(attributes).denominator == 2
 
 
+def _squares(attributes: Attributes) -> bool:
+    return _exponent(attributes) == 2
+
+
 def _pow(inputs: list[Term], attributes: Attributes) -> list[Term]:
     return [_power(inputs[0], _exponent(attributes))]
 
@@ -219,7 +223,7 @@ OPERATORS = (
         attributes={"exponent": "literal"},
         required=("exponent",),
         in_place=True,
-        conditional={Trait.TAKES_ROOT: _takes_root},
+        conditional={Trait.TAKES_ROOT: _takes_root, Trait.SQUARES: _squares},
         doc="x to the power `exponent`, a multiple of 1/2: an integer power of x or of sqrt(x).",
     ),
     declare(
@@ -237,7 +241,7 @@ OPERATORS = (
         "square",
         lambda x: x * x,
         lambda d: 2 * d.x,
-        traits=(Trait.TOTAL,),
+        traits=(Trait.SQUARES, Trait.TOTAL),
         mistaken_for="abs",
         derives_from_inputs=True,
         doc="x * x.",

@@ -68,7 +68,11 @@ OPERATORS = (
         attributes={"dtype": "value"},
         required=("dtype",),
         in_place=True,
-        conditional={Trait.TOTAL: _to_real, Trait.KEEPS_POSITIVE: _to_real},
+        conditional={
+            Trait.TOTAL: _to_real,
+            Trait.KEEPS_POSITIVE: _to_real,
+            Trait.CONVERTS: lambda attributes: kind_named(attributes["dtype"]) != "bool",
+        },
         doc="x as `dtype`: floating to integer truncates toward 0, anything to bool is x != 0; "
         "between floating dtypes, and to int32 and int64 "
         "(whose values must fit), x itself; numbers to narrower integers have no meaning here.",
