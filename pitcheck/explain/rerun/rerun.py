@@ -37,6 +37,8 @@ MOST_IDLE = 8
 """Values that no output depends on, which are tried before nearer ones."""
 MOST_SUMS = 12
 """Values reduced over groups that are kept."""
+MOST_FOLLOWING = 32
+"""Changed values of which it is kept what is computed anew with them."""
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Rerun(PlanValues):
         self.steps = {step.node: step for step in self.evidence.run.stage.parallel.steps}
         self._wanted: dict[int, _Wanted] = {}
         self._sums: dict[tuple[int, str, bytes], tuple[Held, Value]] = {}
+        self._follow: dict[tuple[tuple[int, ...], ...], tuple[list[int], dict[int, int]]] = {}
         self._readers: dict[int, list[int]] = {}
         for number in self.steps:
             for operand in self.graph.nodes[number].inputs:
@@ -243,23 +246,13 @@ class Rerun(PlanValues):
                 override.codes
             ] = True
         fixed = {value: mask.copy() for value, mask in dirty.items()}
-        needed = frozenset().union(*(self.behind(number) for number in numbers))
         again = [
             output
             for number in redone
             for output in self.graph.nodes[number].outputs
             if output is not None
         ]
-        following = sorted(
-            {*self._downstream([*fixed, *again], needed), *redone.keys()},
-            key=self.graph.rank.__getitem__,
-        )
-        last = {
-            output: number
-            for number in following
-            for output in self.graph.nodes[number].outputs
-            if output is not None
-        }
+        following, last = self._following((*fixed, *again), tuple(redone), tuple(numbers))
         if seen is not None and not all(
             seen(value, changed[value]) for value in fixed if value not in last
         ):
@@ -330,7 +323,40 @@ class Rerun(PlanValues):
                 found |= held.rows[codes] >= 0
         return found
 
-    def _downstream(self, values: Collection[int], needed: Collection[int]) -> list[int]:
+    def _following(
+        self, values: tuple[int, ...], redone: tuple[int, ...], numbers: tuple[int, ...]
+    ) -> tuple[list[int], dict[int, int]]:
+        """Return the nodes that are computed anew, in the order of the program.
+
+        The latest answers are kept: all repairs of one operator change the same values.
+
+        Args:
+            values: the values that are changed.
+            redone: the nodes that something else runs in place of.
+            numbers: the outputs that need what follows.
+
+        Returns:
+            The nodes; by value the last of them that writes it.
+        """
+        key = values, redone, numbers
+        if key not in self._follow:
+            needed = frozenset().union(*(self.behind(number) for number in numbers))
+            following = sorted(
+                {*self._downstream(values, needed), *redone}, key=self.graph.rank.__getitem__
+            )
+            last = {
+                output: number
+                for number in following
+                for output in self.graph.nodes[number].outputs
+                if output is not None
+            }
+            if len(self._follow) >= MOST_FOLLOWING:
+                self._follow.clear()
+            self._follow[key] = following, last
+        return self._follow[key]
+
+    def _downstream(self, values: Iterable[int], needed: Collection[int]) -> set[int]:
+        """Return the nodes of ``needed`` that depend on values."""
         stack, found = list(values), set()
         while stack:
             for number in self._readers.get(stack.pop(), []):
@@ -339,7 +365,7 @@ class Rerun(PlanValues):
                     stack.extend(
                         output for output in self.graph.nodes[number].outputs if output is not None
                     )
-        return sorted(found, key=self.graph.rank.__getitem__)
+        return found
 
     def _dirty_codes(self, node: Node, dirty: Mapping[int, Mask]) -> Codes:
         codes = np.flatnonzero(node.mask)
