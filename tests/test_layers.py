@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -90,16 +91,26 @@ def module_of(file: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def statements(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Return the import statements of a source. The whole package is read once for all tests."""
+    return tuple(
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
+
+
 def imports(source: str, module: str, modules: frozenset[str]) -> Iterator[str]:
     """Yield every module of pitcheck that a source imports, wherever the statement stands. A name
     that is a module itself is that module.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         if isinstance(node, ast.Import):
             yield from (
                 alias.name for alias in node.names if alias.name.split(".")[0] == "pitcheck"
             )
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = module.rsplit(".", node.level)[0] if node.level else ""
             origin = ".".join(part for part in (base, node.module or "") if part)
             if origin.split(".")[0] == "pitcheck":

@@ -222,11 +222,8 @@ class Structure:
         full = []
         for array, count in zip(arrays, counts, strict=True):
             instances = lead[1] if axis != 2 else array.shape[2] if count is None else count
-            full.append(
-                self.xp.broadcast_to(
-                    array, (array.shape[0], lead[0], instances, *array.shape[LEADING:])
-                )
-            )
+            shape = (array.shape[0], lead[0], instances, *array.shape[LEADING:])
+            full.append(array if array.shape == shape else self.xp.broadcast_to(array, shape))
         return self.xp.concatenate(full, axis=axis)
 
     def _common(self, values: Sequence[Value]) -> tuple[int, int]:

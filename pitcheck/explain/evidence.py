@@ -36,6 +36,8 @@ MOST_COPIES = 8
 """Copies of a tensor that are followed back."""
 MOST_AT_A_LINE = 4
 """Operators of one kind that are told apart within one round of a loop."""
+MOST_DOWNSTREAM = 32
+"""Values of which all that is computed from them is kept: repairs at one place ask again."""
 SAME = 1e-8
 """Relative difference up to which a value counts as what it should be."""
 
@@ -104,6 +106,7 @@ class Evidence:
             self._at_line.setdefault(self._line(value, steps[-1]), []).append(value)
         self._numbers = {id(step): number for number, step in enumerate(self.batch.steps)}
         self._alike: dict[int, int] = {}
+        self._downstream: dict[int, frozenset[int]] = {}
         self._unused: dict[int, frozenset[int]] = {}
         self.readers: dict[int, list[Step]] = {}
         for step in self.batch.steps:
@@ -386,18 +389,32 @@ class Evidence:
             ),
         )
 
-    def downstream(self, value: int) -> set[int]:
+    def downstream(self, value: int) -> frozenset[int]:
         """Return what is computed from a value, and the value itself."""
-        steps = self.read_behind([value], lambda _: True)
-        return {value, *(output for step in steps for output in self.outputs(step))}
+        if value not in self._downstream:
+            found, stack = {value}, [value]
+            while stack:
+                for step in self.readers.get(stack.pop(), []):
+                    new = [output for output in self.outputs(step) if output not in found]
+                    found.update(new)
+                    stack.extend(new)
+            if len(self._downstream) >= MOST_DOWNSTREAM:
+                self._downstream.clear()
+            self._downstream[value] = frozenset(found)
+        return self._downstream[value]
 
     def holding(self, reference: int) -> list[int]:
         """Return the parallel values that hold parts of a reference value."""
-        return [
-            value
-            for value, cut in self.cuts.items()
-            if cut.scale == 1 and self.alike(cut.reference) == reference
-        ]
+        return self._holders.get(reference, [])
+
+    @cached_property
+    def _holders(self) -> Mapping[int, list[int]]:
+        """By canonical reference value the parallel values that hold parts of it."""
+        found: dict[int, list[int]] = {}
+        for value, cut in self.cuts.items():
+            if cut.scale == 1:
+                found.setdefault(self.alike(cut.reference), []).append(value)
+        return found
 
     def part_of(self, data: Floats) -> int | None:
         """Return the reference value of which all rows are parts; None if there is none.

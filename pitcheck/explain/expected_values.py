@@ -230,15 +230,30 @@ def far(actual: Floats, wanted: Floats) -> Mask:
         wanted: the numbers that should be held, of the same shape.
     """
     axes = tuple(i for i in range(actual.ndim) if i != 1)
-    scale = max(float(np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted))), 1e-300)
+    largest = float(np.abs(wanted).max(initial=0.0))
+    if not np.isfinite(largest):
+        largest = float(np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted)))
     with np.errstate(invalid="ignore"):
-        same = (
-            (np.abs(actual - wanted) <= SAME * scale)
-            | (actual == wanted)
-            | (np.isnan(actual) & np.isnan(wanted))
-        )
-    result: Mask = ~same.all(axis=axes)
+        differences = np.abs(actual - wanted)
+        same = differences <= SAME * max(largest, 1e-300)
+        # Infinities of one sign have no difference, nor has what is no number.
+        if np.isnan(differences).any():
+            same |= (actual == wanted) | (np.isnan(actual) & np.isnan(wanted))
+    result: Mask = np.asarray(~same.all(axis=axes))
     return result
+
+
+def same_numbers(one: Floats, other: Floats) -> bool:
+    """Return True if two arrays have one shape and the same numbers, NaN being equal to NaN."""
+    if one.shape != other.shape:
+        return False
+    unlike = one != other
+    place = int(unlike.argmax()) if unlike.size else 0
+    if not unlike.size or not unlike.flat[place]:
+        return True
+    if not (np.isnan(one.flat[place]) and np.isnan(other.flat[place])):
+        return False
+    return bool((np.isnan(one) & np.isnan(other))[unlike].all())
 
 
 def stated(evidence: Evidence, values: Iterable[int]) -> dict[int, Cut]:

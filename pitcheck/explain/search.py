@@ -135,9 +135,13 @@ def _computed(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
 
     If the forward pass gives something wrong, it is searched first: what follows is wrong with it.
     """
+    try:
+        expected = WrongValues(evidence)
+    except PitcheckError:
+        return []
     forward = [n for n in left if not _needs_backward(evidence, n)]
     if 0 < len(forward) < len(left):
-        found = _of_outputs(evidence, forward, first)
+        found = _of_outputs(expected.copy(), forward, first)
         if found and len(_right_with(evidence, found, left)) == len(left):
             return [
                 replace(
@@ -145,7 +149,7 @@ def _computed(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
                 ),
                 *found[1:],
             ]
-    return _of_outputs(evidence, left, first)
+    return _of_outputs(expected, left, first)
 
 
 def _needs_backward(evidence: Evidence, number: int) -> bool:
@@ -156,12 +160,12 @@ def _needs_backward(evidence: Evidence, number: int) -> bool:
     )
 
 
-def _of_outputs(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
+def _of_outputs(expected: WrongValues, left: list[int], first: First) -> list[Tried]:
     try:
-        rerun, expected = Rerun(evidence), WrongValues(evidence)
+        rerun = Rerun(expected.evidence)
     except PitcheckError:
         return []
-    walked = _walked(evidence, expected, left)
+    walked = _walked(expected.evidence, expected, left)
     if _all(walked, left):
         return walked
     return _searched(rerun, expected, left, first) or [each for each in walked if each.outputs]

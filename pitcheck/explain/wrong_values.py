@@ -7,6 +7,7 @@ hints fail at many operators, they are left aside.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 import numpy as np
 
@@ -47,6 +48,13 @@ class WrongValues(ExpectedValues):
         self.hinted = self._follow(stated(evidence, evidence.writers))
         if not self.hinted and not self._follow(inferred(evidence, unscaled)):
             self._follow({})
+
+    def copy(self) -> WrongValues:
+        """Return all that was judged so far; what either of both judges next is its own."""
+        other = copy(self)
+        other._sums, other._wrong = dict(self._sums), dict(self._wrong)
+        other._from_wrong, other._terms = dict(self._from_wrong), dict(self._terms)
+        return other
 
     def _follow(self, hints: dict[int, Cut]) -> bool:
         """Take hints as true; return False if they fail at many operators that read rightly."""

@@ -18,6 +18,9 @@ def distinct(keys: Indices) -> tuple[Indices, Indices]:
         The position of the first occurrence of every distinct key; which distinct key each one is,
         shape (n,).
     """
+    if bool((keys[1:] > keys[:-1]).all()):
+        everything = np.arange(len(keys), dtype=np.int64)
+        return everything, everything
     if len(keys) <= SMALL:
         seen: dict[int, int] = {}
         which = [seen.setdefault(key, len(seen)) for key in keys.tolist()]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from golden.compare import SEED, assert_as_golden
 from support.by_day import some_by_day
 from zoo.mutations import mutants
 from zoo.pairs import builders, pair, without_hints
@@ -56,7 +57,10 @@ def _said(report: Report) -> str:
 def _all_equivalent(
     reference: Plan, parallel: Plan, shapes: str = "reduced", coordinates: str = "reduced"
 ) -> None:
-    report = _check(reference, parallel, shapes, coordinates)
+    _assert_all_equivalent(reference, _check(reference, parallel, shapes, coordinates))
+
+
+def _assert_all_equivalent(reference: Plan, report: Report) -> None:
     assert report.verdict == "equivalent", _said(report)
     assert report.error_bound_log2 <= -64
     assert report.outputs.total == report.outputs.proven == len(reference.outputs)
@@ -65,14 +69,18 @@ def _all_equivalent(
 @pytest.mark.parametrize("name", builders())
 def test_right_pair_is_equivalent(name: str) -> None:
     reference, parallel = pair(name)
-    _all_equivalent(reference, parallel)
+    report = check(reference, parallel, Options(seed=SEED))
+    _assert_all_equivalent(reference, report)
+    assert_as_golden(f"zoo {name}", report)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", builders())
 def test_right_pair_without_hints_is_equivalent(name: str) -> None:
     reference, parallel = pair(name)
-    _all_equivalent(reference, without_hints(parallel))
+    report = check(reference, without_hints(parallel), Options(seed=SEED))
+    _assert_all_equivalent(reference, report)
+    assert_as_golden(f"zoo {name}, no lineage", report)
 
 
 @pytest.mark.slow

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from bugs.record import Built
+from bugs.table import BUGS
+from support.planner_plans import SHIPPED, SLOW_OF_PLANNER
+from support.planner_plans import rows as rows_of_planner
+from zoo.pairs import builders
 
 from golden.account import Account, changes
+from golden.compare import HINT, assert_as_golden
 from golden.file import differences, read
 from golden.rows import Row, rows
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.report.report import EXIT_CODES
 
 PARTS = 4
@@ -16,9 +24,6 @@ row.
 NIGHTLY_PARTS = 8
 SHOWN = 12
 """Lines of differences that a failure shows."""
-HINT = (
-    "a change that is meant is written with: PYTHONPATH=.:tests python -m golden --write --nightly"
-)
 
 
 def _compared(some: list[Row]) -> None:
@@ -30,17 +35,44 @@ def _compared(some: list[Row]) -> None:
     assert not told, "\n".join(told[:SHOWN]) + f"{more}\n{HINT}"
 
 
+def _left(nightly: bool) -> list[Row]:
+    """Return the rows of the night, or those of CI that no other test compares."""
+    return [row for row in rows().values() if row.nightly == nightly and not row.by_test]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_checks_say_what_the_golden_file_says(part: int) -> None:
-    _compared([row for row in rows().values() if not row.nightly][part::PARTS])
+    _compared(_left(nightly=False)[part::PARTS])
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", range(NIGHTLY_PARTS))
 def test_more_checks_say_what_the_golden_file_says(part: int) -> None:
-    _compared([row for row in rows().values() if row.nightly][part::NIGHTLY_PARTS])
+    _compared(_left(nightly=True)[part::NIGHTLY_PARTS])
+
+
+def test_what_is_left_to_other_tests_is_what_they_check() -> None:
+    """``assert_as_golden`` is called in ``bugs/test_bugs.py``, ``engine/test_zoo.py`` and
+    ``frontends/nnscaler/test_planner.py``.
+    """
+    of_bugs = ((name, *next(iter(bug.shows.items()))) for name, bug in BUGS.items())
+    of_planner = (row.name for row in rows_of_planner() if row.folder == SHIPPED)
+    assert {row.name for row in rows().values() if row.by_test} == {
+        *(f"bug {name}, {where}" for name, where, bug in of_bugs if not isinstance(bug, Built)),
+        *(f"zoo {name}{stated}" for name in builders() for stated in ("", ", no lineage")),
+        *(f"planner {name}" for name in of_planner if name not in SLOW_OF_PLANNER),
+    }
+
+
+def test_a_report_is_compared_with_its_row() -> None:
+    reference, parallel = rows()["zoo row_parallel"].plans()
+    assert_as_golden("zoo row_parallel", check(reference, parallel, Options(seed=1)))
+    with pytest.raises(AssertionError, match="zoo gated_mlp: stages"):
+        assert_as_golden("zoo gated_mlp", check(reference, parallel, Options(seed=1)))
+    with pytest.raises(AssertionError, match="nothing: not in the file"):
+        assert_as_golden("nothing", check(reference, parallel, Options(seed=1)))
 
 
 def test_the_file_has_every_row_and_no_other() -> None:

@@ -98,7 +98,7 @@ MISSES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some_by_day(MISSES, 6))
 def test_a_mistake_in_one_replica_is_caught(name: str) -> None:
-    reference, parallel = ring(8, 4).plans()
+    reference, parallel = ring(4, 4).plans()
     report = check(reference, MISSES[name](parallel), Options(seed=1))
     assert report.verdict == "mismatch", said(report)
     assert LAYER in str(report.findings[0].operator), said(report)

@@ -30,7 +30,8 @@ from pitcheck.stage.stage import Stage
 
 EVERY, MISSES = 5, 2
 """The fast suite takes stages of every fifth pair of the zoo, and so many near misses."""
-MANY = 12
+MANY, MANY_AT_NIGHT = 6, 12
+"""Near misses of every pair that CI tries, and a nightly job."""
 OWN_MISSES = 16
 LEAST_STAGES = 60
 PARTS = 4
@@ -125,9 +126,12 @@ def test_reductions_decide_the_zoo_as_the_stages_are_decided() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "many", [MANY, pytest.param(MANY_AT_NIGHT, marks=pytest.mark.nightly)], ids=["some", "more"]
+)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_reductions_decide_many_near_misses_as_the_stages_are_decided(part: int) -> None:
-    assert not compared([one for name in names()[part::PARTS] for one in stages(name, MANY)])
+def test_reductions_decide_many_near_misses_as_the_stages_are_decided(part: int, many: int) -> None:
+    assert not compared([one for name in names()[part::PARTS] for one in stages(name, many)])
 
 
 @pytest.mark.parametrize("reduction", APPLIED)

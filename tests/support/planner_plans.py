@@ -20,6 +20,10 @@ FURTHER = Path(__file__).parents[3] / "shared" / "nnscaler"
 MLP = "pairs/mlp-L4-gbs128.reference.pkl"
 LLAMA = "pairs/llama-L2-gbs32.reference.pkl"
 LARGE = ("L32", "L64")
+SLOW_OF_PLANNER = frozenset(
+    {"m08_weight_wrong_slice", "n30_weight_slice_off_by_one_rank0", "p01_div_scale"}
+)
+"""Plans of which every explanation takes some seconds."""
 
 
 @dataclass(frozen=True)

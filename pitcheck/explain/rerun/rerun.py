@@ -23,6 +23,7 @@ from pitcheck.explain.rerun.changes import (
     Held,
     Mask,
     Override,
+    Read,
     Redo,
     held_at,
 )
@@ -34,6 +35,10 @@ from pitcheck.stage.stage import Target
 
 MOST_IDLE = 8
 """Values that no output depends on, which are tried before nearer ones."""
+MOST_SUMS = 12
+"""Values reduced over groups that are kept."""
+MOST_FOLLOWING = 32
+"""Changed values of which it is kept what is computed anew with them."""
 
 
 @dataclass
@@ -53,6 +58,8 @@ class Rerun(PlanValues):
         super().__post_init__()
         self.steps = {step.node: step for step in self.evidence.run.stage.parallel.steps}
         self._wanted: dict[int, _Wanted] = {}
+        self._sums: dict[tuple[int, str, bytes], tuple[Held, Value]] = {}
+        self._follow: dict[tuple[tuple[int, ...], ...], tuple[list[int], dict[int, int]]] = {}
         self._readers: dict[int, list[int]] = {}
         for number in self.steps:
             for operand in self.graph.nodes[number].inputs:
@@ -102,6 +109,35 @@ class Rerun(PlanValues):
             )
             self._wanted[number] = _Wanted(target, codes, expected, judged)
         return self._wanted[number]
+
+    def reduced(self, value: int, codes: Codes, groups: Codes, reduction: str) -> Value | None:
+        """Return a value reduced over groups, one row for each of ``codes``; None if it cannot be.
+
+        The latest results are kept: several repairs ask for the same one. Each counts as one
+        operator all the same.
+
+        Args:
+            value: the value.
+            codes: the coordinates, shape (n,).
+            groups: the members of the group of each of them, shape (n, members).
+            reduction: "sum", "avg", "max" or "min".
+
+        Raises:
+            BudgetError: too many operators were evaluated.
+        """
+        key = (value, reduction, groups.tobytes())
+        held, result = self._sums.get(key, (None, None))
+        if result is not None and held is self.held(value):
+            self.spend()
+            return result
+        result = self.one("all_reduce", {"reduction": reduction}, [Read(value, groups)], len(codes))
+        held = self.held(value)
+        if result is not None and held is not None:
+            self._sums.pop(key, None)
+            self._sums[key] = (held, result)
+            if len(self._sums) > MOST_SUMS:
+                del self._sums[next(iter(self._sums))]
+        return result
 
     def behind(self, number: int) -> frozenset[int]:
         """Return the nodes that output ``number`` is computed by."""
@@ -210,23 +246,13 @@ class Rerun(PlanValues):
                 override.codes
             ] = True
         fixed = {value: mask.copy() for value, mask in dirty.items()}
-        needed = frozenset().union(*(self.behind(number) for number in numbers))
         again = [
             output
             for number in redone
             for output in self.graph.nodes[number].outputs
             if output is not None
         ]
-        following = sorted(
-            {*self._downstream([*fixed, *again], needed), *redone.keys()},
-            key=self.graph.rank.__getitem__,
-        )
-        last = {
-            output: number
-            for number in following
-            for output in self.graph.nodes[number].outputs
-            if output is not None
-        }
+        following, last = self._following((*fixed, *again), tuple(redone), tuple(numbers))
         if seen is not None and not all(
             seen(value, changed[value]) for value in fixed if value not in last
         ):
@@ -257,7 +283,7 @@ class Rerun(PlanValues):
         """
         node = self.graph.nodes[number]
         codes = np.flatnonzero(node.mask) if redo is not None else self._dirty_codes(node, dirty)
-        codes = codes[[self._there(node, int(code)) for code in codes]] if len(codes) else codes
+        codes = codes[self._there(node, codes)] if len(codes) else codes
         if not len(codes):
             return True
         as_it_is: Draft = (
@@ -285,15 +311,52 @@ class Rerun(PlanValues):
                 ] = True
         return True
 
-    def _there(self, node: Node, code: int) -> bool:
-        """Return True if a result of a node was needed at a coordinate."""
-        return any(
-            held.rows[code] >= 0
-            for output in node.outputs
-            if output is not None and (held := self.held(output)) is not None
-        )
+    def _there(self, node: Node, codes: Codes) -> Mask:
+        """Return a mask of the coordinates at which a result of a node was needed.
 
-    def _downstream(self, values: Collection[int], needed: Collection[int]) -> list[int]:
+        The shape is that of ``codes``, (n,).
+        """
+        found = np.zeros(len(codes), dtype=np.bool_)
+        for output in node.outputs:
+            held = self.held(output) if output is not None else None
+            if held is not None:
+                found |= held.rows[codes] >= 0
+        return found
+
+    def _following(
+        self, values: tuple[int, ...], redone: tuple[int, ...], numbers: tuple[int, ...]
+    ) -> tuple[list[int], dict[int, int]]:
+        """Return the nodes that are computed anew, in the order of the program.
+
+        The latest answers are kept: all repairs of one operator change the same values.
+
+        Args:
+            values: the values that are changed.
+            redone: the nodes that something else runs in place of.
+            numbers: the outputs that need what follows.
+
+        Returns:
+            The nodes; by value the last of them that writes it.
+        """
+        key = values, redone, numbers
+        if key not in self._follow:
+            needed = frozenset().union(*(self.behind(number) for number in numbers))
+            following = sorted(
+                {*self._downstream(values, needed), *redone}, key=self.graph.rank.__getitem__
+            )
+            last = {
+                output: number
+                for number in following
+                for output in self.graph.nodes[number].outputs
+                if output is not None
+            }
+            if len(self._follow) >= MOST_FOLLOWING:
+                self._follow.clear()
+            self._follow[key] = following, last
+        return self._follow[key]
+
+    def _downstream(self, values: Iterable[int], needed: Collection[int]) -> set[int]:
+        """Return the nodes of ``needed`` that depend on values."""
         stack, found = list(values), set()
         while stack:
             for number in self._readers.get(stack.pop(), []):
@@ -302,7 +365,7 @@ class Rerun(PlanValues):
                     stack.extend(
                         output for output in self.graph.nodes[number].outputs if output is not None
                     )
-        return sorted(found, key=self.graph.rank.__getitem__)
+        return found
 
     def _dirty_codes(self, node: Node, dirty: Mapping[int, Mask]) -> Codes:
         codes = np.flatnonzero(node.mask)

@@ -11,6 +11,7 @@ import numpy as np
 
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.expected_values import same_numbers
 from pitcheck.explain.families import ACCUMULATIONS
 from pitcheck.explain.rerun.changes import Change, Draft, Held, Override, Read
 from pitcheck.explain.rerun.rerun import Rerun
@@ -168,8 +169,8 @@ class Site:
             ):
                 return False
             before = self.rerun.algebra.gather(held.value, held.rows[override.codes])
-            changed = changed or not np.array_equal(
-                self.rerun.numbers(before), self.rerun.numbers(override.data), equal_nan=True
+            changed = changed or not same_numbers(
+                self.rerun.numbers(before), self.rerun.numbers(override.data)
             )
         return changed
 
@@ -284,7 +285,7 @@ def reduced(rerun: Rerun, value: int, table: Codes, reduction: str) -> Override 
     """
     codes = rerun.evidence.codes(value)
     groups = by_code(np.sort(table, axis=1), rerun.graph.codes)[codes]
-    result = rerun.one("all_reduce", {"reduction": reduction}, [Read(value, groups)], len(codes))
+    result = rerun.reduced(value, codes, groups, reduction)
     return None if result is None else Override(value, codes, result)
 
 

@@ -166,6 +166,11 @@ class PlanValues:
         rows = (
             np.full(self.graph.codes, -1, dtype=np.int64) if before is None else before.rows.copy()
         )
+        # A copy of rows that nobody reads any more would cost as much as the operator.
+        if before is not None and _plain(before.value) and _plain(data, before.value):
+            rows[codes] = -1
+            if not (rows >= 0).any():
+                before = None
         count = 0 if before is None else before.count
         rows[codes] = count + np.arange(len(codes))
         joined = (
@@ -218,6 +223,12 @@ class PlanValues:
         )
         return self.attributes.get(number, node.attributes)
 
+    def spend(self) -> None:
+        """Count one operator. Raises BudgetError if too many were evaluated."""
+        self.spent += 1
+        if self.spent > self.most:
+            raise BudgetError("too many operators were tried")
+
     def evaluate(
         self,
         kind: str,
@@ -240,9 +251,7 @@ class PlanValues:
         Raises:
             BudgetError: too many operators were evaluated.
         """
-        self.spent += 1
-        if self.spent > self.most:
-            raise BudgetError("too many operators were tried")
+        self.spend()
         flat = [
             read
             for operand in given
@@ -379,3 +388,13 @@ class PlanValues:
             return members[0]  # type: ignore[no-any-return]
         rows = [self.algebra.reshape(m, (1, *self.algebra.shape(m))) for m in members]
         return self.algebra.concatenate(rows, 0)  # type: ignore[no-any-return]
+
+
+def _plain(value: Value, like: Value | None = None) -> bool:
+    """Return True if a value is its numbers alone, of the kind of ``like``."""
+    return (
+        value.special is None
+        and not value.logs
+        and value.square is None
+        and (like is None or (value.kind, value.nonnegative) == (like.kind, like.nonnegative))
+    )
