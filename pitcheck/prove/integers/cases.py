@@ -47,6 +47,8 @@ MOST_CELLS = 1 << 27
 """The elements that are evaluated for this, over all values of integers."""
 MOST_KEPT = 1 << 24
 """The results that are kept at once, over all values of integers."""
+MOST_FILLS = 6
+"""The marked numbers that fill a whole tensor at most, beside the least and the greatest."""
 AT_ONCE = 1 << 20
 """The elements of the largest tensor that is evaluated at once."""
 
@@ -109,6 +111,7 @@ def with_cases(shaped: ShapedStage) -> Cases:
         sources = cone.run(SourcedAlgebra(), _numbers(cone, drawn, np.zeros(1, dtype=np.int64)))
     except PitcheckError:
         return Cases(shaped)  # the operator says so again where it is compared
+    cone = _with_ends(cone, sources)
     hard = tuple(
         {value for value in side.sinks if _hard(found[value])}
         for side, found in zip(cone.sides, sources, strict=True)
@@ -139,6 +142,9 @@ def with_cases(shaped: ShapedStage) -> Cases:
     left = [own for own in drawn if own not in enumerated]
     untried = [(own.first, own.first + own.size) for own in left]
     tested = Tested.of(cone, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)), untried)
+    if tested is not None:
+        for own in drawn:
+            cases[own.value] = np.concatenate([*_fills(own), *([cases[own.value]] if own.value in cases else ())])
     fresh = {
         value: replace(one, cases=tuple(cases[value])) if value in cases else one
         for value, one in shaped.fresh.items()
@@ -173,6 +179,28 @@ def _hard(value: Value) -> bool:
     """Return True if a computed integer decides some element of a value."""
     codes = codes_of(value)
     return codes is not None and bool((is_hard(codes) & (element_of(codes) != FOREIGN)).any())
+
+
+def _with_ends(cone: Cone, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> Cone:
+    """Return the cone with the values of one element each of which others are made.
+
+    A sum hides what decides one of its terms.
+    """
+    sides = []
+    for side, values in zip(cone.sides, sources, strict=True):
+        ends: set[int] = set()
+        for step in side.batch.steps:
+            outputs = [values[o] for o in step.outputs if o is not None]
+            if any(_several(value) for value in outputs):
+                ends.update(argument.value for argument in step.looked_into)
+        sides.append(side.with_sinks(v for v in ends if _hard(values[v])))
+    return replace(cone, sides=(sides[0], sides[1]))
+
+
+def _several(value: Value) -> bool:
+    """Return True if some element depends on several drawn ones."""
+    codes = codes_of(value)
+    return codes is not None and bool((element_of(codes) == MANY).any())
 
 
 def _sinks(cone: Cone, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> list[_Sink]:
@@ -258,7 +286,11 @@ def _representatives(
         if found_ones is None:
             return None
         chosen[element] = found_ones
-    return chosen
+    alike = len(known) == 1 and len(chosen) == own.size
+    if alike:
+        # Each shard meets each marked value anyway, and all elements are used in one way.
+        chosen = {e: c[~np.isin(c, own.fresh.marks)] for e, c in chosen.items()}
+    return {element: found for element, found in chosen.items() if len(found)}
 
 
 def _results(
@@ -291,6 +323,16 @@ def _filled(own: _Drawn, chosen: Mapping[int, NDArray[np.int64]]) -> NDArray[np.
         place = element - own.first
         result[:, place] = found[(np.arange(count) + place) % len(found)]
     return result.reshape(count, *own.fresh.shape)
+
+
+def _fills(own: _Drawn) -> list[NDArray[np.int64]]:
+    """Return draws of a tensor that hold one number each, shapes (1, *shape)."""
+    low, high = own.bounds
+    marks = own.fresh.marks[: MOST_FILLS // 2] + own.fresh.marks[-MOST_FILLS // 2 :]
+    return [
+        np.full((1, *own.fresh.shape), number, dtype=np.int64)
+        for number in sorted({low, high - 1, *marks})
+    ]
 
 
 def _names(cone: Cone, sinks: Sequence[_Sink], own: _Drawn) -> str:

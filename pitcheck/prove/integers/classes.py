@@ -87,7 +87,8 @@ def representatives(values: Lanes, tables: Sequence[Table], marks: frozenset[int
     refined = _related(values, words, varied)
     if refined is None:
         return None
-    return _chosen(values, refined, varied, marks)
+    chosen = _chosen(values, refined, varied, marks)
+    return chosen if len(chosen) <= MOST_CASES else None
 
 
 def _varies(results: NDArray[Any]) -> bool:
@@ -182,7 +183,8 @@ def _broken(
         for word in np.unique(words):
             lanes = np.flatnonzero(words == word)
             if len(lanes) <= MOST_APART and required:
-                found[lanes] = np.arange(1, len(lanes) + 1)
+                if not _follows(wanted[lanes], [base[lanes] for base in bases], generator):
+                    found[lanes] = np.arange(1, len(lanes) + 1)
                 continue
             if len(lanes) < LEAST_FITTED:
                 continue
@@ -199,6 +201,16 @@ def _broken(
             places = lanes[apart]
             found[places] = np.arange(1, len(places) + 1) if len(places) <= MOST_APART else 1
     return found
+
+
+def _follows(
+    wanted: NDArray[np.float64],
+    bases: Sequence[NDArray[np.float64]],
+    generator: np.random.Generator,
+) -> bool:
+    """Return True if a table is a linear function of one other at all of some places."""
+    found = (_off(wanted, [base], generator) for base in bases)
+    return len(wanted) >= LEAST_FITTED and any(off is not None and not len(off) for off in found)
 
 
 def _off(

@@ -10,14 +10,12 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
 from typing import Any
 
 from pitcheck.algebra.interface import Kind
-from pitcheck.algebra.value import Value
 from pitcheck.ops.registry import random_kinds
 from pitcheck.prove.integers.sourced import SourcedAlgebra
 from pitcheck.stage.batch import Batch, Step
@@ -57,7 +55,7 @@ class Side:
         """Return a value of this side, in words."""
         return f"{self.name}{self.batch.graph.values[value].name!r}"
 
-    def run(self, algebra: SourcedAlgebra, inputs: Mapping[int, Value]) -> dict[int, Value]:
+    def run(self, algebra: Any, inputs: Mapping[int, Any]) -> dict[int, Any]:
         """Return all values from the discrete inputs. Raises StepError."""
         return run_batch(
             self.batch,
@@ -67,11 +65,16 @@ class Side:
             side=self.name,
         )
 
-    def _stubbed(self, algebra: SourcedAlgebra) -> dict[int, Value]:
+    def _stubbed(self, algebra: Any) -> dict[int, Any]:
         return {
             value: algebra.expand(algebra.constant(Fraction(0), kind), shape)
             for value, (shape, kind) in self.stubs.items()
         }
+
+    def with_sinks(self, values: Iterable[int]) -> Side:
+        """Return the side with further values among its sinks."""
+        more = {value: frozenset[int]() for value in values}
+        return replace(self, sinks={**more, **self.sinks})
 
     def leading_to(self, values: Collection[int]) -> Side:
         """Return the steps that some sinks need, with these sinks alone."""
@@ -100,9 +103,9 @@ class Cone:
     drawn: tuple[int, ...]
 
     def run(
-        self, algebra: SourcedAlgebra, drawn: Mapping[int, Value]
-    ) -> tuple[dict[int, Value], dict[int, Value]]:
-        """Return all values of both sides. Raises StepError."""
+        self, algebra: Any, drawn: Mapping[int, Any]
+    ) -> tuple[dict[int, Any], dict[int, Any]]:
+        """Return all values of both sides in an algebra. Raises StepError."""
         constants = [
             {v: constant_value(algebra, *known) for v, known in side.items() if v in own.given}
             for side, own in zip(self.shaped.constants, self.sides, strict=True)
@@ -114,9 +117,11 @@ class Cone:
             for value, rows in self.shaped.derived.items()
             if value in second.given and rows.source in drawn
         }
-        algebra.foreign = True
-        held = derive_all(algebra, drawn, derived)
-        algebra.foreign = False
+        if isinstance(algebra, SourcedAlgebra):
+            with algebra.free_numbers():
+                held = derive_all(algebra, drawn, derived)
+        else:
+            held = derive_all(algebra, drawn, derived)
         return (
             first.run(algebra, {**constants[0], **given}),
             second.run(algebra, {**constants[1], **held}),
@@ -133,7 +138,7 @@ def discrete_cone(shaped: ShapedStage) -> Cone | None:
     drawn = tuple(
         value
         for value, fresh in shaped.fresh.items()
-        if fresh.kind != "field" and not fresh.unread and not fresh.numbers and prod(fresh.shape)
+        if fresh.kind != "field" and not fresh.unread and not fresh.numbers and 0 not in fresh.shape
     )
     if not drawn:
         return None
@@ -156,7 +161,7 @@ def discrete_cone(shaped: ShapedStage) -> Cone | None:
         _side(shaped, number, batch, given[number], targets[number])
         for number, batch in enumerate((stage.reference, stage.parallel))
     )
-    return Cone(shaped, (first, second), tuple(v for v in discrete if v in shaped.fresh))
+    return Cone(shaped, (first, second), drawn)
 
 
 def _side(

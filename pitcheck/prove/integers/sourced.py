@@ -13,7 +13,8 @@ same algebra computes the numbers, so that indices that the program fixes choose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,7 +46,8 @@ STEPPED = frozenset({"floor", "ceil", "round"})
 class Event:
     """A decision of integers: its ``site``, its sort, and both operands as they are.
 
-    ``what`` is a comparison, "maximum", "minimum" or "floor_divide".
+    ``what`` is a comparison, "maximum", "minimum", "floor_divide", "logical_and", "logical_or" or
+    "order", which has one operand twice.
     """
 
     site: str
@@ -105,8 +107,7 @@ class SourcedAlgebra(RealAlgebra):
     def __init__(self, trials: Sequence[int] = (0,), seed: int = 0) -> None:
         super().__init__(np, seed, trials)
         self.events: list[Event] | None = None
-        self.foreign = False
-        """True while integers are made whose elements have no numbers."""
+        self._foreign_integers = False
 
     def drawn(self, numbers: Any, kind: Kind, first: int) -> Value:
         """Return drawn integers or booleans, shape (1, draws, 1, *shape).
@@ -120,7 +121,16 @@ class SourcedAlgebra(RealAlgebra):
 
     def integers(self, array: Any) -> Value:
         value = super().integers(array)
-        return self._foreign(value) if self.foreign else value
+        return self._foreign(value) if self._foreign_integers else value
+
+    @contextmanager
+    def free_numbers(self) -> Iterator[None]:
+        """Take integers that are made meanwhile for free ones, whose elements have no numbers."""
+        self._foreign_integers = True
+        try:
+            yield
+        finally:
+            self._foreign_integers = False
 
     def _foreign(self, value: Value) -> Value:
         codes = np.full((1, 1, *value.data.shape[2:]), FOREIGN << SHIFT, dtype=np.int64)
@@ -168,16 +178,25 @@ class SourcedAlgebra(RealAlgebra):
         return self._coded(result, hard, 0)
 
     def _along(
-        self, compute: Callable[[Value], Value], a: Value, axes: tuple[int, ...], keep: bool = False
+        self,
+        compute: Callable[[Value], Value],
+        a: Value,
+        axes: tuple[int, ...],
+        *,
+        keep: bool = False,
+        decides: bool = False,
     ) -> Value:
         """Return a result that depends on all elements along some axes.
 
-        They disappear unless ``keep`` says that the result has them all.
+        They disappear unless ``keep`` says that the result has them all. With ``decides`` computed
+        operands make it hard.
         """
         result = compute(_bare(a))
         if a.special is None:
             return result
         codes = merged_along(a.special, tuple(LEADING + axis for axis in axes))
+        if decides:
+            codes = np.where(codes & COMPUTED != 0, codes | HARD, codes)
         if not keep:
             codes = codes.squeeze(tuple(LEADING + axis for axis in axes))
         return self._coded(result, codes, COMPUTED)
@@ -274,9 +293,11 @@ class SourcedAlgebra(RealAlgebra):
         return self._coded(result, np.where(aligned(condition.data, result.rank), *sides), 0)
 
     def logical_and(self, a: Value, b: Value) -> Value:
+        self._note("logical_and", a, b)
         return self._each(super().logical_and, a, b, decides=True)
 
     def logical_or(self, a: Value, b: Value) -> Value:
+        self._note("logical_or", a, b)
         return self._each(super().logical_or, a, b, decides=True)
 
     def logical_not(self, a: Value) -> Value:
@@ -292,11 +313,11 @@ class SourcedAlgebra(RealAlgebra):
 
     def reduce_max(self, a: Value, axis: int) -> Value:
         below = super().reduce_max
-        return self._along(lambda x: below(x, axis), a, (axis,))
+        return self._along(lambda x: below(x, axis), a, (axis,), decides=True)
 
     def reduce_min(self, a: Value, axis: int) -> Value:
         below = super().reduce_min
-        return self._along(lambda x: below(x, axis), a, (axis,))
+        return self._along(lambda x: below(x, axis), a, (axis,), decides=True)
 
     def shift(self, a: Value, axis: int) -> Value:
         below = super().shift
@@ -304,7 +325,10 @@ class SourcedAlgebra(RealAlgebra):
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
         below = super().order
-        return self._along(lambda x: below(x, axis, descending), a, (axis,), keep=True)
+        self._note("order", a, a)
+        return self._along(
+            lambda x: below(x, axis, descending), a, (axis,), keep=True, decides=True
+        )
 
     def cast(self, a: Value, kind: Kind) -> Value:
         if kind == a.kind or kind == "bool":

@@ -22,6 +22,7 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.cone import Cone
+from pitcheck.prove.integers.ranges import possible_outcomes
 from pitcheck.prove.integers.sourced import (
     COMPUTED,
     FOREIGN,
@@ -44,6 +45,10 @@ OUTCOMES = {
     "floor_divide": ("another quotient", "a first quotient"),
 }
 """The outcomes of a decision in words, false and true; those of others are false and true."""
+
+
+ALIKE = {"floor_divide": "a quotient of computed integers", "order": "an order of computed integers"}
+"""The decisions of more than two outcomes, of which the sides must have the same, in words."""
 
 
 @dataclass
@@ -75,6 +80,8 @@ class Tested:
 
     cone: Cone
     watched: list[_Watched]
+    events: list[Event]
+    _possible: list[tuple[bool, bool]] | None = None
 
     @classmethod
     def of(
@@ -93,7 +100,7 @@ class Tested:
             if where is not None and where.any():
                 none = np.zeros(len(where), dtype=np.bool_)
                 watched.append(_Watched(number, event, where, none, none.copy()))
-        return cls(cone, watched) if watched else None
+        return cls(cone, watched, algebra.events) if watched else None
 
     def observe(self, trials: Sequence[int], seed: int) -> None:
         """Take in what some trials of residues drew. ``seed`` is theirs."""
@@ -113,18 +120,23 @@ class Tested:
     def _take(self, own: _Watched, event: Event, draws: int) -> None:
         """Take in an event of some draws."""
         x, y = _operands(event)
-        if event.what == "floor_divide":
+        if event.what == "order":
+            true = false = np.ones((1, *own.where.shape), dtype=np.bool_)
+        elif event.what == "floor_divide":
             quotient = np.floor_divide(x, y)
             own.first = quotient[:1] if own.first is None else own.first
             true, false = quotient == own.first, quotient != own.first
         elif event.what in ("maximum", "minimum"):
             true, false = (x > y, x < y) if event.what == "maximum" else (x < y, x > y)
+        elif event.what in ("logical_and", "logical_or"):
+            true = x & y if event.what == "logical_and" else x | y
+            false = ~true
         else:
             true = getattr(np, COMPARISONS[event.what])(x, y)  # type: ignore[index]
             false = ~true
         own.true |= _anywhere(true, own.where)
         own.false |= _anywhere(false, own.where)
-        if event.what in COMPARISONS and event.first.kind == "int":
+        if event.first.kind == "int" and event.what in (*COMPARISONS, *ALIKE):
             margin = np.broadcast_to(_margin(event.what, x, y), (draws, *own.where.shape))
             own.margins.append(margin[:, own.where])
 
@@ -133,12 +145,19 @@ class Tested:
         for own in self.watched:
             names = OUTCOMES.get(own.event.what, ("false", "true"))
             for seen, name in ((own.true, names[1]), (own.false, names[0])):
-                if not (seen | ~own.where.reshape(len(own.where), -1).any(axis=1)).all():
+                here = own.where.reshape(len(own.where), -1).any(axis=1)
+                if (here & ~seen).any() and self._may(own, seen is own.true):
                     return (
                         f"a decision by computed integers never had both outcomes: "
                         f"{self._named(own)} ({own.event.what}) was never: {name}"
                     )
         return self._together()
+
+    def _may(self, own: _Watched, held: bool) -> bool:
+        """Return False if the ranges of the operands exclude an outcome."""
+        if self._possible is None:
+            self._possible = possible_outcomes(self.cone, self.events)
+        return self._possible[own.number][0 if held else 1]
 
     def _named(self, own: _Watched) -> str:
         side = next(s for s in self.cone.sides if own.event.site.startswith(s.name))
@@ -146,8 +165,13 @@ class Tested:
 
     def _together(self) -> str:
         """Return two decisions that the sides do not share and no draw told apart, or ""."""
+        for what, name in ALIKE.items():
+            if lacking := self._alone(what, name):
+                return lacking
         sides: list[dict[bytes, tuple[_Watched, NDArray[np.int64]]]] = [{}, {}]
         for own in self.watched:
+            if own.event.what in ALIKE:
+                continue
             if own.margins and own.where.sum() <= MOST_COLUMNS:
                 columns = np.concatenate(own.margins)
                 for column in _normal(columns, own.event.what).T:
@@ -174,6 +198,23 @@ class Tested:
         return ""
 
 
+    def _alone(self, what: str, name: str) -> str:
+        """Return a division or an order of integers that the other side does not have, or ""."""
+        sides: list[dict[bytes, _Watched]] = [{}, {}]
+        for own in self.watched:
+            if own.event.what == what and own.margins:
+                for column in np.concatenate(own.margins).T:
+                    if (column != column[0]).any():
+                        sides[own.side == "parallel"].setdefault(column.tobytes(), own)
+        for one, other in (sides, sides[::-1]):
+            for key in one.keys() - other.keys():
+                return (
+                    f"one side alone has {name}, which may change where no draw was: "
+                    f"{self._named(one[key])}"
+                )
+        return ""
+
+
 def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> Bools | None:
     """Return the elements of a decision that must be seen, shape (instances, *shape), or None."""
     rank = max(event.first.rank, event.second.rank)
@@ -182,7 +223,7 @@ def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> Bools | None:
         return None
     both = merged(codes[0], codes[-1])
     element = element_of(both)
-    counts = element == MANY
+    counts: Bools = (element == MANY) | ((event.what == "order") & (element > 0))
     for low, high in untried:
         counts = counts | ((element >= low) & (element < high))
     if event.what != "floor_divide":
@@ -202,15 +243,22 @@ def _operands(event: Event) -> tuple[Any, Any]:
 
 def _anywhere(outcome: Bools, where: Bools) -> Bools:
     """Return in which instances an outcome was seen at an element that counts."""
-    seen = np.broadcast_to(outcome.any(axis=0), where.shape) & where
+    seen: Bools = np.broadcast_to(outcome.any(axis=0), where.shape) & where
     result: Bools = seen.reshape(len(where), -1).any(axis=1)
     return result
 
 
 def _margin(what: str, x: Any, y: Any) -> Any:
-    """Return integers that are not negative exactly if an order holds; the difference of equals."""
+    """Return integers that are not negative exactly if an order holds.
+
+    They are the difference of equals, the quotients of a division, and what is ordered.
+    """
     if what in ("eq", "ne"):
         return x - y
+    if what == "order":
+        return x
+    if what == "floor_divide":
+        return np.floor_divide(x, y)
     return {"lt": y - x - 1, "le": y - x, "gt": x - y - 1, "ge": x - y}[what]
 
 
