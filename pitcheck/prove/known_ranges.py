@@ -4,7 +4,7 @@ For example ``topk(x, 2).indices // 4 == 0`` is true of four experts, whatever i
 of ordering, along axes whose size at full shapes counts: an index below a reduced size would say
 nothing of the plan.
 
->>> decided("lt", (0, 3), (4, 4)), decided("lt", (0, 3), (2, 4))
+>>> _decided("lt", (0, 3), (4, 4)), _decided("lt", (0, 3), (2, 4))
 (True, None)
 """
 
@@ -163,12 +163,12 @@ class RangedDegrees(DegreeAlgebra):
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         value = super().compare(comparison, a, b)
         first, second = self.known(a), self.known(b)
-        outcome = (
+        decided = (
             None
             if a.kind != "int" or first is None or second is None
-            else decided(comparison, first, second)
+            else _decided(comparison, first, second)
         )
-        return self._ranged(value, None if outcome is None else (int(outcome), int(outcome)))
+        return self._ranged(value, None if decided is None else (int(decided), int(decided)))
 
     def where(self, condition: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         decided = self.known(condition)
@@ -236,7 +236,7 @@ def _both(a: Range | None, b: Range | None, absorbing: int) -> Range | None:
     return (1 - absorbing, 1 - absorbing) if a == b == (1 - absorbing, 1 - absorbing) else None
 
 
-def decided(comparison: Comparison, a: Range, b: Range) -> bool | None:
+def _decided(comparison: Comparison, a: Range, b: Range) -> bool | None:
     """Return the outcome of a comparison of all values in two ranges; None if outcomes differ."""
     if comparison in ("eq", "ne"):
         equal = (
@@ -248,7 +248,7 @@ def decided(comparison: Comparison, a: Range, b: Range) -> bool | None:
         return less if less is None or comparison == "lt" else not less
     return (
         None
-        if (greater := decided("lt", b, a)) is None
+        if (greater := _decided("lt", b, a)) is None
         else greater
         if comparison == "gt"
         else not greater

@@ -16,7 +16,7 @@ from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Number, Plan, Tensor
-from pitcheck.prove.known_ranges import decided
+from pitcheck.prove.known_ranges import _decided
 
 EXPERTS, ROWS, WIDTH = 4, 12, 2
 Condition = Callable[[Builder, str], str]
@@ -97,8 +97,8 @@ def test_not_always_true(name: str, source: str) -> None:
 
 
 @given(*[st.integers(-3, 3)] * 4, st.sampled_from(sorted(COMPARISONS)))
-def test_what_isdecided_is_so_for_all(a: int, b: int, c: int, d: int, name: str) -> None:
+def test_what_is_decided_is_so_for_all(a: int, b: int, c: int, d: int, name: str) -> None:
     first, second = (min(a, b), max(a, b)), (min(c, d), max(c, d))
     pairs = itertools.product(range(first[0], first[1] + 1), range(second[0], second[1] + 1))
     outcomes = {COMPARISONS[name](x, y) for x, y in pairs}
-    assert decided(name, first, second) == (outcomes.pop() if len(outcomes) == 1 else None)  # type: ignore[arg-type]
+    assert _decided(name, first, second) == (outcomes.pop() if len(outcomes) == 1 else None)  # type: ignore[arg-type]

@@ -81,13 +81,13 @@ def representatives(values: Lanes, tables: Sequence[Table], marks: frozenset[int
     if words is None:
         return None
     known = _words(values, varied)
-    words = _with_few(words if known is None else known, varied)
-    if words is None:
-        return None
-    refined = _related(values, words, varied)
+    words = words if known is None else known
+    few = [t for t in _few(varied) if not _linear(values, t, varied, words)]
+    joined = _with_few(words, few)
+    refined = None if joined is None else _related(values, joined, varied)
     if refined is None:
         return None
-    chosen = _chosen(values, refined, varied, marks)
+    chosen = _chosen(values, refined, few, marks)
     return chosen if len(chosen) <= MOST_CASES else None
 
 
@@ -95,11 +95,10 @@ def _varies(results: NDArray[Any]) -> bool:
     return bool((results != results[:1]).any())
 
 
-def _few(table: Table) -> bool:
-    """Return True if a table has so few different results that each must be seen."""
-    if table.results.dtype.kind == "b":
-        return True
-    return len(np.unique(table.results)) <= FEW
+def _few(tables: Sequence[Table]) -> list[Table]:
+    """Return the tables of numbers that have so few different ones that each must be seen."""
+    numbers = (t for t in tables if t.results.dtype.kind != "b")
+    return [t for t in numbers if len(np.unique(t.results)) <= FEW]
 
 
 def _words(values: Lanes, tables: Sequence[Table]) -> Words | None:
@@ -118,20 +117,39 @@ def _words(values: Lanes, tables: Sequence[Table]) -> Words | None:
     return words if len(np.unique(words)) <= MOST_CASES else None
 
 
-def _with_few(words: Words, tables: Sequence[Table]) -> Words | None:
+def _with_few(words: Words, few: Sequence[Table]) -> Words | None:
     """Return words that also tell apart the results of tables that have few of them.
 
-    Those of one side alone must be told apart, others may. Return None if there are too many.
+    Those of one side alone must be told apart. Return None if there are too many.
     """
-    few = [t for t in tables if t.hard and t.results.dtype.kind != "b" and _few(t)]
     sides = [{t.key for t in few if t.side == side} for side in (0, 1)]
-    for table in sorted(few, key=lambda t: t.key in sides[0] & sides[1]):
+    shared = sides[0] & sides[1]
+    for table in sorted(few, key=lambda t: t.key in shared):
         more = _joined(words, table.results)
         if len(np.unique(more)) <= MOST_CASES:
             words = more
-        elif not (table.key in sides[0] and table.key in sides[1]):
+        elif table.key not in shared:
             return None
     return words
+
+
+def _linear(values: Lanes, table: Table, tables: Sequence[Table], words: Words) -> bool:
+    """Return True if a table is linear in one of the other side, or constant, in every class.
+
+    A table that the other side has as well is not.
+    """
+    other = [t for t in tables if t.side != table.side]
+    if any(t.key == table.key for t in other):
+        return False
+    bases = [values, *(t.results for t in other)]
+    generator = np.random.default_rng(len(words))
+    for word in np.unique(words):
+        lanes = np.flatnonzero(words == word)
+        wanted = table.results[lanes].astype(np.float64)
+        beside = [base[lanes].astype(np.float64) for base in bases]
+        if _varies(wanted) and not _follows(wanted, beside, generator):
+            return False
+    return True
 
 
 def _joined(words: Words, outcomes: NDArray[Any]) -> Words:
@@ -148,7 +166,8 @@ def _related(values: Lanes, words: Words, tables: Sequence[Table]) -> Words | No
     A table of one side must follow from those of the other, within each class. Two tables of one
     side may follow from each other but for a few values. Return None if a table follows no rule.
     """
-    many = [t for t in tables if t.results.dtype.kind != "b" and not _few(t)]
+    few = {t.key for t in _few(tables)}
+    many = [t for t in tables if t.results.dtype.kind != "b" and t.key not in few]
     sides = [{t.key: t for t in many if t.side == side} for side in (0, 1)]
     numbers = values.astype(np.float64)
     refined = words
@@ -247,9 +266,7 @@ def _unit(wanted: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.full(len(wanted), 0.25 / CLOSE) if whole else result
 
 
-def _chosen(
-    values: Lanes, words: Words, tables: Sequence[Table], marks: frozenset[int]
-) -> Lanes:
+def _chosen(values: Lanes, words: Words, few: Sequence[Table], marks: frozenset[int]) -> Lanes:
     """Return a value of every class, and more so that each of few results is seen."""
     marked = np.isin(values, np.array(sorted(marks), dtype=np.int64))
     chosen = []
@@ -257,10 +274,9 @@ def _chosen(
         lanes = np.flatnonzero(words == word)
         own = lanes[marked[lanes]]
         chosen.append(int(own[0]) if len(own) else int(lanes[len(lanes) // 2]))
-    for table in tables:
-        if table.results.dtype.kind != "b" and _few(table):
-            for result in np.unique(table.results):
-                lanes = np.flatnonzero(table.results == result)
-                if not np.isin(lanes, chosen).any():
-                    chosen.append(int(lanes[len(lanes) // 2]))
+    for table in few:
+        for result in np.unique(table.results):
+            lanes = np.flatnonzero(table.results == result)
+            if not np.isin(lanes, chosen).any():
+                chosen.append(int(lanes[len(lanes) // 2]))
     return values[chosen]

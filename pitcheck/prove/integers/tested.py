@@ -22,7 +22,7 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.cone import Cone
-from pitcheck.prove.integers.ranges import possible_outcomes
+from pitcheck.prove.integers.intervals import may_be, possible_outcomes
 from pitcheck.prove.integers.sourced import (
     COMPUTED,
     FOREIGN,
@@ -80,8 +80,10 @@ class Tested:
 
     cone: Cone
     watched: list[_Watched]
-    events: list[Event]
-    _possible: list[tuple[bool, bool]] | None = None
+    count: int
+    """The decisions of all steps."""
+    _possible: list[tuple[Bools, Bools]] | None = None
+    _ranged: bool = False
 
     @classmethod
     def of(
@@ -100,7 +102,7 @@ class Tested:
             if where is not None and where.any():
                 none = np.zeros(len(where), dtype=np.bool_)
                 watched.append(_Watched(number, event, where, none, none.copy()))
-        return cls(cone, watched, algebra.events) if watched else None
+        return cls(cone, watched, len(algebra.events)) if watched else None
 
     def observe(self, trials: Sequence[int], seed: int) -> None:
         """Take in what some trials of residues drew. ``seed`` is theirs."""
@@ -146,18 +148,22 @@ class Tested:
             names = OUTCOMES.get(own.event.what, ("false", "true"))
             for seen, name in ((own.true, names[1]), (own.false, names[0])):
                 here = own.where.reshape(len(own.where), -1).any(axis=1)
-                if (here & ~seen).any() and self._may(own, seen is own.true):
+                unseen = here & ~seen
+                if unseen.any() and (unseen & self._may(own, seen is own.true)).any():
                     return (
                         f"a decision by computed integers never had both outcomes: "
                         f"{self._named(own)} ({own.event.what}) was never: {name}"
                     )
         return self._together()
 
-    def _may(self, own: _Watched, held: bool) -> bool:
-        """Return False if the ranges of the operands exclude an outcome."""
+    def _may(self, own: _Watched, held: bool) -> Bools:
+        """Return in which instances an outcome is not excluded by the ranges of the operands."""
+        if not self._ranged:
+            self._possible = possible_outcomes(self.cone, self.count)
+            self._ranged = True
         if self._possible is None:
-            self._possible = possible_outcomes(self.cone, self.events)
-        return self._possible[own.number][0 if held else 1]
+            return np.ones(len(own.where), dtype=np.bool_)
+        return may_be(self._possible[own.number][0 if held else 1], own.where)
 
     def _named(self, own: _Watched) -> str:
         side = next(s for s in self.cone.sides if own.event.site.startswith(s.name))
@@ -241,10 +247,10 @@ def _operands(event: Event) -> tuple[Any, Any]:
     return x, y
 
 
-def _anywhere(outcome: Bools, where: Bools) -> Bools:
+def _anywhere(outcome: Any, where: Bools) -> Bools:
     """Return in which instances an outcome was seen at an element that counts."""
-    seen: Bools = np.broadcast_to(outcome.any(axis=0), where.shape) & where
-    result: Bools = seen.reshape(len(where), -1).any(axis=1)
+    seen = np.broadcast_to(outcome.any(axis=0), where.shape)
+    result: Bools = np.logical_and(seen, where).reshape(len(where), -1).any(axis=1)
     return result
 
 
