@@ -21,8 +21,8 @@ from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
-from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.integers.cases import with_cases
+from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_degrees import StageDegrees
 from pitcheck.prove.stage_trials import StageTrials, evaluate_targets

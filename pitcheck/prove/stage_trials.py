@@ -7,7 +7,8 @@
 >>> plan = one_operator("exp", [(2, 3)], (2, 3))
 >>> shaped = shape_reduced(Problem.of(plan, plan).whole_stage())
 >>> degrees, settings = StageDegrees.of(shaped), Settings(np, 1, -64.0, 1, False, 1 << 30)
->>> trials = StageTrials(Cases(shaped), next(degrees.families([3])), degrees, settings, 8, refutes=True)
+>>> family, cases = next(degrees.families([3])), Cases(shaped)
+>>> trials = StageTrials(cases, family, degrees, settings, 8, refutes=True)
 >>> algebra = trials.redrawn()
 >>> trials.judged(algebra, *evaluate_targets(shaped, algebra)) is None  # one redraw is too few
 True

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.value import LEADING, Value
+from pitcheck.algebra.value import Value
 from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.classes import Table, representatives
 from pitcheck.prove.integers.cone import Cone, discrete_cone
@@ -107,8 +107,10 @@ def with_cases(shaped: ShapedStage) -> Cases:
     for value in cone.drawn:
         drawn.append(_Drawn(value, shaped.fresh[value], first))
         first += prod(shaped.fresh[value].shape)
+    algebra = SourcedAlgebra()
+    algebra.marked = _marked(drawn)
     try:
-        sources = cone.run(SourcedAlgebra(), _numbers(cone, drawn, np.zeros(1, dtype=np.int64)))
+        sources = cone.run(algebra, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)))
     except PitcheckError:
         return Cases(shaped)  # the operator says so again where it is compared
     cone = _with_ends(cone, sources)
@@ -144,12 +146,20 @@ def with_cases(shaped: ShapedStage) -> Cases:
     tested = Tested.of(cone, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)), untried)
     if tested is not None:
         for own in drawn:
-            cases[own.value] = np.concatenate([*_fills(own), *([cases[own.value]] if own.value in cases else ())])
+            cases[own.value] = np.concatenate(
+                [*_fills(own), *([cases[own.value]] if own.value in cases else ())]
+            )
     fresh = {
         value: replace(one, cases=tuple(cases[value])) if value in cases else one
         for value, one in shaped.fresh.items()
     }
     return Cases(replace(shaped, fresh=fresh), tested, left_open)
+
+
+def _marked(drawn: Sequence[_Drawn]) -> frozenset[int]:
+    """Return the integers with which a comparison has all its outcomes in ordinary draws."""
+    found = {m + more for own in drawn for m in own.fresh.marks for more in (-1, 0, 1)}
+    return frozenset(found | {-1, 0, 1})
 
 
 def _numbers(cone: Cone, drawn: Sequence[_Drawn], lanes: NDArray[np.int64]) -> dict[int, Value]:
@@ -213,9 +223,7 @@ def _sinks(cone: Cone, sources: tuple[Mapping[int, Value], Mapping[int, Value]])
                 flat = codes.reshape(-1)
                 element = element_of(flat)
                 places = np.flatnonzero((element > 0) & (element < MANY))
-                found.append(
-                    _Sink(number, value, element[places], places, is_hard(flat[places]))
-                )
+                found.append(_Sink(number, value, element[places], places, is_hard(flat[places])))
     every = [s.elements[s.hard] for s in found]
     hard = np.unique(np.concatenate(every)) if every else np.zeros(0, dtype=np.int64)
     kept = []

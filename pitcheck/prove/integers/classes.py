@@ -8,7 +8,8 @@ not are classes of their own.
 >>> i = np.arange(1000)
 >>> representatives(i, [Table(0, i * i == 1369)], frozenset()).tolist()
 [500, 37]
->>> representatives(i, [Table(0, i // 7), Table(1, i * 9363 // 65536 + (i == 777))], frozenset())[1:]
+>>> tables = Table(0, i // 7), Table(1, i * 9363 // 65536 + (i == 777))
+>>> representatives(i, tables, frozenset())[1:]
 array([777])
 """
 
@@ -62,10 +63,12 @@ class Table:
         """Return a digest of the results; equal ones have the same."""
         numbers = np.ascontiguousarray(self.results)
         if numbers.dtype.kind == "f":
-            numbers = np.where(np.isfinite(numbers), np.round(numbers, 9), numbers)
-            whole = np.isfinite(numbers) & (numbers == np.rint(numbers))
-            if bool((whole & (np.abs(numbers) < LARGEST)).all()):
+            finite = np.isfinite(numbers)
+            if bool((finite & (numbers == np.rint(numbers)) & (np.abs(numbers) < LARGEST)).all()):
                 numbers = numbers.astype(np.int64)
+            else:
+                size = np.abs(numbers, where=finite, out=np.zeros_like(numbers)).max() or 1.0
+                numbers = np.where(finite, np.round(numbers / size, 12) * size, numbers)
         return blake2b(numbers.tobytes(), digest_size=12).digest() + numbers.dtype.kind.encode()
 
 
@@ -210,9 +213,7 @@ def _broken(
             apart = _off(wanted[lanes], [base[lanes] for base in bases], generator)
             if apart is None and required:
                 products = [a * b for a in bases for b in bases]
-                apart = _off(
-                    wanted[lanes], [x[lanes] for x in (*bases, *products)], generator
-                )
+                apart = _off(wanted[lanes], [x[lanes] for x in (*bases, *products)], generator)
             if apart is None:
                 if required:
                     return None

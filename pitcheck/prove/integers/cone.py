@@ -102,9 +102,7 @@ class Cone:
     sides: tuple[Side, Side]
     drawn: tuple[int, ...]
 
-    def run(
-        self, algebra: Any, drawn: Mapping[int, Any]
-    ) -> tuple[dict[int, Any], dict[int, Any]]:
+    def run(self, algebra: Any, drawn: Mapping[int, Any]) -> tuple[dict[int, Any], dict[int, Any]]:
         """Return all values of both sides in an algebra. Raises StepError."""
         constants = [
             {v: constant_value(algebra, *known) for v, known in side.items() if v in own.given}

@@ -4,7 +4,7 @@ Every element has a least and a greatest number, which are computed as two draws
 
 >>> algebra = IntervalAlgebra()
 >>> i = Value("int", np.array([0, 9]).reshape(1, 2, 1))
->>> two = algebra.constant(Fraction(2), "int")
+>>> two = algebra.constant(2, "int")
 >>> algebra.multiply(algebra.negate(i), two).data.reshape(-1).tolist()
 [-18, 0]
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -210,24 +209,24 @@ def possible(what: str, a: Value, b: Value) -> tuple[Bools, Bools]:
     """
     rank = max(a.rank, b.rank)
     (least, most), (low, high) = (tuple(aligned(x.data, rank) for x in _ends(v)) for v in (a, b))
-    if what in ("lt", "minimum"):
-        return least < high, (most >= low if what == "lt" else most > low)
-    if what in ("gt", "maximum"):
-        return most > low, (least <= high if what == "gt" else least < high)
-    if what == "le":
-        return least <= high, most > low
-    if what == "ge":
-        return most >= low, least < high
+    if what in ("logical_and", "logical_or"):
+        both = np.logical_and if what == "logical_and" else np.logical_or
+        return both(most, high), ~both(least, low)
     if what in ("eq", "ne"):
         meet = (least <= high) & (most >= low)
         apart = (least != most) | (low != high) | (least != low)
         return (meet, apart) if what == "eq" else (apart, meet)
-    if what == "logical_and":
-        return most & high, ~(least & low)
-    if what == "logical_or":
-        return most | high, ~(least | low)
-    both = np.broadcast_shapes(least.shape, low.shape)
-    true: Bools = np.ones(both, dtype=np.bool_)
+    orders = {
+        "lt": (least < high, most >= low),
+        "le": (least <= high, most > low),
+        "gt": (most > low, least <= high),
+        "ge": (most >= low, least < high),
+        "minimum": (least < high, most > low),
+        "maximum": (most > low, least < high),
+    }
+    if what in orders:
+        return orders[what]
+    true: Bools = np.ones(np.broadcast_shapes(least.shape, low.shape), dtype=np.bool_)
     if what == "floor_divide" and bool((low == high).all()) and bool((low > 0).all()):
         return true, least // low != most // low
     return true, true
@@ -267,4 +266,3 @@ def may_be(outcome: Bools, where: Bools) -> Bools:
     held = np.logical_and(np.broadcast_to(outcome[0, 0], where.shape), where)
     result: Bools = held.reshape(len(where), -1).any(axis=1)
     return result
-

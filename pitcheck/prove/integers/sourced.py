@@ -38,6 +38,8 @@ MANY = 1 << 40
 """The number that stands for several drawn elements."""
 FOREIGN = 1 << 41
 """The number that stands for what is drawn in another way: free padding, random streams."""
+MOST_FIXED = 64
+"""The fixed integers up to which each is looked at. More are the places of a dimension."""
 STEPPED = frozenset({"floor", "ceil", "round"})
 """The functions that take few values, and jump between them."""
 
@@ -108,6 +110,10 @@ class SourcedAlgebra(RealAlgebra):
         super().__init__(np, seed, trials)
         self.events: list[Event] | None = None
         self._foreign_integers = False
+        self.marked: frozenset[int] | None = None
+        """The integers that draws hold anyway. A comparison with another one decides as a computed
+        integer does; None: none does.
+        """
 
     def drawn(self, numbers: Any, kind: Kind, first: int) -> Value:
         """Return drawn integers or booleans, shape (1, draws, 1, *shape).
@@ -174,8 +180,17 @@ class SourcedAlgebra(RealAlgebra):
             return result
         if not decides:
             return self._coded(result, codes, COMPUTED)
+        if any(self._is_unmarked(a) for a in operands):
+            return self._coded(result, codes, HARD)
         hard = np.where(codes & COMPUTED != 0, codes | HARD, codes)
         return self._coded(result, hard, 0)
+
+    def _is_unmarked(self, a: Value) -> bool:
+        """Return True if a value is of few fixed integers, some of which no draw holds anyway."""
+        if self.marked is None or a.special is not None or a.kind != "int":
+            return False
+        numbers = set(np.unique(a.data).tolist())
+        return len(numbers) <= MOST_FIXED and not numbers <= self.marked
 
     def _along(
         self,
@@ -331,7 +346,7 @@ class SourcedAlgebra(RealAlgebra):
         )
 
     def cast(self, a: Value, kind: Kind) -> Value:
-        if kind == a.kind or kind == "bool":
+        if kind in (a.kind, "bool"):
             return super().cast(a, kind)  # a comparison with 0
         below = super().cast
         result = self._each(lambda x: below(x, kind), a)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.discrete import COMPARISONS
 from pitcheck.algebra.structure import aligned
-from pitcheck.algebra.value import LEADING, Value
+from pitcheck.algebra.value import Value
 from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.cone import Cone
 from pitcheck.prove.integers.intervals import may_be, possible_outcomes
@@ -47,7 +47,10 @@ OUTCOMES = {
 """The outcomes of a decision in words, false and true; those of others are false and true."""
 
 
-ALIKE = {"floor_divide": "a quotient of computed integers", "order": "an order of computed integers"}
+ALIKE = {
+    "floor_divide": "a quotient of computed integers",
+    "order": "an order of computed integers",
+}
 """The decisions of more than two outcomes, of which the sides must have the same, in words."""
 
 
@@ -112,8 +115,14 @@ class Tested:
         algebra.events = []
         fresh = self.cone.shaped.fresh
         try:
-            self.cone.run(algebra, {value: draw(algebra, fresh[value]) for value in fresh
-                                    if fresh[value].kind != "field" or fresh[value].numbers})
+            self.cone.run(
+                algebra,
+                {
+                    value: draw(algebra, fresh[value])
+                    for value in fresh
+                    if fresh[value].kind != "field" or fresh[value].numbers
+                },
+            )
         except PitcheckError:
             return  # nothing is seen then, and what needs it stays open
         for own in self.watched:
@@ -202,7 +211,6 @@ class Tested:
                             f"{self._named(beside)}"
                         )
         return ""
-
 
     def _alone(self, what: str, name: str) -> str:
         """Return a division or an order of integers that the other side does not have, or ""."""
