@@ -247,6 +247,7 @@ RIGHT: dict[str, Pair] = {
         lambda i: ~(i % 1000 >= 500),
         (0, 2**31),
     ),
+    "two of a pair": (lambda i: i > flipped(i), lambda i: i * 2 > flipped(i) * 2 + 1),
     "the largest": (lambda i: largest(i * 2) > 80, lambda i: largest(i * 2 + 1) > 81, (0, 60)),
     "a count that is never too small": (
         lambda i: larger(total(number(i * 2 > 50)), 0),
@@ -334,6 +335,12 @@ TOGETHER: dict[str, tuple[Formula, Formula, tuple[int, int], list[int]]] = {
         lambda i: i * 31 > flipped(i) * 31 + 38285,
         WIDE,
         [1235, 0, 0, 0, 0, 0],
+    ),
+    "a threshold beside one of given integers": (
+        lambda i: i > flipped(i),
+        lambda i: i * 2 > flipped(i) * 2 + 2,
+        WIDE,
+        [1, 0, 0, 0, 0, 0],
     ),
     "less and not more": (
         lambda i: i * 31 < flipped(i) * 31 + 31,

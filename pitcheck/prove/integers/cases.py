@@ -122,7 +122,12 @@ def with_cases(shaped: ShapedStage) -> Cases:
         return Cases(shaped)
     sinks = _sinks(cone, sources)
     fitting, cost = _fitting(sources, sinks, drawn)
-    kept = tuple(hard[n] | {s.value for s in fitting if s.side == n} for n in (0, 1))
+    kept = tuple(
+        hard[n]
+        | {s.value for s in fitting if s.side == n}
+        | {value for value in cone.sides[n].sinks if _several(sources[n][value])}
+        for n in (0, 1)
+    )
     cone = cone.leading_to((kept[0], kept[1]))
     cases: dict[int, NDArray[np.int64]] = {}
     left_open = ""
@@ -153,7 +158,10 @@ def with_cases(shaped: ShapedStage) -> Cases:
         value: replace(one, cases=tuple(cases[value])) if value in cases else one
         for value, one in shaped.fresh.items()
     }
-    return Cases(replace(shaped, fresh=fresh), tested, left_open)
+    directed = replace(shaped, fresh=fresh)
+    if tested is not None:
+        tested.cone = replace(cone, shaped=directed)  # what it looks at are the draws of the stage
+    return Cases(directed, tested, left_open)
 
 
 def _marked(drawn: Sequence[_Drawn]) -> frozenset[int]:

@@ -67,6 +67,8 @@ class _Watched:
     where: Bools
     true: Bools
     false: Bools
+    required: bool
+    """False if no computed integer decides. Then it only stands beside those of the other side."""
     first: Any = None
     """The first quotients, shape (1, instances, *shape)."""
     margins: list[NDArray[np.int64]] = field(default_factory=list)
@@ -101,11 +103,11 @@ class Tested:
         cone.run(algebra, drawn)
         watched = []
         for number, event in enumerate(algebra.events):
-            where = _counts(event, untried)
-            if where is not None and where.any():
-                none = np.zeros(len(where), dtype=np.bool_)
-                watched.append(_Watched(number, event, where, none, none.copy()))
-        return cls(cone, watched, len(algebra.events)) if watched else None
+            for where, required in zip(_counts(event, untried), (True, False), strict=True):
+                if where.any():
+                    none = np.zeros(len(where), dtype=np.bool_)
+                    watched.append(_Watched(number, event, where, none, none.copy(), required))
+        return cls(cone, watched, len(algebra.events)) if any(w.required for w in watched) else None
 
     def observe(self, trials: Sequence[int], seed: int) -> None:
         """Take in what some trials of residues drew. ``seed`` is theirs."""
@@ -153,7 +155,7 @@ class Tested:
 
     def lacking(self) -> str:
         """Return an outcome that no draw has shown, in words, or ""."""
-        for own in self.watched:
+        for own in (watched for watched in self.watched if watched.required):
             names = OUTCOMES.get(own.event.what, ("false", "true"))
             for seen, name in ((own.true, names[1]), (own.false, names[0])):
                 here = own.where.reshape(len(own.where), -1).any(axis=1)
@@ -229,23 +231,28 @@ class Tested:
         return ""
 
 
-def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> Bools | None:
-    """Return the elements of a decision that must be seen, shape (instances, *shape), or None."""
+def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> tuple[Bools, Bools]:
+    """Return the elements of a decision that must be seen, and those that stand beside others.
+
+    Both have shape (instances, *shape).
+    """
+    x, y = _operands(event)
+    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
+    none = np.zeros(shape, dtype=np.bool_)
     rank = max(event.first.rank, event.second.rank)
     codes = [aligned(v.special, rank) for v in (event.first, event.second) if v.special is not None]
     if not codes:
-        return None
+        return none, none
     both = merged(codes[0], codes[-1])
     element = element_of(both)
     counts: Bools = (element == MANY) | ((event.what == "order") & (element > 0))
     for low, high in untried:
         counts = counts | ((element >= low) & (element < high))
-    if event.what != "floor_divide":
-        counts = counts & (both & COMPUTED != 0)
-    x, y = _operands(event)
-    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
-    result: Bools = np.broadcast_to((counts & (element != FOREIGN))[0, 0], shape)
-    return result
+    counts = counts & (element != FOREIGN)
+    required = counts & ((event.what == "floor_divide") | (both & COMPUTED != 0))
+    beside = counts & ~required & (event.what in COMPARISONS)
+    first, second = (np.broadcast_to(each[0, 0], shape) for each in (required, beside))
+    return first, second
 
 
 def _operands(event: Event) -> tuple[Any, Any]:
