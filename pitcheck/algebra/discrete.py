@@ -82,7 +82,7 @@ class Discrete(Structure):
     The caller sets ``site`` before each operator. Decisions between values that no trial draws
     (constants, positions) are not recorded: another trial would decide them the same. Decisions
     between integers are not recorded either: the list of discrete cases says which integers are
-    tried.
+    tried, and :mod:`pitcheck.prove.integers` which outcomes computed integers must have had.
     """
 
     trials: tuple[int, ...]

@@ -21,6 +21,7 @@ from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
+from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_degrees import StageDegrees
@@ -370,6 +371,7 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
     settings = statement.settings
     check_memory(shaped, 16, settings.max_memory)
     degrees = StageDegrees.of(shaped)
+    cases = with_cases(shaped)
     sizes = (
         f"{statement.kind}sizes "
         f"{settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"
@@ -378,7 +380,7 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
     settings = replace(settings, seed=attempt.seed(settings.seed))
     for family in degrees.families(LENGTHS):
         trials = StageTrials(
-            shaped, family, degrees, settings, at_once, refutes=variant == VARIANTS[0]
+            cases, family, degrees, settings, at_once, refutes=variant == VARIANTS[0]
         )
         try:
             proof = _judged(trials)

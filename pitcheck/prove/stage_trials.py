@@ -7,7 +7,8 @@
 >>> plan = one_operator("exp", [(2, 3)], (2, 3))
 >>> shaped = shape_reduced(Problem.of(plan, plan).whole_stage())
 >>> degrees, settings = StageDegrees.of(shaped), Settings(np, 1, -64.0, 1, False, 1 << 30)
->>> trials = StageTrials(shaped, next(degrees.families([3])), degrees, settings, 8, refutes=True)
+>>> family, cases = next(degrees.families([3])), Cases(shaped)
+>>> trials = StageTrials(cases, family, degrees, settings, 8, refutes=True)
 >>> algebra = trials.redrawn()
 >>> trials.judged(algebra, *evaluate_targets(shaped, algebra)) is None  # one redraw is too few
 True
@@ -30,6 +31,7 @@ from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.errors import BudgetError
 from pitcheck.prove.coverage import Outcomes
 from pitcheck.prove.guards import unguarded
+from pitcheck.prove.integers.cases import Cases
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.redraws import MOST_REJECTED, Redraws
@@ -64,7 +66,7 @@ class StageTrials:
 
     def __init__(
         self,
-        shaped: ShapedStage,
+        cases: Cases,
         family: Family,
         degrees: StageDegrees,
         settings: Settings,
@@ -74,7 +76,8 @@ class StageTrials:
     ) -> None:
         self.number = 0
         self.most = settings.most_trials
-        self.shaped = shaped
+        self.shaped = shaped = cases.shaped
+        self._integers = cases
         self._refutes = refutes
         self._at_once = at_once
         self._family = family
@@ -183,11 +186,17 @@ class StageTrials:
         self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
         square = self._characters.unproven(enough)
         case = untested(self.shaped, self._settings.seed, range(last - self.number, last))
+        tested = self._integers.tested
+        if tested is not None:
+            seen = [trial for trial, counts in zip(algebra.trials, good, strict=True) if counts]
+            tested.observe(seen, self._settings.seed)
         self._undecided = undecided(self.shaped, unseen)
         if unseen:
             return f"an outcome was not seen often enough: {unseen}"
         if case:
             return f"a discrete case was not tried: {case}"
+        if tested is not None and (lacking := tested.lacking()):
+            return lacking
         return "the argument of a square root may still be a square" if square else ""
 
     def _concluded(self, one: DrawError) -> Proof | None:
@@ -197,6 +206,8 @@ class StageTrials:
             self._lacking, different = self._outcomes.unseen()
             if different is not None:
                 return self._refuted("real numbers differ", different)
+            if not self._lacking and self._integers.open:
+                return self._open("PIT204", self._integers.open)
             if not self._lacking:
                 said = _discrete(self.shaped, self._outcomes)
                 seen = self._outcomes.coverage

@@ -68,7 +68,7 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
     Of four trials of integers one holds marked values in a random order, with uniform ones between
     them. One has half of its rows filled with one marked value; the others are uniform. Of four
     trials of booleans one has rows of equal elements, one lacks half of its rows altogether, one is
-    all true, one is uniform.
+    all true, one is uniform. The definite cases of a tensor come after the first ``CASES`` trials.
 
     Raises:
         UnsupportedError: integers have no bounds.
@@ -81,6 +81,11 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
     generator = np.random.Generator(
         np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial])
     )
+    if fresh.cases and trial >= CASES:
+        if trial < CASES + len(fresh.cases):
+            case = fresh.cases[trial - CASES]
+            return case != 0 if fresh.kind == "bool" else case
+        trial -= len(fresh.cases)
     if fresh.loads and trial % 2:
         return _loaded(fresh, generator, trial // 2)
     if fresh.kind == "bool":
@@ -175,9 +180,9 @@ def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]
     """
     if fresh.unread:
         return None
-    if fresh.kind != "field" and len(trials) < CASES:
+    if fresh.kind != "field" and len(trials) < CASES + len(fresh.cases):
         return -1
-    if len(trials) < 2 * LAYOUTS * len(fresh.loads):
+    if len(trials) - len(fresh.cases) < 2 * LAYOUTS * len(fresh.loads):
         return -1
     if fresh.kind != "int" or not fresh.marks:
         return None

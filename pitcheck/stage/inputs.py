@@ -10,7 +10,7 @@ They say what is drawn for the reference, and which parts of it the parallel pla
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -41,6 +41,8 @@ class Fresh:
     """The pairs (integer, number of elements that hold it) that must be tried, if counts decide
     something. The integer is 1 for booleans.
     """
+    cases: tuple[np.ndarray[Any, np.dtype[np.int64]], ...] = field(default=(), compare=False)
+    """Definite numbers of the whole tensor, each tried in a trial of its own."""
     unread: bool = False
     """True if its shape alone matters: integers and booleans are not drawn then."""
 

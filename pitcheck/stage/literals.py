@@ -39,6 +39,12 @@ def numbers(batch: Batch) -> set[float]:
     return found
 
 
+def integers_named(step: Step) -> frozenset[int]:
+    """Return the integers that a step names as operands or attributes."""
+    named = (n for found in (_operands(step), _attributes(step)) for _, n in found)
+    return frozenset(int(n) for n in named if n.denominator == 1)
+
+
 def integers_at_issue(batch: Batch) -> set[int]:
     """Return the integers at which a decision of a step may change.
 

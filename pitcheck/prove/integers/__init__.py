@@ -1,0 +1,1 @@
+"""Integers that are computed from drawn integers, and the outcomes of what they decide."""

@@ -1,0 +1,362 @@
+"""Directed draws of integers: every outcome of what is computed from one of them.
+
+A decision by one computed integer (31·i = 38254) may change at numbers that no draw meets. So
+everything that is computed from one element alone is evaluated at all values that the element can
+have. A value of each class of outcomes is then held by each element in some draw.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> shaped = shape_reduced(Problem.of(plan, plan).whole_stage())
+>>> with_cases(shaped).shaped is shaped
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.value import Value
+from pitcheck.errors import PitcheckError
+from pitcheck.prove.integers.classes import Table, representatives
+from pitcheck.prove.integers.cone import Cone, discrete_cone
+from pitcheck.prove.integers.sourced import (
+    FOREIGN,
+    MANY,
+    Codes,
+    SourcedAlgebra,
+    codes_of,
+    element_of,
+    is_hard,
+)
+from pitcheck.prove.integers.tested import Tested
+from pitcheck.stage.drawn_inputs import draw
+from pitcheck.stage.inputs import Fresh
+from pitcheck.stage.shaped_stage import ShapedStage
+
+MOST_VALUES = 1 << 21
+"""The values of an integer up to which all are evaluated."""
+MOST_CELLS = 1 << 27
+"""The elements that are evaluated for this, over all values of integers."""
+MOST_KEPT = 1 << 24
+"""The results that are kept at once, over all values of integers."""
+MOST_FILLS = 6
+"""The marked numbers that fill a whole tensor at most, beside the least and the greatest."""
+AT_ONCE = 1 << 20
+"""The elements of the largest tensor that is evaluated at once."""
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A drawn tensor: its elements have the numbers ``first``, ``first`` + 1, ..."""
+
+    value: int
+    fresh: Fresh
+    first: int
+
+    @property
+    def size(self) -> int:
+        return prod(self.fresh.shape)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Return the range of its elements, half-open."""
+        return self.fresh.bounds or (0, 2)
+
+
+@dataclass(frozen=True)
+class _Sink:
+    """The elements of a sink that depend on one drawn element each.
+
+    ``elements`` are the numbers of the drawn elements, shape (n,); ``places`` where they lie in the
+    sink of side ``side``, shape (n,); ``hard`` if a computed integer decides there, shape (n,).
+    """
+
+    side: int
+    value: int
+    elements: Codes
+    places: Codes
+    hard: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Cases:
+    """The directed draws of a stage, and what its draws must show.
+
+    ``open`` says why computed integers are left open, or is "".
+    """
+
+    shaped: ShapedStage
+    tested: Tested | None = None
+    open: str = ""
+
+
+def with_cases(shaped: ShapedStage) -> Cases:
+    """Return a stage with directed draws, if computed integers decide anything there."""
+    cone = discrete_cone(shaped)
+    if cone is None:
+        return Cases(shaped)
+    drawn, first = [], 1
+    for value in cone.drawn:
+        drawn.append(_Drawn(value, shaped.fresh[value], first))
+        first += prod(shaped.fresh[value].shape)
+    algebra = SourcedAlgebra()
+    algebra.marked = _marked(drawn)
+    try:
+        sources = cone.run(algebra, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)))
+    except PitcheckError:
+        return Cases(shaped)  # the operator says so again where it is compared
+    cone = _with_ends(cone, sources)
+    hard = tuple(
+        {value for value in side.sinks if _hard(found[value])}
+        for side, found in zip(cone.sides, sources, strict=True)
+    )
+    if not any(hard):
+        return Cases(shaped)
+    sinks = _sinks(cone, sources)
+    fitting, cost = _fitting(sources, sinks, drawn)
+    kept = tuple(
+        hard[n]
+        | {s.value for s in fitting if s.side == n}
+        | {value for value in cone.sides[n].sinks if _several(sources[n][value])}
+        for n in (0, 1)
+    )
+    cone = cone.leading_to((kept[0], kept[1]))
+    cases: dict[int, NDArray[np.int64]] = {}
+    left_open = ""
+    enumerated = [
+        own
+        for own in drawn
+        if cost * (own.bounds[1] - own.bounds[0]) <= MOST_CELLS
+        and own.bounds[1] - own.bounds[0] <= MOST_VALUES
+    ]
+    for own in enumerated if fitting else ():
+        chosen = _representatives(cone, drawn, own, fitting)
+        if chosen is None:
+            left_open = left_open or (
+                f"{own.fresh.key} decides in more ways than can be tried: what "
+                f"{_names(cone, fitting, own)} make of it"
+            )
+        elif chosen:
+            cases[own.value] = _filled(own, chosen)
+    left = [own for own in drawn if own not in enumerated]
+    untried = [(own.first, own.first + own.size) for own in left]
+    tested = Tested.of(cone, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)), untried)
+    if tested is not None:
+        for own in drawn:
+            cases[own.value] = np.concatenate(
+                [*_fills(own), *([cases[own.value]] if own.value in cases else ())]
+            )
+    fresh = {
+        value: replace(one, cases=tuple(cases[value])) if value in cases else one
+        for value, one in shaped.fresh.items()
+    }
+    directed = replace(shaped, fresh=fresh)
+    if tested is not None:
+        tested.cone = replace(cone, shaped=directed)  # what it looks at are the draws of the stage
+    return Cases(directed, tested, left_open)
+
+
+def _marked(drawn: Sequence[_Drawn]) -> frozenset[int]:
+    """Return the integers with which a comparison has all its outcomes in ordinary draws."""
+    found = {m + more for own in drawn for m in own.fresh.marks for more in (-1, 0, 1)}
+    return frozenset(found | {-1, 0, 1})
+
+
+def _numbers(cone: Cone, drawn: Sequence[_Drawn], lanes: NDArray[np.int64]) -> dict[int, Value]:
+    """Return the drawn tensors, filled with the numbers ``lanes`` of their values one by one.
+
+    With one lane alone elements have their sources.
+    """
+    algebra = SourcedAlgebra()
+    found = {
+        value: draw(algebra, fresh)
+        for value, fresh in cone.shaped.fresh.items()
+        if fresh.numbers or (fresh.kind != "field" and fresh.unread)
+    }
+    for own in drawn:
+        low, high = own.bounds
+        numbers = np.minimum(low + lanes, high - 1).reshape(1, -1, 1, *(1,) * len(own.fresh.shape))
+        filled = np.broadcast_to(numbers, (1, len(lanes), 1, *own.fresh.shape))
+        data = filled != 0 if own.fresh.kind == "bool" else filled
+        if len(lanes) == 1:
+            found[own.value] = algebra.drawn(data, own.fresh.kind, own.first)
+        else:
+            found[own.value] = Value(own.fresh.kind, data)
+    return found
+
+
+def _hard(value: Value) -> bool:
+    """Return True if a computed integer decides some element of a value."""
+    codes = codes_of(value)
+    return codes is not None and bool((is_hard(codes) & (element_of(codes) != FOREIGN)).any())
+
+
+def _with_ends(cone: Cone, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> Cone:
+    """Return the cone with the values of one element each of which others are made.
+
+    A sum hides what decides one of its terms.
+    """
+    sides = []
+    for side, values in zip(cone.sides, sources, strict=True):
+        ends: set[int] = set()
+        for step in side.batch.steps:
+            outputs = [values[o] for o in step.outputs if o is not None]
+            if any(_several(value) for value in outputs):
+                ends.update(argument.value for argument in step.looked_into)
+        sides.append(side.with_sinks(v for v in ends if _hard(values[v])))
+    return replace(cone, sides=(sides[0], sides[1]))
+
+
+def _several(value: Value) -> bool:
+    """Return True if some element depends on several drawn ones."""
+    codes = codes_of(value)
+    return codes is not None and bool((element_of(codes) == MANY).any())
+
+
+def _sinks(cone: Cone, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> list[_Sink]:
+    """Return the sinks that depend on the drawn elements by which computed integers decide."""
+    found = []
+    for number, (side, values) in enumerate(zip(cone.sides, sources, strict=True)):
+        for value in side.sinks:
+            codes = codes_of(values[value])
+            if codes is not None:
+                flat = codes.reshape(-1)
+                element = element_of(flat)
+                places = np.flatnonzero((element > 0) & (element < MANY))
+                found.append(_Sink(number, value, element[places], places, is_hard(flat[places])))
+    every = [s.elements[s.hard] for s in found]
+    hard = np.unique(np.concatenate(every)) if every else np.zeros(0, dtype=np.int64)
+    kept = []
+    for sink in found:
+        near = np.isin(sink.elements, hard)
+        if near.any():
+            kept.append(
+                replace(
+                    sink,
+                    elements=sink.elements[near],
+                    places=sink.places[near],
+                    hard=sink.hard[near],
+                )
+            )
+    return kept
+
+
+def _fitting(
+    sources: tuple[Mapping[int, Value], Mapping[int, Value]],
+    sinks: Sequence[_Sink],
+    drawn: Sequence[_Drawn],
+) -> tuple[list[_Sink], int]:
+    """Return the sinks whose results can be kept: those that are hard, and others while they fit.
+
+    Returns:
+        The sinks; the elements that are evaluated for one value of an integer.
+    """
+    most = max((own.bounds[1] - own.bounds[0] for own in drawn), default=1)
+    found, kept = [], 0
+    for sink in sorted(sinks, key=lambda s: (not s.hard.any(), len(s.places))):
+        if sink.hard.any() or (kept + len(sink.places)) * most <= MOST_KEPT:
+            found.append(sink)
+            kept += len(sink.places)
+    cells = sum(value.data.size for side in sources for value in side.values())
+    return found, max(cells, kept * (MOST_CELLS // MOST_KEPT))
+
+
+def _representatives(
+    cone: Cone, drawn: Sequence[_Drawn], own: _Drawn, sinks: Sequence[_Sink]
+) -> dict[int, NDArray[np.int64]] | None:
+    """Return by drawn element the values that it must have; None if they are too many."""
+    low, high = own.bounds
+    inside = [
+        replace(s, elements=s.elements[here], places=s.places[here], hard=s.hard[here])
+        for s in sinks
+        if (here := (s.elements >= own.first) & (s.elements < own.first + own.size)).any()
+    ]
+    if not any(s.hard.any() for s in inside):
+        return {}
+    results = _results(cone, drawn, high - low, inside)
+    tables: dict[int, dict[tuple[object, ...], Table]] = {}
+    for sink, found in zip(inside, results, strict=True):
+        named = cone.sides[sink.side].sinks[sink.value]
+        for column, element in enumerate(sink.elements.tolist()):
+            table = Table(sink.side, found[:, column], named, bool(sink.hard[column]))
+            key = (table.side, table.key, table.named, table.hard)
+            tables.setdefault(element, {}).setdefault(key, table)
+    values = np.arange(low, high, dtype=np.int64)
+    known: dict[frozenset[tuple[object, ...]], NDArray[np.int64] | None] = {}
+    chosen = {}
+    for element, of_element in tables.items():
+        keys = frozenset(of_element)
+        if keys not in known:
+            known[keys] = representatives(
+                values, list(of_element.values()), frozenset(own.fresh.marks)
+            )
+        found_ones = known[keys]
+        if found_ones is None:
+            return None
+        chosen[element] = found_ones
+    alike = len(known) == 1 and len(chosen) == own.size
+    if alike:
+        # Each shard meets each marked value anyway, and all elements are used in one way.
+        chosen = {e: c[~np.isin(c, own.fresh.marks)] for e, c in chosen.items()}
+    return {element: found for element, found in chosen.items() if len(found)}
+
+
+def _results(
+    cone: Cone, drawn: Sequence[_Drawn], count: int, sinks: Sequence[_Sink]
+) -> list[NDArray[Any]]:
+    """Return what sinks hold for each of ``count`` values, one array (count, places) for each."""
+    largest = max(
+        (prod(value) for side in cone.shaped.shapes for value in side.values()), default=1
+    )
+    step = max(2, AT_ONCE // max(largest, 1))
+    parts: list[list[NDArray[Any]]] = [[] for _ in sinks]
+    for start in range(0, count, step):
+        lanes = np.arange(start, max(start + 2, min(start + step, count)), dtype=np.int64)
+        found = cone.run(SourcedAlgebra(), _numbers(cone, drawn, lanes))
+        for part, sink in zip(parts, sinks, strict=True):
+            data = found[sink.side][sink.value].data[0]
+            flat = data.reshape(len(data), -1)[:, sink.places]
+            part.append(np.broadcast_to(flat, (len(lanes), flat.shape[1])))
+    return [np.concatenate(part)[:count] for part in parts]
+
+
+def _filled(own: _Drawn, chosen: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return draws of a tensor in which each element has each of its values, (draws, *shape).
+
+    Elements have them in different order. Those that have none are uniform.
+    """
+    count = max(len(found) for found in chosen.values())
+    result = np.random.default_rng(count).integers(*own.bounds, size=(count, own.size))
+    for element, found in chosen.items():
+        place = element - own.first
+        result[:, place] = found[(np.arange(count) + place) % len(found)]
+    return result.reshape(count, *own.fresh.shape)
+
+
+def _fills(own: _Drawn) -> list[NDArray[np.int64]]:
+    """Return draws of a tensor that hold one number each, shapes (1, *shape)."""
+    low, high = own.bounds
+    marks = own.fresh.marks[: MOST_FILLS // 2] + own.fresh.marks[-MOST_FILLS // 2 :]
+    return [
+        np.full((1, *own.fresh.shape), number, dtype=np.int64)
+        for number in sorted({low, high - 1, *marks})
+    ]
+
+
+def _names(cone: Cone, sinks: Sequence[_Sink], own: _Drawn) -> str:
+    """Return the first hard values of either side that depend on a tensor, in words."""
+    inside = [
+        s
+        for s in sinks
+        if (s.hard & (s.elements >= own.first) & (s.elements < own.first + own.size)).any()
+    ]
+    first = {s.side: cone.sides[s.side].described(s.value) for s in reversed(inside)}
+    return " and ".join(first[side] for side in sorted(first))

@@ -1,0 +1,211 @@
+"""The part of a stage that is computed from integers and booleans alone.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> discrete_cone(shape_reduced(Problem.of(plan, plan).whole_stage())) is None
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from pitcheck.algebra.interface import Kind
+from pitcheck.ops.registry import random_kinds
+from pitcheck.prove.integers.sourced import SourcedAlgebra
+from pitcheck.stage.batch import Batch, Step
+from pitcheck.stage.drawn_inputs import derive_all
+from pitcheck.stage.evaluate import constant_value
+from pitcheck.stage.literals import integers_named
+from pitcheck.stage.run_batch import run_batch
+from pitcheck.stage.shaped_stage import ShapedStage
+
+SIDES = ("reference ", "parallel ")
+"""The beginnings of the sites of both sides."""
+
+Attributes = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The steps of one side that are computed from discrete data alone.
+
+    ``sinks`` are the values that anything else reads, or that are compared, each with the integers
+    that its readers name. ``stubs`` are the values of which only the shape is read.
+    """
+
+    name: str
+    batch: Batch
+    attributes: Attributes
+    given: frozenset[int]
+    sinks: Mapping[int, frozenset[int]]
+    stubs: Mapping[int, tuple[tuple[int, ...], Kind]]
+
+    def operator(self, site: str) -> str:
+        """Return the operator of a site of this side, in words."""
+        step = self.batch.steps[int(site.removeprefix(self.name).partition(" ")[0])]
+        return f"{self.name}{step.kind} {self.batch.graph.nodes[step.node].operator!r}"
+
+    def described(self, value: int) -> str:
+        """Return a value of this side, in words."""
+        return f"{self.name}{self.batch.graph.values[value].name!r}"
+
+    def run(self, algebra: Any, inputs: Mapping[int, Any]) -> dict[int, Any]:
+        """Return all values from the discrete inputs. Raises StepError."""
+        return run_batch(
+            self.batch,
+            algebra,
+            {**self._stubbed(algebra), **inputs},
+            self.attributes,
+            side=self.name,
+        )
+
+    def _stubbed(self, algebra: Any) -> dict[int, Any]:
+        return {
+            value: algebra.expand(algebra.constant(Fraction(0), kind), shape)
+            for value, (shape, kind) in self.stubs.items()
+        }
+
+    def with_sinks(self, values: Iterable[int]) -> Side:
+        """Return the side with further values among its sinks."""
+        more = {value: frozenset[int]() for value in values}
+        return replace(self, sinks={**more, **self.sinks})
+
+    def leading_to(self, values: Collection[int]) -> Side:
+        """Return the steps that some sinks need, with these sinks alone."""
+        needed, kept = set(values), []
+        for number in reversed(range(len(self.batch.steps))):
+            step = self.batch.steps[number]
+            if any(output in needed for output in step.outputs):
+                kept.append(number)
+                needed.update(argument.value for argument in step.arguments)
+        kept.reverse()
+        return replace(
+            self,
+            batch=replace(self.batch, steps=[self.batch.steps[n] for n in kept]),
+            attributes=[self.attributes[n] for n in kept],
+            sinks={value: named for value, named in self.sinks.items() if value in values},
+            stubs={value: stub for value, stub in self.stubs.items() if value in needed},
+        )
+
+
+@dataclass(frozen=True)
+class Cone:
+    """Both sides, and the discrete reference values that are drawn."""
+
+    shaped: ShapedStage
+    sides: tuple[Side, Side]
+    drawn: tuple[int, ...]
+
+    def run(self, algebra: Any, drawn: Mapping[int, Any]) -> tuple[dict[int, Any], dict[int, Any]]:
+        """Return all values of both sides in an algebra. Raises StepError."""
+        constants = [
+            {v: constant_value(algebra, *known) for v, known in side.items() if v in own.given}
+            for side, own in zip(self.shaped.constants, self.sides, strict=True)
+        ]
+        first, second = self.sides
+        given = {value: drawn[value] for value in first.given if value in drawn}
+        derived = {
+            value: rows
+            for value, rows in self.shaped.derived.items()
+            if value in second.given and rows.source in drawn
+        }
+        if isinstance(algebra, SourcedAlgebra):
+            with algebra.free_numbers():
+                held = derive_all(algebra, drawn, derived)
+        else:
+            held = derive_all(algebra, drawn, derived)
+        return (
+            first.run(algebra, {**constants[0], **given}),
+            second.run(algebra, {**constants[1], **held}),
+        )
+
+    def leading_to(self, values: tuple[Collection[int], Collection[int]]) -> Cone:
+        """Return the steps that some sinks of either side need."""
+        first, second = (side.leading_to(v) for side, v in zip(self.sides, values, strict=True))
+        return replace(self, sides=(first, second))
+
+
+def discrete_cone(shaped: ShapedStage) -> Cone | None:
+    """Return what is computed from the discrete inputs; None if none are drawn."""
+    drawn = tuple(
+        value
+        for value, fresh in shaped.fresh.items()
+        if fresh.kind != "field" and not fresh.unread and not fresh.numbers and 0 not in fresh.shape
+    )
+    if not drawn:
+        return None
+    discrete = {
+        value for value, fresh in shaped.fresh.items() if fresh.kind != "field" or fresh.numbers
+    }
+    given = (
+        frozenset(discrete | set(shaped.constants[0])),
+        frozenset(
+            {value for value, rows in shaped.derived.items() if rows.source in discrete}
+            | set(shaped.constants[1])
+        ),
+    )
+    stage = shaped.stage
+    targets = (
+        {target.cut.reference for target in stage.targets},
+        {target.cut.value for target in stage.targets},
+    )
+    first, second = (
+        _side(shaped, number, batch, given[number], targets[number])
+        for number, batch in enumerate((stage.reference, stage.parallel))
+    )
+    return Cone(shaped, (first, second), drawn)
+
+
+def _side(
+    shaped: ShapedStage, number: int, batch: Batch, given: frozenset[int], targets: set[int]
+) -> Side:
+    """Return the discrete steps of a side."""
+    free = set(shaped.free) if number else set()
+    mixed = {value for value in batch.inputs if value not in given}
+    kinds, before = random_kinds(), -1
+    while len(mixed) != before:
+        before = len(mixed)
+        for place, step in enumerate(batch.steps):
+            if place in free or step.kind in kinds or _reads(step, mixed):
+                mixed.update(output for output in step.outputs if output is not None)
+    inside = [
+        place
+        for place, step in enumerate(batch.steps)
+        if place not in free
+        and step.kind not in kinds
+        and not _reads(step, mixed)
+        and not mixed.intersection(o for o in step.outputs if o is not None)
+    ]
+    sinks: dict[int, frozenset[int]] = {
+        value: frozenset() for value in targets if value not in mixed
+    }
+    for place in sorted(set(range(len(batch.steps))) - set(inside)):
+        step = batch.steps[place]
+        named = integers_named(step)
+        for argument in step.looked_into:
+            if argument.value not in mixed:
+                sinks[argument.value] = sinks.get(argument.value, frozenset()) | named
+    steps = [batch.steps[place] for place in inside]
+    read = {argument.value for step in steps for argument in step.arguments}
+    return Side(
+        SIDES[number],
+        replace(batch, steps=steps),
+        [shaped.attributes[number][place] for place in inside],
+        given,
+        sinks,
+        {
+            value: (shaped.shapes[number][value], batch.graph.values[value].kind)
+            for value in read & mixed
+        },
+    )
+
+
+def _reads(step: Step, values: set[int]) -> bool:
+    """Return True if a step looks into one of some values."""
+    return any(argument.value in values for argument in step.looked_into)

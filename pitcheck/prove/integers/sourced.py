@@ -1,0 +1,408 @@
+"""The algebra of sources: from which drawn integer each element of a discrete value is computed.
+
+An element is fixed, or a function of one drawn element, or of several ones, or of numbers that are
+not drawn here. Its code also says if arithmetic made it, and if a computed integer decided it. The
+same algebra computes the numbers, so that indices that the program fixes choose between codes.
+
+>>> algebra = SourcedAlgebra()
+>>> i = algebra.drawn(np.zeros((1, 1, 1, 2)), "int", first=1)
+>>> codes = algebra.sum(algebra.multiply(i, i), (0,)).special
+>>> int(element_of(codes).item()) == MANY, bool(is_hard(codes))
+(True, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.reals.real import RealAlgebra
+from pitcheck.algebra.structure import aligned
+from pitcheck.algebra.value import LEADING, Value
+
+Codes = NDArray[np.int64]
+
+COMPUTED = 1
+"""The bit of an element that arithmetic made: it is no longer a drawn integer, nor compared one."""
+HARD = 2
+"""The bit of an element that depends on a decision by a computed integer."""
+SHIFT = 2
+"""The bits below the number of the drawn element."""
+MANY = 1 << 40
+"""The number that stands for several drawn elements."""
+FOREIGN = 1 << 41
+"""The number that stands for what is drawn in another way: free padding, random streams."""
+MOST_FIXED = 64
+"""The fixed integers up to which each is looked at. More are the places of a dimension."""
+STEPPED = frozenset({"floor", "ceil", "round"})
+"""The functions that take few values, and jump between them."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A decision of integers: its ``site``, its sort, and both operands as they are.
+
+    ``what`` is a comparison, "maximum", "minimum", "floor_divide", "logical_and", "logical_or" or
+    "order", which has one operand twice.
+    """
+
+    site: str
+    what: str
+    first: Value
+    second: Value
+
+
+def element_of(codes: Codes) -> Codes:
+    """Return the numbers of the drawn elements, 0 for none, of the same shape."""
+    result: Codes = codes >> SHIFT
+    return result
+
+
+def is_hard(codes: Codes) -> NDArray[np.bool_]:
+    """Return where a computed integer decides, of the same shape."""
+    result: NDArray[np.bool_] = codes & HARD != 0
+    return result
+
+
+def merged(a: Codes, b: Codes) -> Codes:
+    """Return the codes of elements that depend on two elements each; shapes broadcast."""
+    one, two = element_of(a), element_of(b)
+    both = np.where((one == FOREIGN) | (two == FOREIGN), FOREIGN, MANY)
+    found = np.where(one == 0, two, np.where((two == 0) | (one == two), one, both))
+    result: Codes = found << SHIFT | ((a | b) & (COMPUTED | HARD))
+    return result
+
+
+def merged_along(codes: Codes, axes: tuple[int, ...]) -> Codes:
+    """Return the codes of elements that depend on all along some axes, which are kept at size 1."""
+    for axis in axes:
+        element = element_of(codes)
+        most = element.max(axis=axis, keepdims=True, initial=0)
+        least = np.where(element == 0, FOREIGN + 1, element).min(
+            axis=axis, keepdims=True, initial=FOREIGN + 1
+        )
+        found = np.where((most == 0) | (most == least) | (most == FOREIGN), most, MANY)
+        flags = np.bitwise_or.reduce(codes, axis=axis, keepdims=True) & (COMPUTED | HARD)
+        codes = found << SHIFT | flags
+    return codes
+
+
+def codes_of(value: Value) -> Codes | None:
+    """Return the codes of a value, shape (1, 1, instances, *shape); None if all of it is fixed."""
+    codes: Codes | None = value.special
+    return codes
+
+
+class SourcedAlgebra(RealAlgebra):
+    """Numbers of many draws, with the source of every element in ``special``.
+
+    Sources are followed in an algebra of one draw only; values without codes are fixed there.
+    ``events`` lists the decisions in the order in which they were made, if it is not None.
+    """
+
+    def __init__(self, trials: Sequence[int] = (0,), seed: int = 0) -> None:
+        super().__init__(np, seed, trials)
+        self.events: list[Event] | None = None
+        self._foreign_integers = False
+        self.marked: frozenset[int] | None = None
+        """The integers that draws hold anyway. A comparison with another one decides as a computed
+        integer does; None: none does.
+        """
+
+    def drawn(self, numbers: Any, kind: Kind, first: int) -> Value:
+        """Return drawn integers or booleans, shape (1, draws, 1, *shape).
+
+        Their elements have the numbers ``first``, ``first`` + 1, ...
+        """
+        shape = numbers.shape[LEADING:]
+        size = int(np.prod(shape, dtype=np.int64))
+        codes = np.arange(first, first + size, dtype=np.int64).reshape((1, 1, 1, *shape)) << SHIFT
+        return Value(kind, numbers, special=codes)
+
+    def integers(self, array: Any) -> Value:
+        value = super().integers(array)
+        return self._foreign(value) if self._foreign_integers else value
+
+    @contextmanager
+    def free_numbers(self) -> Iterator[None]:
+        """Take integers that are made meanwhile for free ones, whose elements have no numbers."""
+        self._foreign_integers = True
+        try:
+            yield
+        finally:
+            self._foreign_integers = False
+
+    def _foreign(self, value: Value) -> Value:
+        codes = np.full((1, 1, *value.data.shape[2:]), FOREIGN << SHIFT, dtype=np.int64)
+        return replace(value, special=codes)
+
+    # --- nobody counts outcomes here
+    def _record(self, outcome: Any, free: Any) -> None:
+        pass
+
+    def _record_choice(self, first: Any, key: Any, place: int, largest: bool) -> None:
+        pass
+
+    def _record_reduction(self, key: Any, place: int, largest: bool) -> None:
+        pass
+
+    # --- codes of results
+    def _coded(self, result: Value, codes: Codes | None, flags: int) -> Value:
+        """Return a result with codes and further flags; fixed elements have none."""
+        if codes is None:
+            return result
+        codes = np.where(element_of(codes) == 0, 0, codes | flags)
+        shape = (1, 1, *result.data.shape[2:])
+        return replace(result, special=np.broadcast_to(aligned(codes, result.rank), shape))
+
+    def _merged(self, operands: Sequence[Value]) -> Codes | None:
+        """Return the codes of an elementwise operation; None if all operands are fixed."""
+        rank = max(a.rank for a in operands)
+        found = [aligned(a.special, rank) for a in operands if a.special is not None]
+        result: Codes | None = None
+        for codes in found:
+            result = codes if result is None else merged(result, codes)
+        return result
+
+    def _each(
+        self, compute: Callable[..., Value], *operands: Value, decides: bool = False
+    ) -> Value:
+        """Return an elementwise result. With ``decides`` a computed operand makes it hard."""
+        result = compute(*(_bare(a) for a in operands))
+        codes = self._merged(operands)
+        if codes is None:
+            return result
+        if not decides:
+            return self._coded(result, codes, COMPUTED)
+        if any(self._is_unmarked(a) for a in operands):
+            return self._coded(result, codes, HARD)
+        hard = np.where(codes & COMPUTED != 0, codes | HARD, codes)
+        return self._coded(result, hard, 0)
+
+    def _is_unmarked(self, a: Value) -> bool:
+        """Return True if a value is of few fixed integers, some of which no draw holds anyway."""
+        if self.marked is None or a.special is not None or a.kind != "int":
+            return False
+        numbers = set(np.unique(a.data).tolist())
+        return len(numbers) <= MOST_FIXED and not numbers <= self.marked
+
+    def _along(
+        self,
+        compute: Callable[[Value], Value],
+        a: Value,
+        axes: tuple[int, ...],
+        *,
+        keep: bool = False,
+        decides: bool = False,
+    ) -> Value:
+        """Return a result that depends on all elements along some axes.
+
+        They disappear unless ``keep`` says that the result has them all. With ``decides`` computed
+        operands make it hard.
+        """
+        result = compute(_bare(a))
+        if a.special is None:
+            return result
+        codes = merged_along(a.special, tuple(LEADING + axis for axis in axes))
+        if decides:
+            codes = np.where(codes & COMPUTED != 0, codes | HARD, codes)
+        if not keep:
+            codes = codes.squeeze(tuple(LEADING + axis for axis in axes))
+        return self._coded(result, codes, COMPUTED)
+
+    def _note(self, what: str, a: Value, b: Value) -> None:
+        """Note a decision."""
+        if self.events is not None:
+            self.events.append(Event(self.site, what, a, b))
+
+    # --- arithmetic
+    def add(self, a: Value, b: Value) -> Value:
+        return self._each(super().add, a, b)
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        return self._each(super().subtract, a, b)
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        return self._each(super().multiply, a, b)
+
+    def negate(self, a: Value) -> Value:
+        return self._each(super().negate, a)
+
+    def divide(self, a: Value, b: Value) -> Value:
+        return self._each(super().divide, a, b)
+
+    def power(self, a: Value, exponent: int) -> Value:
+        below = super().power
+        return self._each(lambda x: below(x, exponent), a)
+
+    def exp(self, a: Value) -> Value:
+        return self._each(super().exp, a)
+
+    def log(self, a: Value) -> Value:
+        return self._each(super().log, a)
+
+    def sqrt(self, a: Value) -> Value:
+        return self._each(super().sqrt, a)
+
+    def function(self, name: str, *arguments: Value) -> Value:
+        below = super().function
+        return self._stepped(
+            self._each(lambda *x: below(name, *x), *arguments), HARD if name in STEPPED else 0
+        )
+
+    def _stepped(self, value: Value, flags: int = HARD) -> Value:
+        """Return a value whose drawn elements have further flags."""
+        return self._coded(value, value.special, flags)
+
+    def draw(self, stream: str, index: Value) -> Value:
+        return self._foreign(super().draw(stream, _bare(index)))
+
+    def floor_divide(self, a: Value, b: Value) -> Value:
+        self._note("floor_divide", a, b)
+        return self._stepped(self._each(super().floor_divide, a, b))
+
+    def remainder(self, a: Value, b: Value) -> Value:
+        self._note("floor_divide", a, b)
+        return self._stepped(self._each(super().remainder, a, b))
+
+    def sum(self, a: Value, axes: Sequence[int]) -> Value:
+        below = super().sum
+        return self._along(lambda x: below(x, axes), a, tuple(axes))
+
+    def matmul(self, a: Value, b: Value) -> Value:
+        result = super().matmul(_bare(a), _bare(b))
+        rank = result.rank
+        found = [
+            merged_along(aligned(x.special, rank), (axis,))
+            for x, axis in ((a, -1), (b, -2))
+            if x.special is not None
+        ]
+        codes = found[0] if len(found) == 1 else merged(*found) if found else None
+        return self._coded(result, codes, COMPUTED)
+
+    # --- decisions
+    def compare(self, comparison: Comparison, a: Value, b: Value) -> Value:
+        below = super().compare
+        self._note(comparison, a, b)
+        return self._each(lambda x, y: below(comparison, x, y), a, b, decides=True)
+
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        result = super().where(_bare(condition), _bare(a), _bare(b))
+        if condition.special is not None:
+            codes = self._merged((condition, a, b))
+            flags = np.where(condition.special & (COMPUTED | HARD) != 0, HARD | COMPUTED, COMPUTED)
+            known = None if codes is None else codes | aligned(flags, result.rank)
+            return self._coded(result, known, COMPUTED)
+        if a.special is None and b.special is None:
+            return result
+        sides = [
+            np.zeros(1, dtype=np.int64) if x.special is None else aligned(x.special, result.rank)
+            for x in (a, b)
+        ]
+        return self._coded(result, np.where(aligned(condition.data, result.rank), *sides), 0)
+
+    def logical_and(self, a: Value, b: Value) -> Value:
+        self._note("logical_and", a, b)
+        return self._each(super().logical_and, a, b, decides=True)
+
+    def logical_or(self, a: Value, b: Value) -> Value:
+        self._note("logical_or", a, b)
+        return self._each(super().logical_or, a, b, decides=True)
+
+    def logical_not(self, a: Value) -> Value:
+        return self._each(super().logical_not, a, decides=True)
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        self._note("maximum", a, b)
+        return self._each(super().maximum, a, b, decides=True)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        self._note("minimum", a, b)
+        return self._each(super().minimum, a, b, decides=True)
+
+    def reduce_max(self, a: Value, axis: int) -> Value:
+        below = super().reduce_max
+        return self._along(lambda x: below(x, axis), a, (axis,), decides=True)
+
+    def reduce_min(self, a: Value, axis: int) -> Value:
+        below = super().reduce_min
+        return self._along(lambda x: below(x, axis), a, (axis,), decides=True)
+
+    def shift(self, a: Value, axis: int) -> Value:
+        below = super().shift
+        return self._along(lambda x: below(x, axis), a, (axis,))
+
+    def order(self, a: Value, axis: int, descending: bool) -> Value:
+        below = super().order
+        self._note("order", a, a)
+        return self._along(
+            lambda x: below(x, axis, descending), a, (axis,), keep=True, decides=True
+        )
+
+    def cast(self, a: Value, kind: Kind) -> Value:
+        if kind in (a.kind, "bool"):
+            return super().cast(a, kind)  # a comparison with 0
+        below = super().cast
+        result = self._each(lambda x: below(x, kind), a)
+        return self._stepped(result) if a.kind == "field" else result
+
+    # --- indexing
+    def take(self, a: Value, axis: int, indices: Value) -> Value:
+        if indices.special is None:
+            return super().take(a, axis, indices)
+        result = super().take(_bare(a), axis, _bare(indices))
+        behind = a.rank - axis - 1
+        codes = _indexing(indices)
+        codes = codes.reshape(*codes.shape, *(1,) * behind)
+        if a.special is not None:
+            whole = merged_along(a.special, (LEADING + axis,)).squeeze(LEADING + axis)
+            before = whole.shape[: LEADING + axis]
+            whole = whole.reshape(*before, *(1,) * indices.rank, *whole.shape[LEADING + axis :])
+            codes = merged(aligned(codes, result.rank), whole)
+        return self._coded(result, codes, COMPUTED)
+
+    def take_along(self, a: Value, axis: int, indices: Value) -> Value:
+        if indices.special is None:
+            return super().take_along(a, axis, indices)
+        result = super().take_along(_bare(a), axis, _bare(indices))
+        codes = _indexing(indices)
+        if a.special is not None:
+            codes = merged(codes, merged_along(a.special, (LEADING + axis,)))
+        return self._coded(result, codes, COMPUTED)
+
+    def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
+        result = super().add_at(_bare(base), axis, _bare(indices), _bare(source))
+        return self._scattered_codes(result, base, indices, source)
+
+    def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
+        result = super().add_along(_bare(base), axis, _bare(indices), _bare(source))
+        return self._scattered_codes(result, base, indices, source)
+
+    def _scattered_codes(self, result: Value, base: Value, *added: Value) -> Value:
+        """Return a result in which any element may hold any of what is added."""
+        codes = base.special
+        for value in added:
+            if value.special is not None:
+                every = tuple(range(LEADING, value.special.ndim))
+                whole = merged_along(value.special, every).squeeze(every)
+                whole = aligned(whole, result.rank)
+                codes = whole if codes is None else merged(codes, whole)
+        return self._coded(result, codes, COMPUTED)
+
+
+def _indexing(indices: Value) -> Codes:
+    """Return the codes of indices; computed ones decide."""
+    codes: Codes = indices.special
+    result: Codes = np.where(codes & COMPUTED != 0, codes | HARD, codes)
+    return result
+
+
+def _bare(a: Value) -> Value:
+    """Return a value without codes."""
+    return a if a.special is None else replace(a, special=None)
