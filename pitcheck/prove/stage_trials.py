@@ -16,8 +16,9 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,15 @@ from pitcheck.algebra.bound.degree_bounds import DrawError
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.algebra.residues.undefined import (
+    Undefined,
+    UndefinedAlgebra,
+    UndefinedWeightedAlgebra,
+)
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.errors import BudgetError
 from pitcheck.prove.coverage import Outcomes
-from pitcheck.prove.guards import unguarded
+from pitcheck.prove.guards import discharged
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.redraws import MOST_REJECTED, Redraws
@@ -108,6 +114,15 @@ class StageTrials:
             )
         return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
 
+    def _undefined(self, chain: Chain, redraws: Sequence[int]) -> Undefined:
+        """Return the same algebra, for undefined elements."""
+        given = self._settings.xp, chain, self._settings.seed, redraws
+        if self.shaped.weights:
+            return UndefinedWeightedAlgebra(
+                self.shaped.weights, *given, formal_roots=self._settings.formal_roots
+            )
+        return UndefinedAlgebra(*given, formal_roots=self._settings.formal_roots)
+
     def judged(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
     ) -> Proof | None:
@@ -145,33 +160,31 @@ class StageTrials:
                     "divide them",
                 )
             self._one = one
-            undefined = unguarded(algebra, self._degrees.algebra.guards)
+            lacking = self._undischarged(algebra.chain)
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
-            reals = self._degrees.decides or discrete or bool(algebra.decisions) or undefined.any
-            different = self._outcomes.try_reals(undefined.any) if self._refutes and reals else None
+            reals = self._degrees.decides or discrete or bool(algebra.decisions) or bool(lacking)
+            different = self._outcomes.try_reals(bool(lacking)) if self._refutes and reals else None
             if different is not None:
                 return self._refuted("real numbers differ", different)
-            if undefined.quotient and self._depends(algebra, undefined.places, good):
-                return self._open("PIT202", undefined.quotient)
+            if lacking:
+                return self._open("PIT202", lacking)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
 
-    def _depends(self, algebra: ResidueAlgebra, places: Mapping[int, Any], good: Any) -> bool:
-        """Return True if what is compared is undefined once operands are so at ``places``.
+    def _undischarged(self, chain: Chain) -> str:
+        """Return what has a value in the reference alone, as far as residues tell, or ""."""
 
-        The redraws of ``algebra`` are evaluated again.
-        """
-        again = self._algebra(algebra.chain, algebra.trials)
-        again.undefined = places
-        compared = evaluate_targets(self.shaped, again)
-        if compared is None or again.left_behind:
-            return True
-        # If all redraws are void, none of them shows independence: look at the void ones.
-        seen = good if good.any() else ~good
-        return any(
-            np.broadcast_to(each.differs, (len(seen), *each.differs.shape[1:]))[seen].any()
-            for each in compared[1]
+        def compare(algebra: ResidueAlgebra) -> Sequence[Comparison] | None:
+            compared = evaluate_targets(self.shaped, algebra)
+            return None if compared is None else compared[1]
+
+        return discharged(
+            self._degrees.algebra.guards,
+            partial(self._algebra, chain),
+            partial(self._undefined, chain),
+            compare,
+            self._at_once,
         )
 
     def _left_open(
