@@ -12,14 +12,16 @@ Residues tell which operands are equal. What needs an operand is seen by an eval
 that operand is taken to be undefined (:mod:`pitcheck.algebra.residues.undefined`). Every different
 operand has a trial of its own.
 
->>> discharged([], *[None] * 3, at_once=8)  # nothing but positive divisors
-''
+>>> domains([], *[None] * 3, at_once=8)  # nothing but positive divisors
+Domains(lacking='', undefined=<Extent.NOTHING: 0>)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,25 +60,47 @@ Compare = Callable[[ResidueAlgebra], Sequence[Comparison] | None]
 """A function that evaluates a stage and compares its targets; None if levels do not suffice."""
 
 
-def discharged(
+class Extent(IntEnum):
+    """The part of a tensor that inputs may leave without a value."""
+
+    NOTHING = 0
+    ALL = 1
+    """No element has a value, or all have one."""
+    SOME = 2
+
+
+class Domains(NamedTuple):
+    """The domains of both sides of a stage.
+
+    ``lacking`` names a guard of the parallel plan that is not discharged, and says why; it is "" if
+    there is none. ``undefined``: the part of the reference's targets that inputs may leave without
+    a value.
+    """
+
+    lacking: str
+    undefined: Extent
+
+
+def domains(
     guards: Collection[tuple[str, str]], draw: Draw, redraw: Redraw, compare: Compare, at_once: int
-) -> str:
-    """Return "" if all guards of the parallel plan are discharged, else which one is not, and why.
+) -> Domains:
+    """Return if all guards of the parallel plan are discharged.
 
     ``guards``: (site, operation) of those that are not positive by construction. ``at_once``: the
     trials that are evaluated together.
     """
-    if not any(site.startswith(PARALLEL) for site, _ in guards):
-        return ""
+    if not guards:
+        return Domains("", Extent.NOTHING)
     try:
-        for draws, free in ((DRAWS, False), (DRAWS_OF_CHOICES, True)):
-            look = _Look(guards, draw(range(draws)), compare)
-            reason = look.lacking(redraw, compare, at_once, free)
-            if reason or not look.chose:
-                return reason
+        look = _Look(guards, draw(range(DRAWS)), compare)
+        found = Domains(look.lacking(redraw, compare, at_once, free=False), look.undefined)
+        if found.lacking or not look.chose:
+            return found
+        look = _Look(guards, draw(range(DRAWS_OF_CHOICES)), compare)
+        return Domains(look.lacking(redraw, compare, at_once, free=True), look.undefined)
     except PitcheckError as error:
-        return f"what has no value where a divisor vanishes cannot be seen: {error}"
-    return ""
+        reason = f"what has no value where a divisor vanishes cannot be seen: {error}"
+        return Domains(reason, Extent.SOME)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +137,14 @@ class _Pair:
     @property
     def rows(self) -> int:
         """The trials in which each of them is undefined once."""
-        return max(len(self.own), len(self.given)) if self.own else 0
+        return max(len(self.own), len(self.given))
 
 
 class _Look:
     """A look at what needs the guards of a stage, in some draws.
 
-    ``chose`` is True once inputs may have hidden an undefined number.
+    ``chose`` is True once inputs may have hidden an undefined number. ``undefined`` is the part of
+    the reference's targets that has no value at some inputs.
     """
 
     def __init__(
@@ -128,6 +153,7 @@ class _Look:
         if compare(algebra) is None:
             raise BudgetError("too few levels are left")
         self.chose = False
+        self.undefined = Extent.NOTHING
         good = np.flatnonzero(~np.asarray(algebra.void)).tolist()
         # If all draws are void, none of them shows what is needed: look at the void ones.
         self._trials = {n: algebra.trials[n] for n in good or range(len(algebra.trials))}
@@ -169,6 +195,7 @@ class _Look:
         needs: list[tuple[Bools, Bools]] = []
         for start in range(0, len(rows), max(at_once, 2)):
             needs += self._needs(rows[start : start + max(at_once, 2)], redraw, compare, free)
+        self.undefined = extent([need[1] for need in needs])
         for draw, pair in self._pairs.items():
             own = [need for row, need in zip(rows, needs, strict=True) if row[0] == draw]
             lacking = self._lacking(draw, pair, own)
@@ -198,15 +225,7 @@ class _Look:
             for number, (_, _, operand) in enumerate(algebra.guarded)
             if operand.special is not None and bool((operand.special == NAN).any())
         }
-        sides = [
-            [_undefined(algebra, each, value, len(many)) for each, value in of]
-            for of in (
-                [(c, c.actual) for c in comparisons],
-                [(c, c.expected) for c in comparisons],
-            )
-        ]
-        parallel, reference = (np.concatenate(side, axis=1) for side in sides)
-        return [(parallel[row], reference[row]) for row in range(len(rows))]
+        return undefined(algebra, comparisons)[: len(rows)]
 
     def _places(self, guard: _Guard, rows: Sequence[tuple[int, int]]) -> Bools:
         """Return where a guard's operand is undefined, shape (rows, instances, *shape)."""
@@ -290,10 +309,31 @@ def _words(algebra: ResidueAlgebra, value: Value, low: int, stop: int) -> tuple[
     return np.broadcast_to(words, shape), np.broadcast_to(special == 0, shape)
 
 
-def _undefined(algebra: ResidueAlgebra, comparison: Comparison, value: Value, rows: int) -> Bools:
-    """Return the judged elements of one side that are undefined, shape (rows, elements)."""
-    shape = (rows, *comparison.judged.shape[1:])
-    if value.special is None:
-        return np.zeros((rows, int(np.prod(shape[1:], dtype=np.int64))), dtype=np.bool_)
-    codes = to_host(algebra.xp, value.special)[0]
-    return (np.broadcast_to(codes == NAN, shape) & comparison.judged).reshape(rows, -1)
+def undefined(
+    algebra: ResidueAlgebra, comparisons: Sequence[Comparison]
+) -> list[tuple[Bools, Bools]]:
+    """Return for every trial the compared elements that are undefined.
+
+    They are those of the parallel plan and of the reference, both of shape (elements,).
+    """
+    sides = [
+        [_without_value(algebra, each, value) for each, value in of]
+        for of in ([(c, c.actual) for c in comparisons], [(c, c.expected) for c in comparisons])
+    ]
+    parallel, reference = (np.concatenate(side, axis=1) for side in sides)
+    return list(zip(parallel, reference, strict=True))
+
+
+def _without_value(algebra: ResidueAlgebra, comparison: Comparison, value: Value) -> Bools:
+    """Return the judged elements of one side that are undefined, shape (trials, elements)."""
+    shape = (len(algebra.trials), *comparison.judged.shape[1:])
+    codes = np.uint8(0) if value.special is None else to_host(algebra.xp, value.special)[0]
+    found: Bools = np.broadcast_to(codes == NAN, shape) & comparison.judged[:1]
+    return found.reshape(len(found), -1)
+
+
+def extent(needs: Sequence[Bools]) -> Extent:
+    """Return the part of all elements that may be undefined, from what is so in several trials."""
+    if not any(need.any() for need in needs):
+        return Extent.NOTHING
+    return Extent.ALL if all(need.all() or not need.any() for need in needs) else Extent.SOME

@@ -33,9 +33,10 @@ from pitcheck.algebra.residues.undefined import (
     UndefinedWeightedAlgebra,
 )
 from pitcheck.algebra.residues.weights import WeightedAlgebra
+from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
 from pitcheck.prove.coverage import Outcomes
-from pitcheck.prove.guards import discharged
+from pitcheck.prove.guards import Domains, Extent, domains
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.redraws import MOST_REJECTED, Redraws
@@ -94,6 +95,7 @@ class StageTrials:
         self._lacking = ""
         self._undecided: int | None = None
         self._squared_roots = False
+        self._undefined_part = Extent.NOTHING
         self._outcomes = Outcomes(shaped, settings.seed, REAL_NUMBERS * at_once)
         self._characters = Characters()
         self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
@@ -103,25 +105,7 @@ class StageTrials:
         chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
         self._primes.update(chain.primes)
         numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
-        return self._algebra(chain, list(numbers))
-
-    def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
-        """Return the algebra of some redraws over a chain of primes."""
-        given = self._settings.xp, chain, self._settings.seed, redraws
-        if self.shaped.weights:
-            return WeightedAlgebra(
-                self.shaped.weights, *given, formal_roots=self._settings.formal_roots
-            )
-        return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
-
-    def _undefined(self, chain: Chain, redraws: Sequence[int]) -> Undefined:
-        """Return the same algebra, for undefined elements."""
-        given = self._settings.xp, chain, self._settings.seed, redraws
-        if self.shaped.weights:
-            return UndefinedWeightedAlgebra(
-                self.shaped.weights, *given, formal_roots=self._settings.formal_roots
-            )
-        return UndefinedAlgebra(*given, formal_roots=self._settings.formal_roots)
+        return algebra_of(self.shaped, self._settings, chain, list(numbers))
 
     def judged(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
@@ -160,7 +144,10 @@ class StageTrials:
                     "divide them",
                 )
             self._one = one
-            lacking = self._undischarged(algebra.chain)
+            found = self._domains(algebra.chain)
+            lacking, self._undefined_part = found.lacking, found.undefined
+            if any(not_finite(each.expected) for each in comparisons):
+                self._undefined_part = Extent.SOME
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
             reals = self._degrees.decides or discrete or bool(algebra.decisions) or bool(lacking)
             different = self._outcomes.try_reals(bool(lacking)) if self._refutes and reals else None
@@ -172,17 +159,17 @@ class StageTrials:
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
 
-    def _undischarged(self, chain: Chain) -> str:
-        """Return what has a value in the reference alone, as far as residues tell, or ""."""
+    def _domains(self, chain: Chain) -> Domains:
+        """Return where both sides have values."""
 
         def compare(algebra: ResidueAlgebra) -> Sequence[Comparison] | None:
             compared = evaluate_targets(self.shaped, algebra)
             return None if compared is None else compared[1]
 
-        return discharged(
+        return domains(
             self._degrees.algebra.guards,
-            partial(self._algebra, chain),
-            partial(self._undefined, chain),
+            partial(algebra_of, self.shaped, self._settings, chain),
+            partial(undefined_algebra_of, self.shaped, self._settings, chain),
             compare,
             self._at_once,
         )
@@ -222,6 +209,7 @@ class StageTrials:
                     one.heuristic,
                     discrete=said,
                     routing=seen,
+                    undefined=self._undefined_part,
                 )
         self._wanted = self.number + self._missing(one, error)
         return None
@@ -282,6 +270,31 @@ class StageTrials:
             squared_roots=squared,
             differing=comparison.differing(),
         )
+
+
+def algebra_of(
+    shaped: ShapedStage, settings: Settings, chain: Chain, redraws: Sequence[int]
+) -> ResidueAlgebra:
+    """Return the algebra of some redraws of a stage over a chain of primes."""
+    given = settings.xp, chain, settings.seed, redraws
+    if shaped.weights:
+        return WeightedAlgebra(shaped.weights, *given, formal_roots=settings.formal_roots)
+    return ResidueAlgebra(*given, formal_roots=settings.formal_roots)
+
+
+def undefined_algebra_of(
+    shaped: ShapedStage, settings: Settings, chain: Chain, redraws: Sequence[int]
+) -> Undefined:
+    """Return the same algebra with undefined elements; a redraw may stand there several times."""
+    given = settings.xp, chain, settings.seed, redraws
+    if shaped.weights:
+        return UndefinedWeightedAlgebra(shaped.weights, *given, formal_roots=settings.formal_roots)
+    return UndefinedAlgebra(*given, formal_roots=settings.formal_roots)
+
+
+def not_finite(a: Value) -> bool:
+    """Return True if a value has elements that are NaN or infinite."""
+    return a.special is not None and bool((a.special != 0).any())
 
 
 def evaluate_targets(

@@ -49,10 +49,10 @@ class Undefined(ResidueAlgebra):
         """Note the operand of a partial operation, and return it with its undefined elements."""
         without = self.undefined.get(len(self.guarded))
         super().guard(what, operand)
-        return operand if without is None else self._without(operand, without[None])
+        return operand if without is None else self.without(operand, without[None])
 
-    def _without(self, a: Value, undefined: Any) -> Value:
-        """Return ``a`` with NaN where ``undefined`` holds.
+    def without(self, a: Value, undefined: Any) -> Value:
+        """Return ``a`` with NaN where ``undefined`` holds; None: nowhere.
 
         ``undefined`` has shape (1, trials or 1, instances or 1, *shape), and broadcasts.
         """
@@ -86,44 +86,44 @@ class Undefined(ResidueAlgebra):
 
     # --- integers and booleans
     def _int_binary(self, what: str, operation: Any, a: Value, b: Value) -> Value:
-        return self._without(super()._int_binary(what, operation, a, b), self._lacking(a, b))
+        return self.without(super()._int_binary(what, operation, a, b), self._lacking(a, b))
 
     def _logical(self, what: str, operation: Any, a: Value, b: Value) -> Value:
-        return self._without(super()._logical(what, operation, a, b), self._lacking(a, b))
+        return self.without(super()._logical(what, operation, a, b), self._lacking(a, b))
 
     def logical_not(self, a: Value) -> Value:
-        return self._without(super().logical_not(a), self._lacking(a))
+        return self.without(super().logical_not(a), self._lacking(a))
 
     def negate(self, a: Value) -> Value:
-        return self._without(super().negate(a), self._lacking(a))
+        return self.without(super().negate(a), self._lacking(a))
 
     def _extremum(self, what: str, a: Value, b: Value, largest: bool) -> Value:
-        return self._without(super()._extremum(what, a, b, largest), self._lacking(a, b))
+        return self.without(super()._extremum(what, a, b, largest), self._lacking(a, b))
 
     def _reduced(self, a: Value, axis: int, largest: bool) -> Value:
         chose = self.chose
         result, lacking = super()._reduced(a, axis, largest), self._along(a, (axis,))
         self.chose = chose  # an extremum of an undefined number is undefined: nothing is hidden
-        return self._without(result, None if lacking is None else lacking[self._at_first(axis)])
+        return self.without(result, None if lacking is None else lacking[self._at_first(axis)])
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
-        return self._without(super().order(a, axis, descending), self._along(a, (axis,)))
+        return self.without(super().order(a, axis, descending), self._along(a, (axis,)))
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         result, lacking = super().sum(a, axes), self._along(a, axes)
         if a.kind == "field" or lacking is None:
             return result
-        return self._without(result, lacking.reshape(*lacking.shape[:LEADING], *self.shape(result)))
+        return self.without(result, lacking.reshape(*lacking.shape[:LEADING], *self.shape(result)))
 
     def cast(self, a: Value, kind: Kind) -> Value:
         given = a if kind == a.kind or a.special is None else replace(a, special=None)
-        return self._without(super().cast(given, kind), self._lacking(a))
+        return self.without(super().cast(given, kind), self._lacking(a))
 
     def draw(self, stream: str, index: Value) -> Value:
-        return self._without(super().draw(stream, index), self._lacking(index))
+        return self.without(super().draw(stream, index), self._lacking(index))
 
     def compare(self, comparison: Comparison, a: Value, b: Value) -> Value:
-        return self._without(super().compare(comparison, a, b), self._lacking(a, b))
+        return self.without(super().compare(comparison, a, b), self._lacking(a, b))
 
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
         found = super()._compare_field(comparison, a, b)
@@ -152,30 +152,30 @@ class Undefined(ResidueAlgebra):
     # --- choices
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         self._chooses(condition, a, b)
-        return self._without(super().where(condition, a, b), self._lacking(condition))
+        return self.without(super().where(condition, a, b), self._lacking(condition))
 
     def take(self, a: Value, axis: int, indices: Value) -> Value:
         self._chooses(indices, a)
         result, lacking = super().take(a, axis, indices), self._lacking(indices)
         if lacking is not None:
             lacking = lacking.reshape(*lacking.shape, *(1,) * (a.rank - axis - 1))
-        return self._without(result, lacking)
+        return self.without(result, lacking)
 
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
         self._chooses(indices, a)
-        return self._without(super().take_along(a, axis, indices), self._lacking(indices))
+        return self.without(super().take_along(a, axis, indices), self._lacking(indices))
 
     def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
         self._chooses(indices, source)
         lacking = self._along(indices, range(indices.rank))
         if lacking is not None:
             lacking = lacking.reshape(*lacking.shape[:LEADING], *(1,) * base.rank)
-        return self._without(super().add_at(base, axis, indices, source), lacking)
+        return self.without(super().add_at(base, axis, indices, source), lacking)
 
     def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
         self._chooses(indices, source)
         result = super().add_along(base, axis, indices, source)
-        return self._without(result, self._along(indices, (axis,)))
+        return self.without(result, self._along(indices, (axis,)))
 
     def _at_first(self, axis: int) -> tuple[Any, ...]:
         return (*(slice(None),) * (LEADING + axis), 0)
@@ -183,7 +183,7 @@ class Undefined(ResidueAlgebra):
     def _scaled_logs(self, a: Value, factor: Value) -> Value | None:
         """Return a multiple of formal logarithms also if some of them are undefined."""
         scaled = super()._scaled_logs(replace(a, special=None), replace(factor, special=None))
-        return None if scaled is None else self._without(scaled, self._lacking(a, factor))
+        return None if scaled is None else self.without(scaled, self._lacking(a, factor))
 
 
 class UndefinedAlgebra(Undefined):
