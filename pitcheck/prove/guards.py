@@ -243,10 +243,10 @@ class _Look:
         """Return what some element of the parallel plan needs and lacks in the reference."""
         for number, (each, site) in enumerate(pair.own.items()):
             left = needs[number][0].copy()
-            for chosen in self._alternatives(draw, pair, each):
+            for chosen in self._alternatives(draw, pair, each, needs, left):
+                left &= ~np.logical_and.reduce([needs[place][1] for place in chosen])
                 if not left.any():
                     break
-                left &= ~np.logical_and.reduce([needs[place][1] for place in chosen])
             if left.any():
                 return (
                     f"{SAID.get(each[0], each[0] + ' of')} something at {site!r} has no value for "
@@ -254,11 +254,24 @@ class _Look:
                 )
         return ""
 
-    def _alternatives(self, draw: int, pair: _Pair, own: Class) -> Iterator[tuple[int, ...]]:
-        """Yield the sets of guards of the reference of which each discharges one."""
+    def _alternatives(
+        self,
+        draw: int,
+        pair: _Pair,
+        own: Class,
+        needs: Sequence[tuple[Bools, Bools]],
+        left: Bools,
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield sets of guards of the reference; where those of one set hold, ``own`` holds.
+
+        Equal guards come first. ``left`` are the elements that still lack one; what they do not
+        need is of no use.
+        """
         for kind in as_strong(own[0]):
             if (kind, own[1]) in pair.given:
                 yield (pair.given.index((kind, own[1])),)
+        if not left.any():
+            return
         defined = {
             _residue(word)
             for guard in self._guards
@@ -266,8 +279,10 @@ class _Look:
             for _, word in guard.classes(draw)
         }
         known = Known(self._prime, [(k, _residue(word)) for k, word in pair.positive], defined)
-        given = [(kind, _residue(word)) for kind, word in pair.given]
-        yield from discharging((own[0], _residue(own[1])), given, known)
+        near = [n for n in range(len(pair.given)) if (needs[n][1] & left).any()]
+        given = [(pair.given[n][0], _residue(pair.given[n][1])) for n in near]
+        for chosen in discharging((own[0], _residue(own[1])), given, known):
+            yield tuple(near[place] for place in chosen)
 
 
 def _residue(word: int) -> int:

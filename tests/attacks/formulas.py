@@ -29,7 +29,16 @@ class Expression:
         return Expression(self.make, self.make(kind, values, attributes))
 
     def __getattr__(self, kind: str) -> Callable[..., Expression]:
+        if kind.startswith("__"):
+            raise AttributeError(kind)
         return lambda *others, **attributes: self.apply(kind, self, *others, **attributes)
+
+    def float(self) -> Expression:
+        """The truth of a condition as 1 and 0."""
+        return self.apply("cast", self, dtype="float32")
+
+    def __neg__(self) -> Expression:
+        return self.apply("neg", self)
 
     def __add__(self, other: Any) -> Expression:
         return self.apply("add", self, other)
@@ -93,7 +102,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "where": np.where,
     "identity": lambda a: a,
     "pow": lambda a, exponent: np.power(a, float(exponent)),
-    "clamp": lambda a, min: np.maximum(a, float(min)),  # noqa: A002
+    "clamp": lambda a, min: np.maximum(a, float(min)),
     "sum": lambda a, axes=None, keepdim=False: _axes(a, axes, keepdim, np.sum),
     "mean": lambda a, axes=None, keepdim=False: _axes(a, axes, keepdim, np.mean),
     "amax": lambda a, axes=None, keepdim=False: _axes(a, axes, keepdim, np.max),
@@ -113,7 +122,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "cast": lambda a, dtype: a.astype(dtype),
     "index_select": lambda a, i, axis: np.take(a, i, axis=axis),
     "gather": lambda a, i, axis: np.take_along_axis(a, i, axis),
-    "masked_fill": lambda a, m, number: np.where(m, float(number), a),
+    "masked_fill": lambda a, m, number: np.where(m, number, a),
 }
 SIZES = {
     "x": (4, 4),
@@ -138,7 +147,7 @@ def planned(formula: Formula) -> Plan:
 
     def given(name: str) -> Expression:
         more: dict[str, Any] = {}
-        if name in "ip":
+        if name in ("i", "p"):
             more = {"dtype": "int64", "bounds": (0, 4)}
         elif name == "m":
             more = {"dtype": "bool"}
@@ -170,7 +179,7 @@ def at_small_numbers(reference: Formula, parallel: Formula) -> tuple[bool, bool]
     for trial in range(400):
         inputs: dict[str, Any] = {}
         for name, shape in SIZES.items():
-            if name in "ip":
+            if name in ("i", "p"):
                 inputs[name] = generator.integers(0, 4, shape)
             elif name == "m":
                 inputs[name] = generator.random(shape) < generator.random()
