@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from zoo.builder import Builder
+from zoo.builder import COLLECTIVES, Builder, lineage
 
 from pitcheck.plan.model import Number, Plan
 
@@ -108,20 +108,21 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "amax": lambda a, axes=None, keepdim=False: _axes(a, axes, keepdim, np.max),
     "amin": lambda a, axes=None, keepdim=False: _axes(a, axes, keepdim, np.min),
     "softmax": _softmax,
-    "flip": lambda a, axes: np.flip(a, axes),
+    "sqrt.backward": lambda a, y, dy: dy / (2 * y),
+    "rsqrt.backward": lambda a, y, dy: -dy * y / (2 * a),
+    "log.backward": lambda a, y, dy: dy / a,
+    "reciprocal.backward": lambda a, y, dy: -dy * y * y,
+    "flip": lambda a, axes: np.flip(a, axis=axes),
     "roll": lambda a, axis, shift: np.roll(a, shift, axis),
     "slice": lambda a, axis, start, stop: a.take(range(start, stop), axis=axis),
     "select": lambda a, axis, index: a.take(index, axis=axis),
     "cat": lambda *a, axis: np.concatenate(a, axis),
     "transpose": lambda a, dim0, dim1: a.swapaxes(dim0, dim1),
     "reshape": lambda a, sizes: a.reshape(sizes),
-    "expand": lambda a, sizes: np.broadcast_to(a, sizes),
     "cumsum": lambda a, axis: a.cumsum(axis),
-    "triu": lambda a: np.triu(a),
-    "tril": lambda a: np.tril(a),
     "cast": lambda a, dtype: a.astype(dtype),
     "index_select": lambda a, i, axis: np.take(a, i, axis=axis),
-    "gather": lambda a, i, axis: np.take_along_axis(a, i, axis),
+    "gather": lambda a, i, axis: np.take_along_axis(a, i, axis=axis),
     "masked_fill": lambda a, m, number: np.where(m, number, a),
 }
 SIZES = {
@@ -137,13 +138,21 @@ SIZES = {
 """The inputs: numbers, two of integers from 0 to 3 (``i``, ``p``), and booleans ``m``."""
 
 
-def planned(formula: Formula) -> Plan:
-    """Return the plan of a formula, whose parameters name its inputs."""
-    builder = Builder("formula")
+SHARDED = ("x", "y", "z", "m")
+"""The inputs of which each of two ranks holds half of the rows."""
+
+
+def planned(formula: Formula, ranks: int = 1, *, whole: bool = True) -> Plan:
+    """Return the plan of a formula, whose parameters name its inputs.
+
+    With two ranks each computes the formula on its rows; ``whole``: the result is the same on both.
+    """
+    builder = Builder("formula", {"r": ranks} if ranks > 1 else None)
 
     def make(kind: str, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         given = [Number(str(o)) if isinstance(o, (int, float)) else o for o in operands]
-        return builder.op(kind, *given, **attributes)
+        group = {"group": "r"} if kind in COLLECTIVES else {}
+        return builder.op(kind, *given, **group, **attributes)
 
     def given(name: str) -> Expression:
         more: dict[str, Any] = {}
@@ -151,10 +160,14 @@ def planned(formula: Formula) -> Plan:
             more = {"dtype": "int64", "bounds": (0, 4)}
         elif name == "m":
             more = {"dtype": "bool"}
-        return Expression(make, builder.input(name, SIZES[name], **more))
+        shape, split = SIZES[name], ranks > 1 and name in SHARDED
+        local = (shape[0] // ranks, *shape[1:]) if split else shape
+        spec = {0: "r"} if split else lineage(name) if ranks > 1 else None
+        return Expression(make, builder.input(name, local, spec, **more))
 
     result = formula(*map(given, _names(formula)))
-    builder.output(builder.op("identity", result.value, out="out"))
+    builder.op("identity", result.value, out="out")
+    builder.output("out", spec=lineage("out", {} if whole else {0: "r"}) if ranks > 1 else None)
     return builder.plan()
 
 

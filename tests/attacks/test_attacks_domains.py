@@ -243,6 +243,24 @@ WRONG: dict[str, Pair] = {
         lambda x, z: z * x.sqrt() + zeros(x.log()),
     ),
     "a power for a power": (lambda x, z: z * x, lambda x, z: z * x.square() * x.reciprocal()),
+    # --- derivatives
+    "the derivative of a root": (
+        lambda x, z: z * x.sqrt(),
+        lambda x, z: z.apply("sqrt.backward", x, x.sqrt(), z) * x * 2,
+    ),
+    "the derivative of a logarithm": (
+        lambda x, z: z + x,
+        lambda x, z: (
+            z.apply("log.backward", x.exp() - 1, (x.exp() - 1).log(), z) * (x.exp() - 1) + x
+        ),
+    ),
+    "a derivative elsewhere": (
+        lambda x, z: z.apply("reciprocal.backward", x, x.reciprocal(), z),
+        lambda x, z: (
+            z.apply("reciprocal.backward", x, x.reciprocal(), z)
+            + zeros(flip(z.apply("reciprocal.backward", x, x.reciprocal(), z)))
+        ),
+    ),
     # --- over a value that may be missing
     "a cut times a mask": (
         lambda x, z, m: m.where((z / x).exp(), zeros(z)),
@@ -373,6 +391,14 @@ RIGHT: dict[str, Pair] = {
             )
         ),
     ),
+    "the derivative of an inverse": (
+        lambda x, z: z.apply("reciprocal.backward", x, x.reciprocal(), z),
+        lambda x, z: -(z / x / x),
+    ),
+    "the derivative of a root": (
+        lambda x, z: z.apply("sqrt.backward", x, x.sqrt(), z),
+        lambda x, z: z * x.rsqrt() * 0.5,
+    ),
     "a maximum after": (
         lambda x, z: (z / x).maximum(x),
         lambda x, z: x.maximum(z * x.reciprocal()),
@@ -404,3 +430,127 @@ def test_right(name: str) -> None:
     reference, parallel = RIGHT[name]
     assert at_small_numbers(reference, parallel) == (True, True)
     assert found(planned(reference), planned(parallel)) == ("equivalent", "")
+
+
+# --- over two ranks: the reference, what both ranks compute together, what each computes
+
+
+def ours(a: E) -> E:
+    return a.all_reduce()
+
+
+def both(a: E, of: Any) -> E:
+    """A formula of each rank's rows, added."""
+    return of(head(a)) + of(tail(a))
+
+
+def down(a: E) -> E:
+    return a.sum(axes=(0,))
+
+
+WRONG_RANKS: dict[str, tuple[Formula, Formula, Formula, bool]] = {
+    "the own rows of each": (
+        lambda z, x, s: down(z) / s + zeros(down(x)),
+        lambda z, x, s: (
+            (down(head(z)) * one(down(head(x))) + down(tail(z)) * one(down(tail(x)))) / s
+        ),
+        lambda z, x, s: ours(down(z) * one(down(x))) / s,
+        True,
+    ),
+    "the rows of the other": (
+        lambda z, x: z / x,
+        lambda z, x: z / x * flip(one(x)),
+        lambda z, x: z / x * flip(one(x).all_gather(axis=0)).reduce_scatter(axis=0) * 0.5,
+        False,
+    ),
+    "gathered": (
+        lambda z, x: z.cat(z / x, axis=1),
+        lambda z, x: (z * one(x)).cat(z / x, axis=1),
+        lambda z, x: (z * one(x)).cat(z / x, axis=1).all_gather(axis=0),
+        True,
+    ),
+    "the counts of each": (
+        lambda z, m: down(z) + zeros(down(m.float())),
+        lambda z, m: (
+            down(head(z)) * one(down(head(m.float()))) + down(tail(z)) * one(down(tail(m.float())))
+        ),
+        lambda z, m: ours(down(z) * one(down(m.float()))),
+        True,
+    ),
+    "the largest of all": (
+        lambda z, x: z.amax(axes=(0,)),
+        lambda z, x: (z * one(x)).amax(axes=(0,)),
+        lambda z, x: (z * one(x)).amax(axes=(0,)).all_reduce(reduction="max"),
+        True,
+    ),
+    "the norm of each": (
+        lambda z, x: down(z) / down(x.square()).sqrt(),
+        lambda z, x: (
+            both(x, lambda a: down(a.square()) / down(a.square()))
+            * 0.5
+            * down(z)
+            / down(x.square()).sqrt()
+        ),
+        lambda z, x: (
+            ours(one(down(x.square()))) * 0.5 * ours(down(z)) / ours(down(x.square())).sqrt()
+        ),
+        True,
+    ),
+    "times nothing": (
+        lambda z, x: down(z),
+        lambda z, x: down(z + zeros(one(x))),
+        lambda z, x: ours(down(z + zeros(one(x)))),
+        True,
+    ),
+}
+RIGHT_RANKS: dict[str, tuple[Formula, Formula, bool]] = {
+    "rows": (lambda z, x: z / x, lambda z, x: z / x, False),
+    "divided before the sum": (
+        lambda z, s: down(z) / s,
+        lambda z, s: ours(down(z / s)),
+        True,
+    ),
+    "divided after the sum": (
+        lambda z, x: down(z) / down(x),
+        lambda z, x: ours(down(z)) / ours(down(x)),
+        True,
+    ),
+    "a masked mean": (
+        lambda z, m: down(m.float() * z) / down(m.float()),
+        lambda z, m: ours(down(m.where(z, zeros(z)))) / ours(down(m.float())),
+        True,
+    ),
+    "the norm of norms": (
+        lambda z, x: down(z) / (down(x.square()).sqrt() + 1),
+        lambda z, x: ours(down(z)) / (ours(down(x.square()).sqrt().square()).sqrt() + 1),
+        True,
+    ),
+    "a norm": (
+        lambda z, x: down(z) / down(x.square()).sqrt(),
+        lambda z, x: ours(down(z)) * ours(down(x.square())).rsqrt(),
+        True,
+    ),
+    "gathered before": (
+        lambda z, x: z / x,
+        lambda z, x: z.all_gather(axis=0) / x.all_gather(axis=0),
+        True,
+    ),
+    "every rank divides": (
+        lambda z, x: down(z / x),
+        lambda z, x: ours(down(z / x)),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_RANKS)
+def test_wrong_over_ranks(name: str) -> None:
+    reference, together, parallel, whole = WRONG_RANKS[name]
+    assert at_small_numbers(reference, together) != (True, True)
+    assert found(planned(reference), planned(parallel, 2, whole=whole))[0] in NOT_PROVEN
+
+
+@pytest.mark.parametrize("name", RIGHT_RANKS)
+def test_right_over_ranks(name: str) -> None:
+    reference, parallel, whole = RIGHT_RANKS[name]
+    assert found(planned(reference), planned(parallel, 2, whole=whole)) == ("equivalent", "")
