@@ -1,8 +1,10 @@
 """Guards that follow from others: a product of numbers that are not 0 is not 0, nor is a factor.
 
->>> list(discharging(("div", 6), [("div", 2), ("div", 3)], Known(101)))
-[(0, 1)]
->>> list(discharging(("div", 2), [("div", 6)], Known(101, defined=frozenset({3}))))
+>>> prime = 2147483647
+>>> (0, 1) in discharging(("div", 1900 * 1700), [("div", 1900), ("div", 1700)], Known(prime))
+True
+>>> known = Known(prime, defined={1700})
+>>> list(discharging(("div", 1900), [("div", 1900 * 1700)], known))
 [(0,)]
 """
 

@@ -42,8 +42,8 @@ SAID = {"div": "a quotient by", "log": "the logarithm of", "sqrt": "the root of"
 BITS = 31
 """The bits of a residue. An operand's word has a residue, or two, the upper level's below."""
 DRAWS = 2
-"""The draws in which guards are compared. Different numbers have the same word once in 2^30 or less
-in each.
+"""The draws in which guards are compared by one residue each, or as products of others. Otherwise
+one draw is enough: different numbers have the same two residues once in 2^60.
 """
 DRAWS_OF_CHOICES = 16
 """The draws if inputs decide which operands are needed. In each, every decision between drawn
@@ -67,6 +67,8 @@ class Extent(IntEnum):
     ALL = 1
     """No element has a value, or all have one."""
     SOME = 2
+    SEEN = 3
+    """Some have none in a draw, in which integers or constants make it so."""
 
 
 class Domains(NamedTuple):
@@ -92,12 +94,13 @@ def domains(
     if not guards:
         return Domains("", Extent.NOTHING)
     try:
-        look = _Look(guards, draw(range(DRAWS)), compare)
-        found = Domains(look.lacking(redraw, compare, at_once, free=False), look.undefined)
-        if found.lacking or not look.chose:
-            return found
-        look = _Look(guards, draw(range(DRAWS_OF_CHOICES)), compare)
-        return Domains(look.lacking(redraw, compare, at_once, free=True), look.undefined)
+        look = _Look(guards, draw(range(1)), compare)
+        found = look.domains(redraw, compare, at_once, free=False)
+        if not found.lacking and (look.chose or look.by_chance):
+            draws = DRAWS_OF_CHOICES if look.chose else DRAWS
+            again = _Look(guards, draw(range(draws)), compare)
+            found = again.domains(redraw, compare, at_once, free=look.chose)
+        return found
     except PitcheckError as error:
         reason = f"what has no value where a divisor vanishes cannot be seen: {error}"
         return Domains(reason, Extent.SOME)
@@ -143,8 +146,8 @@ class _Pair:
 class _Look:
     """A look at what needs the guards of a stage, in some draws.
 
-    ``chose`` is True once inputs may have hidden an undefined number. ``undefined`` is the part of
-    the reference's targets that has no value at some inputs.
+    ``chose`` is True once inputs may have hidden an undefined number. ``by_chance`` is True if
+    guards may be equal, or follow from others, by chance.
     """
 
     def __init__(
@@ -153,11 +156,11 @@ class _Look:
         if compare(algebra) is None:
             raise BudgetError("too few levels are left")
         self.chose = False
-        self.undefined = Extent.NOTHING
         good = np.flatnonzero(~np.asarray(algebra.void)).tolist()
         # If all draws are void, none of them shows what is needed: look at the void ones.
         self._trials = {n: algebra.trials[n] for n in good or range(len(algebra.trials))}
-        self._prime, self._guards = _guards(algebra)
+        self._prime, self._guards, levels = _guards(algebra)
+        self.by_chance = levels < 2
         self._open = [each for each in self._guards if (each.site, each.what) in guards]
         self._pairs = {draw: self._pair(draw) for draw in self._trials}
         self._dependent: set[int] = set()
@@ -181,27 +184,23 @@ class _Look:
                     own.setdefault((what, word), guard.site)
         return _Pair(own, list(given), frozenset(positive))
 
-    def lacking(self, redraw: Redraw, compare: Compare, at_once: int, free: bool) -> str:
-        """Return what the parallel plan lacks in some draw, or "".
+    def domains(self, redraw: Redraw, compare: Compare, at_once: int, *, free: bool) -> Domains:
+        """Return what both sides lack in some draw.
 
         With ``free`` every decision between drawn numbers has a random outcome.
         """
         rows = [(draw, number) for draw, pair in self._pairs.items() for number in range(pair.rows)]
         if len(rows) > MOST_ROWS:
-            return (
-                f"too many different numbers, {len(rows)}, are divisors or arguments of roots or "
-                f"logarithms"
-            )
+            many = f"{len(rows)} different numbers are divisors or arguments of roots or logarithms"
+            return Domains(f"{many}, which are too many", Extent.SOME)
         needs: list[tuple[Bools, Bools]] = []
         for start in range(0, len(rows), max(at_once, 2)):
             needs += self._needs(rows[start : start + max(at_once, 2)], redraw, compare, free)
-        self.undefined = extent([need[1] for need in needs])
+        lacking = ""
         for draw, pair in self._pairs.items():
             own = [need for row, need in zip(rows, needs, strict=True) if row[0] == draw]
-            lacking = self._lacking(draw, pair, own)
-            if lacking:
-                return lacking
-        return ""
+            lacking = lacking or self._lacking(draw, pair, own)
+        return Domains(lacking, extent([need[1] for need in needs]))
 
     def _needs(
         self, rows: Sequence[tuple[int, int]], redraw: Redraw, compare: Compare, free: bool
@@ -281,6 +280,7 @@ class _Look:
         known = Known(self._prime, [(k, _residue(word)) for k, word in pair.positive], defined)
         near = [n for n in range(len(pair.given)) if (needs[n][1] & left).any()]
         given = [(pair.given[n][0], _residue(pair.given[n][1])) for n in near]
+        self.by_chance = True
         for chosen in discharging((own[0], _residue(own[1])), given, known):
             yield tuple(near[place] for place in chosen)
 
@@ -290,8 +290,8 @@ def _residue(word: int) -> int:
     return word & ((1 << BITS) - 1)
 
 
-def _guards(algebra: ResidueAlgebra) -> tuple[int, list[_Guard]]:
-    """Return the prime of the upper residues, and all guards of an evaluation.
+def _guards(algebra: ResidueAlgebra) -> tuple[int, list[_Guard], int]:
+    """Return the prime of the upper residues, all guards of an evaluation, and their levels.
 
     Words are of the upper levels that all operands have. If they have none in common, each has the
     word of its own upper level, and equals only those of that level.
@@ -305,7 +305,7 @@ def _guards(algebra: ResidueAlgebra) -> tuple[int, list[_Guard]]:
         if low >= stop:
             words = words | (np.int64(own[1]) << 2 * BITS)
         found.append(_Guard(number, site, what, words, finite))
-    return algebra.chain.primes[stop - 1], found
+    return algebra.chain.primes[stop - 1], found, stop - low
 
 
 def _words(algebra: ResidueAlgebra, value: Value, low: int, stop: int) -> tuple[Words, Bools]:

@@ -25,9 +25,9 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Mask, either
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
-from pitcheck.prove.guards import Extent
 from pitcheck.prove.proof import Proof, Settings
-from pitcheck.prove.stage_proof import prove_stage, undefined_at_cuts
+from pitcheck.prove.stage_proof import prove_stage
+from pitcheck.prove.without_value import WithoutValue
 from pitcheck.prove.workers import LARGE, Workers, cost
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form
@@ -134,7 +134,7 @@ class Prover:
         self._workers: Workers | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
-        self._known_lacking: dict[tuple[str, tuple[Extent, ...]], Extent | None] = {}
+        self._without_value = WithoutValue(problem)
         self._steps = 0
         self._sample: Sample | None = None
 
@@ -242,63 +242,12 @@ class Prover:
                 o.target.cut.value
                 for o in ledger.obligations
                 if not o.output and o.proof.outcome != "proven"
-            } or self._without_value(ledger, usable)
+            } or self._without_value.useless(ledger.obligations, usable, self.settings)
             if not false:
                 self.usable = usable
                 return ledger
             for value in false:
                 del usable[value]
-
-    def _without_value(self, ledger: Ledger, usable: dict[int, Cut]) -> set[int]:
-        """Return the cuts that may have no value at inputs for which a proof over them needs one.
-
-        What the reference lacks at a cut may be lacking in all that is computed from it.
-        """
-        lacking: dict[int, Extent] = {}
-        # Obligations are raised from the outputs backwards: those of inputs come last.
-        for o in reversed(ledger.obligations):
-            part = Extent(o.proof.undefined)
-            given = {
-                value: lacking[usable[value].reference]
-                for value, _ in o.demands
-                if value in usable and lacking.get(usable[value].reference)
-            }
-            if given and o.proof.outcome == "proven":
-                more = self._lacking(o, usable, given)
-                if more is None:
-                    return set(given)
-                part = max(part, more)
-            reference = o.target.cut.reference
-            lacking[reference] = max(part, lacking.get(reference, part))
-        return set()
-
-    def _lacking(
-        self, o: Obligation, usable: dict[int, Cut], given: dict[int, Extent]
-    ) -> Extent | None:
-        """Return what a target lacks where cuts lack a value, or None if it may be more than due.
-
-        ``given`` says what is lacking, by parallel value.
-        """
-        form = (o.key, tuple(given.get(value, Extent.NOTHING) for value, _ in o.demands))
-        if form not in self._known_lacking:
-            demanded = {value for value, _ in o.demands}
-            cuts = {value: cut for value, cut in usable.items() if value in demanded}
-            try:
-                stage = build_stage(
-                    self.problem.reference,
-                    self.problem.parallel,
-                    partial(self._cut_of, cuts, set()),
-                    [o.target],
-                )
-            except UnsupportedError:
-                return None
-            parts: dict[int, Extent] = {}
-            for value, part in given.items():
-                reference = usable[value].reference
-                parts[reference] = max(part, parts.get(reference, part))
-            _, keys = canonical_form(stage)
-            self._known_lacking[form] = undefined_at_cuts(stage, keys, self.settings, parts)
-        return self._known_lacking[form]
 
     def _round(self, usable: dict[int, Cut]) -> Ledger:
         """Prove all outputs, and all that their proofs take as given, once."""

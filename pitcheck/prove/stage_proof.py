@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
-from pitcheck.prove.guards import Extent
+from pitcheck.prove.guards import REFERENCE, Extent
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_degrees import StageDegrees
@@ -76,6 +77,23 @@ def prove_stage(
     return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
 
 
+def lacking_at_cuts(
+    stage: Stage, keys: dict[int, str], settings: Settings, positive: Collection[int]
+) -> bool:
+    """Return True if the reference side of a stage may lack values by operations of its own.
+
+    ``positive`` are reference values at which it is cut that are so for all inputs.
+    """
+    statement = _Statement(stage, keys, settings, Attempts("", settings.target_log2))
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
+    try:
+        shaped, _, _ = _shaped(statement, _measured(stage, symbolic, VARIANTS[0], settings))
+        guards = StageDegrees.of(shaped, positive).algebra.guards
+    except (PitcheckError, MemoryError):
+        return True
+    return any(site.startswith(REFERENCE) for site, _ in guards)
+
+
 def undefined_at_cuts(
     stage: Stage, keys: dict[int, str], settings: Settings, parts: Mapping[int, Extent]
 ) -> Extent | None:
@@ -91,8 +109,8 @@ def undefined_at_cuts(
             statement, _measured(stage, symbolic, VARIANTS[0], settings)
         )
         at_once = _at_once(symbols, sizes, settings)
-        for family in StageDegrees.of(shaped).families(LENGTHS):
-            chain = settings.primes.chain(family, 0)
+        for length in LENGTHS:
+            chain = settings.primes.chain(Family(length), 0)
             redraw = partial(undefined_algebra_of, shaped, settings, chain)
             try:
                 return needed(shaped, parts, redraw, at_once)

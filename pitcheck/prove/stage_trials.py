@@ -147,7 +147,7 @@ class StageTrials:
             found = self._domains(algebra.chain)
             lacking, self._undefined_part = found.lacking, found.undefined
             if any(not_finite(each.expected) for each in comparisons):
-                self._undefined_part = Extent.SOME
+                self._undefined_part = Extent.SEEN
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
             reals = self._degrees.decides or discrete or bool(algebra.decisions) or bool(lacking)
             different = self._outcomes.try_reals(bool(lacking)) if self._refutes and reals else None

@@ -7,7 +7,7 @@ element of such a cut is a guard of the stage (:mod:`pitcheck.prove.guards`), of
 
 >>> samples = patterns((2, 40), Extent.SOME)
 >>> samples.shape, int(patterns((2, 2), Extent.SOME).sum(axis=(1, 2)).max())
-((48, 2, 40), 1)
+((16, 2, 40), 1)
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.residues.undefined import Undefined
-from pitcheck.prove.guards import DRAWS, DRAWS_OF_CHOICES, Bools, Extent, extent, undefined
+from pitcheck.prove.guards import DRAWS_OF_CHOICES, Bools, Extent, extent, undefined
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.evaluate import compare_target, evaluate_stage
 from pitcheck.stage.shaped_stage import ShapedStage
 
-MOST_ELEMENTS = 48
+MOST_ELEMENTS = 16
 """The elements of a cut up to which each is undefined by itself. Of more, random ones are so
 together.
 """
@@ -62,7 +62,7 @@ def needed(
     given = {value: part for value, part in parts.items() if value in shaped.fresh}
     found = Extent.NOTHING
     for value, part in given.items():
-        for draws, free in ((DRAWS, False), (DRAWS_OF_CHOICES, True)):
+        for draws, free in ((1, False), (DRAWS_OF_CHOICES, True)):
             chose, needs = _needs(shaped, value, part, redraw, (draws, free, at_once))
             if any((parallel & ~reference).any() for parallel, reference in needs):
                 return None
