@@ -7,7 +7,7 @@ element of such a cut is a guard of the stage (:mod:`pitcheck.prove.guards`), of
 
 >>> samples = patterns((2, 40), Extent.SOME)
 >>> samples.shape, int(patterns((2, 2), Extent.SOME).sum(axis=(1, 2)).max())
-((16, 2, 40), 1)
+((32, 2, 40), 1)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.evaluate import compare_target, evaluate_stage
 from pitcheck.stage.shaped_stage import ShapedStage
 
-MOST_ELEMENTS = 16
+MOST_ELEMENTS = 32
 """The elements of a cut up to which each is undefined by itself. Of more, random ones are so
 together.
 """
