@@ -1,4 +1,4 @@
-"""Pairs of equal formulas of which the second lacks a value that the first has, and pairs of ranks."""
+"""Pairs of equal formulas of which the second lacks a value that the first has; pairs over ranks."""
 
 from __future__ import annotations
 
