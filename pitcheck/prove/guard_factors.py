@@ -10,7 +10,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 Class = tuple[str, int]
@@ -26,6 +26,10 @@ MOST_IN_THREES = 32
 """The guards up to which products of three are looked at."""
 
 
+SIGNED = ("div", "log", "sqrt")
+"""The operations that have a value of a product if they have one of each factor."""
+
+
 @dataclass(frozen=True)
 class Known:
     """The residues, modulo ``prime``, of numbers about which something is known.
@@ -38,12 +42,20 @@ class Known:
     positive: Collection[Class] = ()
     defined: Collection[int] = ()
 
-    def units(self, what: str) -> set[int]:
-        """Return the factors that change nothing about the domain of an operation."""
-        own = {operand for kind, operand in self.positive if kind in as_strong(what)}
-        own |= set(range(1, NUMBERS + 1))
-        own |= {pow(each, -1, self.prime) for each in own if each}
+    def constants(self, what: str) -> set[int]:
+        """Return small numbers and their inverses, of which an operation has a value."""
+        own = {*range(1, NUMBERS + 1)}
+        own |= {pow(each, -1, self.prime) for each in own}
         return own | ({-each % self.prime for each in own} if what == "div" else set())
+
+    def factors(self, what: str) -> set[int]:
+        """Return the numbers *c* for which an operation that has a value of r has one of r / c."""
+        own = {operand for kind, operand in self.positive if kind in as_strong(what) and operand}
+        inverse = {pow(each, -1, self.prime) for each in own}
+        # Of r / c with c = 0 nothing follows from r c: a root is taken of 0, too.
+        both = inverse if what == "sqrt" else own | inverse
+        signed = both | ({-each % self.prime for each in both} if what == "div" else set())
+        return signed | self.constants(what)
 
 
 def as_strong(what: str) -> tuple[str, ...]:
@@ -66,26 +78,42 @@ def discharging(own: Class, given: Sequence[Class], known: Known) -> Iterator[tu
         for place, (kind, residue) in enumerate(given)
         if kind in as_strong(what) and residue
     }
-    inverse = pow(operand, -1, prime)
-    for unit in known.units(what):
-        if (place := places.get(operand * unit % prime)) is not None:
+    for factor in known.factors(what):
+        if (place := places.get(operand * factor % prime)) is not None:
             yield (place,)
     signs = (1, -1) if what == "div" else (1,)
-    rest = {residue: operand * pow(residue, -1, prime) % prime for residue in places}
-    for first, left in rest.items():
+    for first, place in places.items():
+        left = operand * pow(first, -1, prime) % prime
         for sign in signs:
             if (second := sign * left % prime) in places:
-                yield places[first], places[second]
-            if what == "div" and sign * first * inverse % prime in {operand, *known.defined}:
-                yield (places[first],)
+                yield place, places[second]
+            if what != "sqrt" and (second := sign * pow(left, -1, prime) % prime) in places:
+                yield place, places[second]
+        if what == "div" and _is_product(pow(left, -1, prime), operand, known):
+            yield (place,)
     if len(places) <= MOST_IN_THREES:
-        for first, left in rest.items():
-            for second, place in places.items():
-                for sign in signs:
-                    third = sign * left * pow(second, -1, prime) % prime
-                    if third in places:
-                        yield places[first], place, places[third]
+        yield from _in_threes(operand, places, signs, prime)
 
 
-SIGNED = ("div", "log", "sqrt")
-"""The operations that a product has if all of its factors have them."""
+def _is_product(rest: int, operand: int, known: Known) -> bool:
+    """Return True if a number is, but for its sign, one or two numbers that are defined."""
+    prime, defined = known.prime, {operand, *known.defined} - {0}
+    inverses = (pow(each, -1, prime) for each in defined)
+    return (
+        rest in defined
+        or -rest % prime in defined
+        or any(sign * rest * each % prime in defined for each in inverses for sign in (1, -1))
+    )
+
+
+def _in_threes(
+    operand: int, places: Mapping[int, int], signs: Sequence[int], prime: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield the guards whose product is the operand, or with another sign if there are two."""
+    inverses = {residue: pow(residue, -1, prime) for residue in places}
+    for first, inverse in inverses.items():
+        for second, place in places.items():
+            for sign in signs:
+                third = sign * operand * inverse * inverses[second] % prime
+                if third in places:
+                    yield places[first], place, places[third]

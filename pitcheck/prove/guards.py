@@ -31,7 +31,7 @@ from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.undefined import Undefined
 from pitcheck.algebra.value import NAN, Value
 from pitcheck.errors import BudgetError, PitcheckError
-from pitcheck.prove.guard_factors import Class, Known, as_strong, discharging
+from pitcheck.prove.guard_factors import SIGNED, Class, Known, as_strong, discharging
 from pitcheck.stage.evaluate import Comparison
 
 Words = NDArray[np.int64]
@@ -97,13 +97,22 @@ def domains(
         look = _Look(guards, draw(range(1)), compare)
         found = look.domains(redraw, compare, at_once, free=False)
         if not found.lacking and (look.chose or look.by_chance):
-            draws = DRAWS_OF_CHOICES if look.chose else DRAWS
-            again = _Look(guards, draw(range(draws)), compare)
+            if look.chose:
+                algebra: ResidueAlgebra = _free(redraw(range(DRAWS_OF_CHOICES)))
+            else:
+                algebra = draw(range(DRAWS))
+            again = _Look(guards, algebra, compare)
             found = again.domains(redraw, compare, at_once, free=look.chose)
         return found
     except PitcheckError as error:
         reason = f"what has no value where a divisor vanishes cannot be seen: {error}"
         return Domains(reason, Extent.SOME)
+
+
+def _free(algebra: Undefined) -> Undefined:
+    """Return an algebra in which decisions between drawn numbers have random outcomes."""
+    algebra.free_order = True
+    return algebra
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,13 +183,17 @@ class _Look:
             for each in guard.classes(draw)
             if each[1]
         }
+        # What inputs choose may be a constant in a draw: where(x > 0, x, 1).
+        constants = {what: Known(self._prime).constants(what) for what in SIGNED}
         own: dict[Class, str] = {}
         given: dict[Class, str] = {}
         for guard in self._open:
             for what, word in guard.classes(draw):
                 if guard.site.startswith(REFERENCE):
                     given.setdefault((what, word), guard.site)
-                elif not any((kind, word) in positive for kind in as_strong(what)):
+                elif _residue(word) not in constants.get(what, ()) and not any(
+                    (kind, word) in positive for kind in as_strong(what)
+                ):
                     own.setdefault((what, word), guard.site)
         return _Pair(own, list(given), frozenset(positive))
 

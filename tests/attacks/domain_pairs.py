@@ -1,4 +1,4 @@
-"""Pairs of equal formulas of which the second lacks a value that the first has; pairs over ranks."""
+"""Equal formulas of which the second lacks a value that the first has; pairs over ranks."""
 
 from __future__ import annotations
 
@@ -331,6 +331,27 @@ WRONG: dict[str, Pair] = {
     "a count of zeros": (
         lambda x, z: down(z) + zeros(down(x)),
         lambda x, z: down(z) * one(down(x.eq(0).float())),
+    ),
+    "a divisor that is chosen": (
+        lambda x, z: z / (x > 0).where(x, zeros(x) + 1),
+        lambda x, z: z / (x >= 0).where(x, zeros(x) + 1),
+    ),
+    "a divisor that is made of masks": (
+        lambda x, z: z / ((x > 0).float() * (x - 1) + 1),
+        lambda x, z: z / ((x >= 0).float() * (x - 1) + 1),
+    ),
+    "a factor under a root that may be 0": (
+        lambda x, y: (x.square() * y).sqrt(),
+        lambda x, y: x.square().sqrt() * y.sqrt(),
+    ),
+    "a divisor that is divided": (lambda x, y, z: z / y, lambda x, y, z: z / x / (y / x)),
+    "a cut that is gathered": (
+        lambda x, z, i: (z / x).exp().gather(i, axis=0),
+        lambda x, z, i: (z / x).exp().gather(i, axis=0) + zeros((z / x).exp()),
+    ),
+    "rows of a cut": (
+        lambda x, z: head((z / x).softmax(axis=1)),
+        lambda x, z: head((z / x).softmax(axis=1) + zeros(flip((z / x).softmax(axis=1)))),
     ),
     "two cuts": (
         lambda x, y, z: (z / x).exp().cat((z / y).exp(), axis=0),

@@ -144,4 +144,12 @@ RIGHT: dict[str, Pair] = {
         lambda y, m: m.where(y.masked_fill(~m, float("-inf")).softmax(axis=1), zeros(y)),
         lambda y, m: (~m).where(zeros(y), y.masked_fill(~m, float("-inf")).softmax(axis=1)),
     ),
+    "three after each other": (
+        lambda x, y, s, z: z / (x * y * s),
+        lambda x, y, s, z: z / s / y / x,
+    ),
+    "a quotient made safe": (
+        lambda x, z: (x > 0).where(z / x, z),
+        lambda x, z: z / (x > 0).where(x, zeros(x) + 1),
+    ),
 }

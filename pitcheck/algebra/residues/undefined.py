@@ -43,7 +43,9 @@ class Undefined(ResidueAlgebra):
     free_order = False
     """True if comparisons of drawn numbers have random outcomes."""
     chose = False
-    """True once something that inputs decide chose between values with undefined elements."""
+    """True once drawn numbers were compared, or something that inputs decide chose between values
+    with undefined elements.
+    """
 
     def guard(self, what: str, operand: Value) -> Value:
         """Note the operand of a partial operation, and return it with its undefined elements."""
@@ -127,7 +129,10 @@ class Undefined(ResidueAlgebra):
 
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
         found = super()._compare_field(comparison, a, b)
-        if not self.free_order or max(a.data.shape[1], b.data.shape[1]) == 1:
+        if max(a.data.shape[1], b.data.shape[1]) == 1:
+            return found
+        self.chose = True
+        if not self.free_order:
             return found
         rank = max(a.rank, b.rank)
         finite: Any = True
