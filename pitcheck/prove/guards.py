@@ -2,127 +2,366 @@
 
 That two formulas are equal as functions says nothing where one of them has no value: x / x is 1,
 and sqrt(a) sqrt(c) is sqrt(a c), where they are defined. So the operand of every such operation of
-the parallel plan must pass one of these tests: it is positive by construction; the discrete data
-shows it to be 0 or not; the reference reads it in an operation that has no value there, either.
-Residues tell which numbers are the same. If an operand passes none, trials on real numbers of both
-signs decide. Only a quotient, which lacks a value at single points, is left open, provided that
-what is compared depends on it: that is NaN where its quotients are. A flat buffer has elements of
-other tensors beside those that are compared; the divisors of these are matched where they are
-compared.
+the parallel plan, a *guard*, must be discharged in one of these ways:
 
->>> AS_STRONG["sqrt"]  # the reference takes one of these of the number: then a root of it is fine
-('sqrt', 'log')
+- It is positive by construction, or integers show that it is not 0.
+- It equals a guard that is.
+- Whatever is compared and needs it needs, in the reference, a guard that fails wherever it does.
+
+Residues tell which operands are equal. What needs an operand is seen by an evaluation in which
+that operand is taken to be undefined (:mod:`pitcheck.algebra.residues.undefined`). Every different
+operand has a trial of its own.
+
+>>> domains([], *[None] * 3, at_once=8)  # nothing but positive divisors
+Domains(lacking='', undefined=<Extent.NOTHING: 0>)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import to_host
-from pitcheck.algebra.residues.prime import PrimeAlgebra
-from pitcheck.algebra.value import Value
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.undefined import Undefined
+from pitcheck.algebra.value import NAN, Value
+from pitcheck.errors import BudgetError, PitcheckError
+from pitcheck.prove.guard_factors import SIGNED, Class, Known, as_strong, discharging
+from pitcheck.stage.evaluate import Comparison
+
+Words = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 REFERENCE, PARALLEL = "reference ", "parallel "
-AS_STRONG = {"div": ("div", "log"), "log": ("log",), "sqrt": ("sqrt", "log")}
-"""The operations that have no value where the key has none. A logarithm is taken of numbers that
-are neither 0 nor negative.
-"""
 SAID = {"div": "a quotient by", "log": "the logarithm of", "sqrt": "the root of"}
-MOST_TRIALS = 4
-"""The draws of an evaluation in which operands are compared. Different numbers have the same
-residues once in 2^28 in each.
+BITS = 31
+"""The bits of a residue. An operand's word has a residue, or two, the upper level's below."""
+DRAWS = 2
+"""The draws in which guards are compared by one residue each, or as products of others. Otherwise
+one draw is enough: different numbers have the same two residues once in 2^60.
 """
+DRAWS_OF_CHOICES = 16
+"""The draws if inputs decide which operands are needed. In each, every decision between drawn
+numbers has a random outcome.
+"""
+MOST_ROWS = 1 << 12
+"""The trials that one look may take: the different operands of all draws."""
+
+Draw = Callable[[Sequence[int]], ResidueAlgebra]
+"""A function that returns an algebra for some draws."""
+Redraw = Callable[[Sequence[int]], Undefined]
+"""The same for an algebra with undefined elements. A draw may stand there several times."""
+Compare = Callable[[ResidueAlgebra], Sequence[Comparison] | None]
+"""A function that evaluates a stage and compares its targets; None if levels do not suffice."""
 
 
-class Unguarded(NamedTuple):
-    """The partial operations of the parallel plan that may lack a value the reference has.
+class Extent(IntEnum):
+    """The part of a tensor that inputs may leave without a value."""
 
-    ``quotient`` names the first quotient among them, or is "". A quotient lacks a value at single
-    points, which no trial meets. ``any`` is True if there are such operations at all; roots and
-    logarithms lack values for half of all numbers, which trials show. ``places`` has the divisors
-    of those quotients: the number of the operand in ``guarded`` -> its elements, see
-    :attr:`~pitcheck.algebra.residues.formal_roots.Roots.undefined`.
+    NOTHING = 0
+    ALL = 1
+    """No element has a value, or all have one."""
+    SOME = 2
+    SEEN = 3
+    """Some have none in a draw, in which integers or constants make it so."""
+
+
+class Domains(NamedTuple):
+    """The domains of both sides of a stage.
+
+    ``lacking`` names a guard of the parallel plan that is not discharged, and says why; it is "" if
+    there is none. ``undefined``: the part of the reference's targets that inputs may leave without
+    a value.
     """
 
-    quotient: str
-    any: bool
-    places: Mapping[int, NDArray[np.bool_]]
+    lacking: str
+    undefined: Extent
 
 
-def unguarded(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> Unguarded:
-    """Compare the operands of partial operations of both sides.
+def domains(
+    guards: Collection[tuple[str, str]], draw: Draw, redraw: Redraw, compare: Compare, at_once: int
+) -> Domains:
+    """Return if all guards of the parallel plan are discharged.
 
-    ``guards``: (site, operation) of those that are not positive by construction.
+    ``guards``: (site, operation) of those that are not positive by construction. ``at_once``: the
+    trials that are evaluated together.
     """
-    own = [
-        (number, *each)
-        for number, each in enumerate(algebra.guarded)
-        if each[:2] in guards and each[0].startswith(PARALLEL)
-    ]
-    given = (
-        [(what, value) for site, what, value in algebra.guarded if site.startswith(REFERENCE)]
-        if own
-        else []
-    )
-    matched: dict[tuple[str, int], NDArray[np.int64]] = {}
-    places: dict[int, NDArray[np.bool_]] = {}
-    quotient, lacking = "", False
-    for number, site, what, value in own:
-        level = value.lowest + value.data.shape[0] - 1
-        if (what, level) not in matched:
-            known = [
-                _words(algebra, v, level)[0]
-                for kind, v in given
-                if kind in AS_STRONG[what] and v.lowest <= level < v.lowest + v.data.shape[0]
-            ]
-            matched[what, level] = (
-                np.unique(np.concatenate([words.reshape(-1) for words in known]))
-                if known
-                else np.zeros(0, dtype=np.int64)
-            )
-        words, finite = _words(algebra, value, level)
-        without = np.asarray(
-            (~np.isin(words, matched[what, level]) & finite).any(axis=0, keepdims=True)
-        )
-        if without.any():
-            lacking = True
-            if what == "div":
-                places[number] = without
-                quotient = (
-                    quotient
-                    or f"{SAID[what]} something at {site!r} has no value for all numbers, and the "
-                    f"reference has none like it"
+    if not guards:
+        return Domains("", Extent.NOTHING)
+    try:
+        look = _Look(guards, draw(range(1)), compare)
+        found = look.domains(redraw, compare, at_once, free=False)
+        if not found.lacking and (look.chose or look.by_chance):
+            if look.chose:
+                algebra: ResidueAlgebra = _free(redraw(range(DRAWS_OF_CHOICES)))
+            else:
+                algebra = draw(range(DRAWS))
+            again = _Look(guards, algebra, compare)
+            found = again.domains(redraw, compare, at_once, free=look.chose)
+        return found
+    except PitcheckError as error:
+        reason = f"what has no value where a divisor vanishes cannot be seen: {error}"
+        return Domains(reason, Extent.SOME)
+
+
+def _free(algebra: Undefined) -> Undefined:
+    """Return an algebra in which decisions between drawn numbers have random outcomes."""
+    algebra.free_order = True
+    return algebra
+
+
+@dataclass(frozen=True, eq=False)
+class _Guard:
+    """A guard, by its number among all, with its operand in every draw.
+
+    ``words`` and ``finite`` have shape (draws, instances, *shape). NaN and infinity have no word.
+    """
+
+    number: int
+    site: str
+    what: str
+    words: Words
+    finite: Bools
+
+    def classes(self, draw: int) -> list[Class]:
+        """Return the different guards of a draw."""
+        words: list[int] = np.unique(self.words[draw][self.finite[draw]]).tolist()
+        return [(self.what, word) for word in words]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The guards of a draw that are not positive by construction.
+
+    ``own`` are those of the parallel plan with a site of each, ``given`` those of the reference.
+    ``positive`` are the guards of both sides that are positive by construction.
+    """
+
+    own: dict[Class, str]
+    given: list[Class]
+    positive: frozenset[Class]
+
+    @property
+    def rows(self) -> int:
+        """The trials in which each of them is undefined once."""
+        return max(len(self.own), len(self.given))
+
+
+class _Look:
+    """A look at what needs the guards of a stage, in some draws.
+
+    ``chose`` is True once inputs may have hidden an undefined number. ``by_chance`` is True if
+    guards may be equal, or follow from others, by chance.
+    """
+
+    def __init__(
+        self, guards: Collection[tuple[str, str]], algebra: ResidueAlgebra, compare: Compare
+    ) -> None:
+        if compare(algebra) is None:
+            raise BudgetError("too few levels are left")
+        self.chose = False
+        good = np.flatnonzero(~np.asarray(algebra.void)).tolist()
+        # If all draws are void, none of them shows what is needed: look at the void ones.
+        self._trials = {n: algebra.trials[n] for n in good or range(len(algebra.trials))}
+        self._prime, self._guards, levels = _guards(algebra)
+        self.by_chance = levels < 2
+        self._open = [each for each in self._guards if (each.site, each.what) in guards]
+        self._pairs = {draw: self._pair(draw) for draw in self._trials}
+        self._dependent: set[int] = set()
+
+    def _pair(self, draw: int) -> _Pair:
+        """Return the guards of a draw."""
+        positive = {
+            each
+            for guard in self._guards
+            if guard not in self._open
+            for each in guard.classes(draw)
+            if each[1]
+        }
+        # What inputs choose may be a constant in a draw: where(x > 0, x, 1).
+        constants = {what: Known(self._prime).constants(what) for what in SIGNED}
+        own: dict[Class, str] = {}
+        given: dict[Class, str] = {}
+        for guard in self._open:
+            for what, word in guard.classes(draw):
+                if guard.site.startswith(REFERENCE):
+                    given.setdefault((what, word), guard.site)
+                elif _residue(word) not in constants.get(what, ()) and not any(
+                    (kind, word) in positive for kind in as_strong(what)
+                ):
+                    own.setdefault((what, word), guard.site)
+        return _Pair(own, list(given), frozenset(positive))
+
+    def domains(self, redraw: Redraw, compare: Compare, at_once: int, *, free: bool) -> Domains:
+        """Return what both sides lack in some draw.
+
+        With ``free`` every decision between drawn numbers has a random outcome.
+        """
+        rows = [(draw, number) for draw, pair in self._pairs.items() for number in range(pair.rows)]
+        if len(rows) > MOST_ROWS:
+            many = f"{len(rows)} different numbers are divisors or arguments of roots or logarithms"
+            return Domains(f"{many}, which are too many", Extent.SOME)
+        needs: list[tuple[Bools, Bools]] = []
+        for start in range(0, len(rows), max(at_once, 2)):
+            needs += self._needs(rows[start : start + max(at_once, 2)], redraw, compare, free)
+        lacking = ""
+        for draw, pair in self._pairs.items():
+            own = [need for row, need in zip(rows, needs, strict=True) if row[0] == draw]
+            lacking = lacking or self._lacking(draw, pair, own)
+        return Domains(lacking, extent([need[1] for need in needs]))
+
+    def _needs(
+        self, rows: Sequence[tuple[int, int]], redraw: Redraw, compare: Compare, free: bool
+    ) -> list[tuple[Bools, Bools]]:
+        """Return for every row (draw, number) what needs the guards of that number.
+
+        They are the elements, shape (elements,), of the parallel plan that need its own, and of the
+        reference that need the reference's.
+        """
+        # One trial alone would not tell what is drawn from what is constant.
+        many = rows if len(rows) > 1 else [*rows, *rows]
+        algebra = redraw([self._trials[draw] for draw, _ in many])
+        algebra.free_order = free
+        algebra.undefined = {guard.number: self._places(guard, many) for guard in self._open}
+        comparisons = compare(algebra)
+        if comparisons is None or len(algebra.guarded) != len(self._guards):
+            raise BudgetError("it is computed in another way")
+        self.chose = self.chose or algebra.chose
+        self._dependent |= {
+            number
+            for number, (_, _, operand) in enumerate(algebra.guarded)
+            if operand.special is not None and bool((operand.special == NAN).any())
+        }
+        return undefined(algebra, comparisons)[: len(rows)]
+
+    def _places(self, guard: _Guard, rows: Sequence[tuple[int, int]]) -> Bools:
+        """Return where a guard's operand is undefined, shape (rows, instances, *shape)."""
+        reference = guard.site.startswith(REFERENCE)
+        found = []
+        for draw, number in rows:
+            pair = self._pairs[draw]
+            classes = pair.given if reference else list(pair.own)
+            what, word = classes[number] if number < len(classes) else ("", 0)
+            here = guard.finite[draw] & (guard.words[draw] == word)
+            found.append(here if what == guard.what else np.zeros_like(here))
+        return np.stack(found)
+
+    def _lacking(self, draw: int, pair: _Pair, needs: Sequence[tuple[Bools, Bools]]) -> str:
+        """Return what some element of the parallel plan needs and lacks in the reference."""
+        for number, (each, site) in enumerate(pair.own.items()):
+            left = needs[number][0].copy()
+            for chosen in self._alternatives(draw, pair, each, needs, left):
+                left &= ~np.logical_and.reduce([needs[place][1] for place in chosen])
+                if not left.any():
+                    break
+            if left.any():
+                return (
+                    f"{SAID.get(each[0], each[0] + ' of')} something at {site!r} has no value for "
+                    f"all numbers, and what needs it needs none like it in the reference"
                 )
-    return Unguarded(quotient, lacking, places)
+        return ""
+
+    def _alternatives(
+        self,
+        draw: int,
+        pair: _Pair,
+        own: Class,
+        needs: Sequence[tuple[Bools, Bools]],
+        left: Bools,
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield sets of guards of the reference; where those of one set hold, ``own`` holds.
+
+        Equal guards come first. ``left`` are the elements that still lack one; what they do not
+        need is of no use.
+        """
+        for kind in as_strong(own[0]):
+            if (kind, own[1]) in pair.given:
+                yield (pair.given.index((kind, own[1])),)
+        if not left.any():
+            return
+        defined = {
+            _residue(word)
+            for guard in self._guards
+            if guard.site.startswith(PARALLEL) and guard.number not in self._dependent
+            for _, word in guard.classes(draw)
+        }
+        known = Known(self._prime, [(k, _residue(word)) for k, word in pair.positive], defined)
+        near = [n for n in range(len(pair.given)) if (needs[n][1] & left).any()]
+        given = [(pair.given[n][0], _residue(pair.given[n][1])) for n in near]
+        self.by_chance = True
+        for chosen in discharging((own[0], _residue(own[1])), given, known):
+            yield tuple(near[place] for place in chosen)
 
 
-def _words(
-    algebra: PrimeAlgebra, value: Value, level: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the residues of all elements at a level in the first draws.
+def _residue(word: int) -> int:
+    """Return the upper residue of a word."""
+    return word & ((1 << BITS) - 1)
+
+
+def _guards(algebra: ResidueAlgebra) -> tuple[int, list[_Guard], int]:
+    """Return the prime of the upper residues, all guards of an evaluation, and their levels.
+
+    Words are of the upper levels that all operands have. If they have none in common, each has the
+    word of its own upper level, and equals only those of that level.
+    """
+    spans = [(v.lowest, v.lowest + int(v.data.shape[0])) for _, _, v in algebra.guarded]
+    low, stop = max(low for low, _ in spans), min(stop for _, stop in spans)
+    found = []
+    for number, (site, what, value) in enumerate(algebra.guarded):
+        own = (low, stop) if low < stop else (value.lowest, spans[number][1])
+        words, finite = _words(algebra, value, *own)
+        if low >= stop:
+            words = words | (np.int64(own[1]) << 2 * BITS)
+        found.append(_Guard(number, site, what, words, finite))
+    return algebra.chain.primes[stop - 1], found, stop - low
+
+
+def _words(algebra: ResidueAlgebra, value: Value, low: int, stop: int) -> tuple[Words, Bools]:
+    """Return the words of all elements at levels from ``low`` to before ``stop``.
 
     Returns:
-        The residues, each with the number of its draw in the high bits, shape (trials, rows,
-            *shape);
-        and, of the same shape, where they are neither NaN nor infinite.
+        The words and where they stand for finite numbers, both of shape (draws, instances, *shape).
     """
-    trials = min(len(algebra.trials), MOST_TRIALS)
-    data = to_host(algebra.xp, value.data)[level - value.lowest]
-    special = (
-        np.zeros((1,) * data.ndim, dtype=np.uint8)
-        if value.special is None
-        else to_host(algebra.xp, value.special)[0]
-    )
-    shape = (
-        max(data.shape[0], special.shape[0]),
-        *np.broadcast_shapes(data.shape[1:], special.shape[1:]),
-    )
-    rows = (trials, *shape[1:])
-    residues = np.broadcast_to(np.broadcast_to(data, shape)[:trials], rows)
-    finite = np.broadcast_to(np.broadcast_to(special == 0, shape)[:trials], rows)
-    numbers = np.arange(trials, dtype=np.int64).reshape(-1, *(1,) * (data.ndim - 1))
-    return residues | (numbers << 32), finite
+    data = to_host(algebra.xp, value.data)
+    words = data[stop - 1 - value.lowest]
+    if stop - low > 1:
+        words = words | (data[stop - 2 - value.lowest] << BITS)
+    special = np.uint8(0) if value.special is None else to_host(algebra.xp, value.special)[0]
+    words, special = np.broadcast_arrays(words, special)
+    shape = (len(algebra.trials), *words.shape[1:])
+    return np.broadcast_to(words, shape), np.broadcast_to(special == 0, shape)
+
+
+def undefined(
+    algebra: ResidueAlgebra, comparisons: Sequence[Comparison]
+) -> list[tuple[Bools, Bools]]:
+    """Return for every trial the compared elements that are undefined.
+
+    They are those of the parallel plan and of the reference, both of shape (elements,).
+    """
+    sides = [
+        [_without_value(algebra, each, value) for each, value in of]
+        for of in ([(c, c.actual) for c in comparisons], [(c, c.expected) for c in comparisons])
+    ]
+    parallel, reference = (np.concatenate(side, axis=1) for side in sides)
+    return list(zip(parallel, reference, strict=True))
+
+
+def _without_value(algebra: ResidueAlgebra, comparison: Comparison, value: Value) -> Bools:
+    """Return the judged elements of one side that are undefined, shape (trials, elements)."""
+    shape = (len(algebra.trials), *comparison.judged.shape[1:])
+    codes = np.uint8(0) if value.special is None else to_host(algebra.xp, value.special)[0]
+    found: Bools = np.broadcast_to(codes == NAN, shape) & comparison.judged[:1]
+    return found.reshape(len(found), -1)
+
+
+def extent(needs: Sequence[Bools]) -> Extent:
+    """Return the part of all elements that may be undefined, from what is so in several trials."""
+    if not any(need.any() for need in needs):
+        return Extent.NOTHING
+    return Extent.ALL if all(need.all() or not need.any() for need in needs) else Extent.SOME

@@ -134,6 +134,10 @@ class Proof:
     """A coordinate code of every compared row at which the sides of a failed stage differ, shape
     (n,).
     """
+    undefined: int = 0
+    """The part of the reference's targets that inputs may leave without a value, as
+    :class:`pitcheck.prove.guards.Extent` counts it.
+    """
     undecided: int | None = None
     """The node of a parallel step of which an outcome was not seen, and whose result may be drawn.
     """

@@ -27,6 +27,7 @@ from pitcheck.graph.grids import Mask, either
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.stage_proof import prove_stage
+from pitcheck.prove.without_value import WithoutValue
 from pitcheck.prove.workers import LARGE, Workers, cost
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form
@@ -133,6 +134,7 @@ class Prover:
         self._workers: Workers | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
+        self._without_value = WithoutValue(problem)
         self._steps = 0
         self._sample: Sample | None = None
 
@@ -234,13 +236,13 @@ class Prover:
         ahead = self._ahead(usable) if self.jobs > 1 else None
         while True:
             ledger, ahead = ahead or self._round(usable), None
-            if self._hoping:
+            if self._hoping and not ledger.holds:
                 return ledger
             false = {
                 o.target.cut.value
                 for o in ledger.obligations
                 if not o.output and o.proof.outcome != "proven"
-            }
+            } or self._without_value.useless(ledger.obligations, usable, self.settings)
             if not false:
                 self.usable = usable
                 return ledger

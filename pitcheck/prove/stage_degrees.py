@@ -11,11 +11,11 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.bound.degree_bounds import Degree, DrawError, Heights, Polynomial, draw_error
-from pitcheck.algebra.bound.degree_values import log2_of
+from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, log2_of
 from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue, rejected_share
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family, squares_for
@@ -36,10 +36,15 @@ class StageDegrees:
     targets: tuple[tuple[Degree, Degree], ...]
 
     @classmethod
-    def of(cls, shaped: ShapedStage) -> StageDegrees:
-        """Return the degrees of a stage at its sizes. Raises StepError."""
+    def of(cls, shaped: ShapedStage, positive: Collection[int] = ()) -> StageDegrees:
+        """Return the degrees of a stage at its sizes. Raises StepError.
+
+        ``positive`` are drawn values that are so for all inputs.
+        """
         algebra = DegreeAlgebra(shaped.weights)
         drawn = {value: _drawn(algebra, fresh) for value, fresh in shaped.fresh.items()}
+        for value in drawn.keys() & positive:
+            drawn[value] = replace(drawn[value], sign=ABOVE_ZERO)
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]
         return cls(

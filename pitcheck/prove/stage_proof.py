@@ -14,18 +14,22 @@ A stage is proven at two sets of sizes, and with weights for the places of axes 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
+from pitcheck.prove.guards import REFERENCE, Extent
 from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_degrees import StageDegrees
-from pitcheck.prove.stage_trials import StageTrials, evaluate_targets
+from pitcheck.prove.stage_trials import StageTrials, evaluate_targets, undefined_algebra_of
+from pitcheck.prove.undefined_cuts import needed
 from pitcheck.stage.evaluate import (
     check_memory,
 )
@@ -72,6 +76,51 @@ def prove_stage(
     attempts = Attempts(statement, settings.target_log2)
     proof = _apart_or_whole(stage, keys, settings, attempts)
     return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
+
+
+def lacking_at_cuts(
+    stage: Stage, keys: dict[int, str], settings: Settings, positive: Collection[int]
+) -> bool:
+    """Return True if the reference side of a stage may lack values by operations of its own.
+
+    ``positive`` are reference values at which it is cut that are so for all inputs.
+    """
+    statement = _Statement(stage, keys, settings, Attempts("", settings.target_log2))
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
+    try:
+        shaped, _, _ = _shaped(statement, _measured(stage, symbolic, VARIANTS[0], settings))
+        guards = StageDegrees.of(shaped, positive).algebra.guards
+    except (PitcheckError, MemoryError):
+        return True
+    return any(site.startswith(REFERENCE) for site, _ in guards)
+
+
+def undefined_at_cuts(
+    stage: Stage, keys: dict[int, str], settings: Settings, parts: Mapping[int, Extent]
+) -> Extent | None:
+    """Return the part of a proven stage's target that its cuts may leave without a value.
+
+    ``parts``: what inputs may leave without a value of a reference value that is cut at. Return
+    None if the parallel plan may lack more than the reference, or if that cannot be seen.
+    """
+    statement = _Statement(stage, keys, settings, Attempts("", settings.target_log2))
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
+    try:
+        shaped, symbols, sizes = _shaped(
+            statement, _measured(stage, symbolic, VARIANTS[0], settings)
+        )
+        at_once = _at_once(symbols, sizes, settings)
+        for length in LENGTHS:
+            chain = settings.primes.chain(Family(length), 0)
+            redraw = partial(undefined_algebra_of, shaped, settings, chain)
+            try:
+                return needed(shaped, parts, redraw, at_once)
+            except StepError as error:
+                if not isinstance(error.cause, BudgetError):
+                    raise
+    except (PitcheckError, MemoryError):
+        pass
+    return None
 
 
 def _apart_or_whole(
@@ -216,6 +265,7 @@ def _prove_variants(statement: _Statement) -> Proof:
     last = proofs[-1]
     last.trials = max(p.trials for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
+    last.undefined = max(p.undefined for p in proofs)
     last.reductions = proofs[0].reductions
     last.routing = joined([p.routing for p in proofs])
     return last

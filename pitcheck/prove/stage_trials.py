@@ -17,8 +17,9 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,16 @@ from pitcheck.algebra.bound.degree_bounds import DrawError
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.algebra.residues.undefined import (
+    Undefined,
+    UndefinedAlgebra,
+    UndefinedWeightedAlgebra,
+)
 from pitcheck.algebra.residues.weights import WeightedAlgebra
+from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
 from pitcheck.prove.coverage import Outcomes
-from pitcheck.prove.guards import unguarded
+from pitcheck.prove.guards import Domains, Extent, domains
 from pitcheck.prove.integers.cases import Cases
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
@@ -91,6 +98,7 @@ class StageTrials:
         self._lacking = ""
         self._undecided: int | None = None
         self._squared_roots = False
+        self._undefined_part = Extent.NOTHING
         self._outcomes = Outcomes(shaped, settings.seed, REAL_NUMBERS * at_once)
         self._characters = Characters()
         self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
@@ -100,16 +108,7 @@ class StageTrials:
         chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
         self._primes.update(chain.primes)
         numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
-        return self._algebra(chain, list(numbers))
-
-    def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
-        """Return the algebra of some redraws over a chain of primes."""
-        given = self._settings.xp, chain, self._settings.seed, redraws
-        if self.shaped.weights:
-            return WeightedAlgebra(
-                self.shaped.weights, *given, formal_roots=self._settings.formal_roots
-            )
-        return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
+        return algebra_of(self.shaped, self._settings, chain, list(numbers))
 
     def judged(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
@@ -148,33 +147,34 @@ class StageTrials:
                     "divide them",
                 )
             self._one = one
-            undefined = unguarded(algebra, self._degrees.algebra.guards)
+            found = self._domains(algebra.chain)
+            lacking, self._undefined_part = found.lacking, found.undefined
+            if any(not_finite(each.expected) for each in comparisons):
+                self._undefined_part = Extent.SEEN
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
-            reals = self._degrees.decides or discrete or bool(algebra.decisions) or undefined.any
-            different = self._outcomes.try_reals(undefined.any) if self._refutes and reals else None
+            reals = self._degrees.decides or discrete or bool(algebra.decisions) or bool(lacking)
+            different = self._outcomes.try_reals(bool(lacking)) if self._refutes and reals else None
             if different is not None:
                 return self._refuted("real numbers differ", different)
-            if undefined.quotient and self._depends(algebra, undefined.places, good):
-                return self._open("PIT202", undefined.quotient)
+            if lacking:
+                return self._open("PIT202", lacking)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
 
-    def _depends(self, algebra: ResidueAlgebra, places: Mapping[int, Any], good: Any) -> bool:
-        """Return True if what is compared is undefined once operands are so at ``places``.
+    def _domains(self, chain: Chain) -> Domains:
+        """Return where both sides have values."""
 
-        The redraws of ``algebra`` are evaluated again.
-        """
-        again = self._algebra(algebra.chain, algebra.trials)
-        again.undefined = places
-        compared = evaluate_targets(self.shaped, again)
-        if compared is None or again.left_behind:
-            return True
-        # If all redraws are void, none of them shows independence: look at the void ones.
-        seen = good if good.any() else ~good
-        return any(
-            np.broadcast_to(each.differs, (len(seen), *each.differs.shape[1:]))[seen].any()
-            for each in compared[1]
+        def compare(algebra: ResidueAlgebra) -> Sequence[Comparison] | None:
+            compared = evaluate_targets(self.shaped, algebra)
+            return None if compared is None else compared[1]
+
+        return domains(
+            self._degrees.algebra.guards,
+            partial(algebra_of, self.shaped, self._settings, chain),
+            partial(undefined_algebra_of, self.shaped, self._settings, chain),
+            compare,
+            self._at_once,
         )
 
     def _left_open(
@@ -220,6 +220,7 @@ class StageTrials:
                     one.heuristic,
                     discrete=said,
                     routing=seen,
+                    undefined=self._undefined_part,
                 )
         self._wanted = self.number + self._missing(one, error)
         return None
@@ -280,6 +281,31 @@ class StageTrials:
             squared_roots=squared,
             differing=comparison.differing(),
         )
+
+
+def algebra_of(
+    shaped: ShapedStage, settings: Settings, chain: Chain, redraws: Sequence[int]
+) -> ResidueAlgebra:
+    """Return the algebra of some redraws of a stage over a chain of primes."""
+    given = settings.xp, chain, settings.seed, redraws
+    if shaped.weights:
+        return WeightedAlgebra(shaped.weights, *given, formal_roots=settings.formal_roots)
+    return ResidueAlgebra(*given, formal_roots=settings.formal_roots)
+
+
+def undefined_algebra_of(
+    shaped: ShapedStage, settings: Settings, chain: Chain, redraws: Sequence[int]
+) -> Undefined:
+    """Return the same algebra with undefined elements; a redraw may stand there several times."""
+    given = settings.xp, chain, settings.seed, redraws
+    if shaped.weights:
+        return UndefinedWeightedAlgebra(shaped.weights, *given, formal_roots=settings.formal_roots)
+    return UndefinedAlgebra(*given, formal_roots=settings.formal_roots)
+
+
+def not_finite(a: Value) -> bool:
+    """Return True if a value has elements that are NaN or infinite."""
+    return a.special is not None and bool((a.special != 0).any())
 
 
 def evaluate_targets(

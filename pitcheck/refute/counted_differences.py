@@ -25,7 +25,7 @@ from pitcheck.refute.rounding_noise import (
     standing_out,
 )
 from pitcheck.refute.shown import shown_by_noise
-from pitcheck.refute.whole_run import WholeRun, conjecture, run_whole
+from pitcheck.refute.whole_run import WholeRun, conjecture, run_at_zeros, run_whole
 from pitcheck.report.report import Shown
 from pitcheck.stage.equal_blocks import Blocks
 
@@ -228,7 +228,8 @@ def second_look(
 ) -> SecondLook | None:
     """Look again at outputs that could not be proven, named in ``names``.
 
-    Use more digits, inputs of other magnitudes, more draws, nearly equal tokens, and full shapes.
+    Use more digits, inputs of other magnitudes, more draws, nearly equal tokens, full shapes, and
+    zeros.
     Return None if nothing differs.
     """
     open_ones = [
@@ -241,7 +242,19 @@ def second_look(
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
     drawn = [Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)]
     inputs = (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True))
-    return _look_at(problem, inputs, open_ones)
+    return _look_at(problem, inputs, open_ones) or _look_at_zeros(problem, open_ones)
+
+
+def _look_at_zeros(problem: Problem, numbers: Sequence[int]) -> SecondLook | None:
+    """Look at some outputs where a divisor of the parallel plan alone is 0.
+
+    Return None if nothing differs there.
+    """
+    try:
+        run = run_at_zeros(problem)
+    except PitcheckError:  # an operator may refuse such inputs
+        return None
+    return None if run is None else _looked(run, {}, numbers)
 
 
 def early_look(problem: Problem) -> SecondLook | None:

@@ -15,7 +15,12 @@ from pitcheck.claims.problem import Problem
 from pitcheck.errors import BudgetError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Source
-from pitcheck.prove.reals.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
+from pitcheck.prove.reals.trial_inputs import (
+    FIRST_ALIKE,
+    SmallIntegers,
+    TrialInputs,
+    points_of,
+)
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.equal_blocks import Blocks
@@ -35,6 +40,8 @@ MOST_TRIALS = 24
 """The most trials of one run."""
 ALIKE_TRIALS = 4
 """The number of draws in which all tokens are nearly equal."""
+ZEROS_TRIALS = 16
+"""The number of draws of small integers with few zeros."""
 ROOMY = 1 << 23
 """The number of elements of all values up to which every dimension gets a different size. With more
 elements, the smallest sizes are used.
@@ -178,6 +185,46 @@ def _alike(problem: Problem, shaped: ShapedStage) -> Evaluated:
         return evaluate_stage(
             shaped, algebra, {value: draw(inputs, fresh) for value, fresh in shaped.fresh.items()}
         )
+
+
+def run_at_zeros(problem: Problem) -> WholeRun | None:
+    """Run both plans on small integers with few zeros among them, at which quotients have no value.
+
+    Return a run of one draw in which the parallel plan alone has no finite value for some element,
+    and the reference has one wherever the parallel plan has; None if no draw is like that.
+
+    Raises what ``run_whole`` raises.
+    """
+    stage = problem.whole_stage()
+    shaped, symbolic = _shaped(problem, stage, full_shapes=problem.full_shapes)
+    check_memory(shaped, ZEROS_TRIALS, problem.options.max_memory)
+    for trial in range(ZEROS_TRIALS):
+        inputs = SmallIntegers(problem.seed, [trial], points_of(()))
+        with np.errstate(all="ignore"):
+            drawn = {value: draw(inputs, fresh) for value, fresh in shaped.fresh.items()}
+            evaluated = evaluate_stage(shaped, RealAlgebra(np, problem.seed, [trial]), drawn)
+        run = compared_run(shaped, symbolic, evaluated)
+        if _lacks_more(run):
+            return run
+    return None
+
+
+def _lacks_more(run: WholeRun) -> bool:
+    """Return True if the parallel plan lacks numbers that the reference has, and no other way."""
+    found = False
+    for comparison in run.comparisons:
+        if comparison.actual.kind != "field":
+            continue
+        actual, expected, judged = np.broadcast_arrays(
+            comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1]
+        )
+        missing = ~np.isfinite(actual) & judged
+        if (~np.isfinite(expected) & judged & (actual != expected) & ~np.isnan(expected)).any() or (
+            np.isnan(expected) & judged & ~np.isnan(actual)
+        ).any():
+            return False
+        found = found or bool((missing & np.isfinite(expected)).any())
+    return found
 
 
 def _enough_trials(shaped: ShapedStage, seed: int) -> int:

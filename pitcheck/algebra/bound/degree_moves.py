@@ -13,15 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
-from operator import and_
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.bound.degree_bounds import ONE, either
 from pitcheck.algebra.bound.degree_ring import DegreeRing
-from pitcheck.algebra.bound.degree_values import Axes, DegreeValue, Mark, as_one, wide_axes
+from pitcheck.algebra.bound.degree_values import (
+    Axes,
+    DegreeValue,
+    Mark,
+    Sign,
+    as_one,
+    sign_of_choice,
+    wide_axes,
+)
 from pitcheck.algebra.interface import Kind
 from pitcheck.algebra.shape_checks import check_view
 
@@ -127,7 +133,7 @@ class DegreeMoves(DegreeRing):
             either(v.exponents for v in chosen),
             frozenset().union(*(v.uses for v in chosen)),
             None,
-            reduce(and_, (v.sign for v in values)),
+            sign_of_choice([v.sign for v in values], [d.sign for d in deciding]),
         )
 
     # --- indexing
@@ -163,10 +169,8 @@ class DegreeMoves(DegreeRing):
 
         At most these are added to one element.
         """
-        added = self.sum(source, range(axis, axis + len(indices.shape)))
-        spread = self.reshape(added, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
-        return self.add(
-            base, self._one_of(base.kind, base.shape, [spread], wide_axes(base.shape), indices)
+        return self._added(
+            base, axis, indices, self.sum(source, range(axis, axis + len(indices.shape)))
         )
 
     def add_along(
@@ -176,11 +180,15 @@ class DegreeMoves(DegreeRing):
 
         At most these are added to one element.
         """
-        added = self.sum(source, (axis,))
+        return self._added(base, axis, indices, self.sum(source, (axis,)))
+
+    def _added(
+        self, base: DegreeValue, axis: int, indices: DegreeValue, added: DegreeValue
+    ) -> DegreeValue:
         spread = self.reshape(added, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
-        return self.add(
-            base, self._one_of(base.kind, base.shape, [spread], wide_axes(base.shape), indices)
-        )
+        found = self._one_of(base.kind, base.shape, [spread], wide_axes(base.shape), indices)
+        # Where nothing is added the term is 0, and the indices say where.
+        return self.add(base, replace(found, sign=found.sign & ~Sign.NEVER_ZERO))
 
     # --- batches
     def gather(self, a: DegreeValue, index: Index) -> DegreeValue:

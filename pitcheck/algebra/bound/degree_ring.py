@@ -31,6 +31,7 @@ from pitcheck.algebra.bound.degree_bounds import (
     sum_of_exponents,
 )
 from pitcheck.algebra.bound.degree_values import (
+    ABOVE_ZERO,
     Axes,
     DegreeValue,
     Divisor,
@@ -155,11 +156,10 @@ class DegreeRing:
         """Return bounds for a 0-d constant of degree 1 for every axis with weights, else 0."""
         size = prod(a.shape[axis] for axis in axes)
         weighted = sum(a.shape[axis] in self._weighted for axis in axes)
-        return (
-            self._value("field", (), top=Polynomial(weighted, height_log2=log2_of(size)))
-            if weighted
-            else self.constant(Fraction(size))
-        )
+        if not weighted:
+            return self.constant(Fraction(size))
+        top = Polynomial(weighted, height_log2=log2_of(size))
+        return replace(self._value("field", (), top=top), sign=ABOVE_ZERO)
 
     def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
         """Return bounds for positions: degree 0."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from fractions import Fraction
+from functools import reduce
+from operator import and_
 
 from pitcheck.algebra.bound.degree_bounds import ONE, Degree, Polynomial
 from pitcheck.algebra.interface import Kind
@@ -57,6 +59,23 @@ def sign_of_sum(a: Sign, b: Sign) -> Sign:
     """
     lifted = a & b & Sign.NONNEGATIVE and (a | b) & Sign.NEVER_ZERO
     return (a & b) | (ABOVE_ZERO if lifted else Sign(0))
+
+
+def sign_of_choice(signs: Sequence[Sign], deciding: Sequence[Sign]) -> Sign:
+    """Return the facts that are known of one of several numbers.
+
+    If inputs decide, as far as ``deciding`` says, no draw need show the one that is 0.
+    """
+    common = reduce(and_, signs)
+    if all(sign & Sign.KNOWN for sign in deciding):
+        return common
+    return common & (ABOVE_ZERO if common & Sign.NEVER_ZERO else Sign.NONNEGATIVE)
+
+
+def sign_of_maximum(a: Sign, b: Sign) -> Sign:
+    """Return the facts that are known of the larger one of two numbers."""
+    above = ABOVE_ZERO if (a | b) & Sign.NEVER_ZERO else (a | b) & Sign.NONNEGATIVE
+    return (a & b) | above
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,17 @@ from pitcheck.algebra.bound.degree_bounds import (
 )
 from pitcheck.algebra.bound.degree_moves import DegreeMoves
 from pitcheck.algebra.bound.degree_ring import repeated_exponents, without
-from pitcheck.algebra.bound.degree_values import DegreeValue, Mark, Sign, as_one, log2_of, wide_axes
+from pitcheck.algebra.bound.degree_values import (
+    DegreeValue,
+    Mark,
+    Sign,
+    as_one,
+    log2_of,
+    sign_of_maximum,
+    wide_axes,
+)
 from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.residues.keyed_functions import TOTAL
 from pitcheck.algebra.shape_checks import broadcast, check_matmul
 
 __all__ = [
@@ -104,8 +113,9 @@ class DegreeAlgebra(DegreeMoves):
         self._guard("log", Sign.POSITIVE in a.sign)
         return self._opaque("log", a.shape, a)
 
-    def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:  # noqa: ARG002
+    def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:
         """Return the degree of the arguments, a heuristic bound."""
+        self._guard(name, name in TOTAL)
         return self._opaque("keyed", broadcast(*(a.shape for a in arguments)), *arguments)
 
     def _opaque(self, use: str, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
@@ -190,9 +200,10 @@ class DegreeAlgebra(DegreeMoves):
                 if kind == "bool"
                 else max(*(a.top.height_log2 for a in arguments), log2_of(max(shape, default=1)))
             )
-            return self._value(
+            value = self._value(
                 kind, shape, max(a.instances for a in arguments), Polynomial(height_log2=height)
             )
+            return replace(value, sign=reduce(and_, (a.sign for a in arguments)) & Sign.KNOWN)
         if any(a.kind == "field" for a in arguments):
             return replace(self._opaque("order", shape, *arguments), kind=kind)
         return replace(self._one_of(kind, shape, arguments, wide_axes(shape)), kind=kind)
@@ -224,9 +235,12 @@ class DegreeAlgebra(DegreeMoves):
 
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for one of two values, chosen by order."""
-        return self._extreme(broadcast(a.shape, b.shape), a, b)
+        result = self._extreme(broadcast(a.shape, b.shape), a, b)
+        return replace(result, sign=sign_of_maximum(a.sign, b.sign))
 
-    minimum = maximum
+    def minimum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for one of two values, chosen by order."""
+        return self._extreme(broadcast(a.shape, b.shape), a, b)
 
     def reduce_max(self, a: DegreeValue, axis: int) -> DegreeValue:
         """Return bounds for one of the elements along the axis, chosen by order."""

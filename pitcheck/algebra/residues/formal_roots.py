@@ -24,12 +24,11 @@ caller that needs this can do without formal roots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pitcheck.algebra.discrete import Discrete
 from pitcheck.algebra.value import NAN, NEGATIVE_INFINITY, Value
@@ -48,14 +47,6 @@ class Roots(Discrete):
         self.guarded: list[tuple[str, str, Value]] = []
         """The (site, "div", "log" or "sqrt", operand) of every operation that is not defined for
         all real numbers.
-        """
-        self.undefined: Mapping[int, NDArray[np.bool_]] = {}
-        """Elements that are taken to have no value, by the number of their operand in ``guarded``.
-        Axes: draws (one), instances, those of the operand.
-        """
-        self.left_behind = False
-        """True once a choice or place that inputs decide may have left an ``undefined`` element
-        behind: other inputs may keep it.
         """
         self._opened: dict[int, tuple[Value, Value]] = {}
         self.squared_roots = False
@@ -107,26 +98,9 @@ class Roots(Discrete):
         return root if a.nonnegative and self.formal_roots else self.opened(root)
 
     def guard(self, what: str, operand: Value) -> Value:
-        """Note the operand of a partial operation.
-
-        Return it with NaN in the places that are taken to be ``undefined``.
-        """
-        without = self.undefined.get(len(self.guarded))
+        """Note the operand of a partial operation, and return it."""
         self.guarded.append((self.site, what, operand))
-        if without is None:
-            return operand
-        codes = np.uint8(0) if operand.special is None else operand.special
-        return replace(
-            operand, special=self.xp.where(self.xp.asarray(without)[None], np.uint8(NAN), codes)
-        )
-
-    def chooses(self, chooser: Any, *values: Value) -> None:
-        """Note that ``chooser``, an array over draws, decides which elements of ``values`` stay."""
-        decides = bool(self.undefined) and (chooser.shape[1] > 1 or len(self.trials) == 1)
-        if decides and any(
-            v.special is not None and bool((v.special == NAN).any()) for v in values
-        ):
-            self.left_behind = True
+        return operand
 
     def opened(self, a: Value) -> Value:
         """Return ``a`` as a residue; if it is a formal root, note it among ``roots``."""

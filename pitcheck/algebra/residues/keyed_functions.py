@@ -34,6 +34,23 @@ ODD = frozenset({"erf", "sin", "tan"})
 EVEN = frozenset({"cos", "normal_density"})
 """The functions with f(-x) = f(x)."""
 
+TOTAL = frozenset(
+    {
+        "erf",
+        "sin",
+        "cos",
+        "normal_cdf",
+        "normal_density",
+        "normal_quantile",
+        "floor",
+        "ceil",
+        "round",
+    }
+)
+"""The functions that have a value for all numbers, or for all random draws if they are taken of
+these alone. Others are partial operations, like a quotient.
+"""
+
 LIMITS = {"erf": (1, -1), "normal_cdf": (1, 0), "normal_density": (0, 0)}
 """The values at +inf and -inf; other functions are NaN there."""
 
@@ -57,6 +74,9 @@ class KeyedFunctions(Structure):
     def sqrt(self, a: Value) -> Value:
         raise NotImplementedError
 
+    def guard(self, what: str, operand: Value) -> Value:
+        raise NotImplementedError
+
     def function(self, name: str, *arguments: Value) -> Value:
         plain = [self.plain(a) for a in arguments]
         if not plain or any(a.kind != "field" for a in plain):
@@ -64,6 +84,8 @@ class KeyedFunctions(Structure):
                 f"the function {name!r} is defined for field values, not for "
                 f"{[a.kind for a in plain]}; cast first"
             )
+        if name not in TOTAL:
+            plain = [self.guard(name, a) for a in plain]
         if len(plain) == 1 and name == "normal_cdf":
             result = self._normal_cdf(plain[0])
         else:

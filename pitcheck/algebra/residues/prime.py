@@ -369,31 +369,8 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             return self.arithmetic.add_at(base, index, source, like.lowest)
         return super()._added_at(base, index, source, like)
 
-    # --- choices that inputs decide
-    def take(self, a: Value, axis: int, indices: Value) -> Value:
-        self.chooses(indices.data, a)
-        return super().take(a, axis, indices)
-
-    def take_along(self, a: Value, axis: int, indices: Value) -> Value:
-        self.chooses(indices.data, a)
-        return super().take_along(a, axis, indices)
-
-    def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
-        self.chooses(indices.data, source)
-        return super().add_at(base, axis, indices, source)
-
-    def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
-        self.chooses(indices.data, source)
-        return super().add_along(base, axis, indices, source)
-
-    def _select(self, condition: Any, a: Value, b: Value) -> Value:
-        self.chooses(condition, a, b)
-        return super()._select(condition, a, b)
-
     # --- order
     def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:
-        for v in values:
-            self.chooses(v.data, *values)
         if any(v.kind != "field" for v in values):
             return super()._keys(values, nan_first)
         plain = [self.plain(v) for v in values]
@@ -416,8 +393,6 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
 
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
         a, b = self.plain(a), self.plain(b)
-        for v in (a, b):
-            self.chooses(v.data, a, b)
         rank = max(a.rank, b.rank)
         if comparison in ("eq", "ne"):
             x, y, _ = self._pair("a comparison", a, b)

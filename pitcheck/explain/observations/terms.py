@@ -55,7 +55,8 @@ def _missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Diagnos
         (1.0, MISSES_TERM, MISSES_REFERENCE_TERM),
         (-1.0, HAS_TERM_TOO_MUCH, HAS_REFERENCE_TERM_TOO_MUCH),
     ):
-        difference = sign * (wanted - actual)
+        with np.errstate(invalid="ignore"):  # what is infinite on both sides
+            difference = sign * (wanted - actual)
         for step in evidence.batch.steps:
             for value in evidence.outputs(step):
                 if _is_row_of(evidence, value, difference):

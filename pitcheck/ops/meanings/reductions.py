@@ -190,12 +190,13 @@ def _sort(inputs: list[Term], attributes: Attributes) -> list[Term]:
 def _running(x: Term, axis: int, upwards: bool) -> Term:
     """Return sums of the elements up to (with ``upwards``: from) each position.
 
-    They are a product with a triangle of ones: no size enters the formula.
+    A triangle chooses among them: no size enters the formula. Those beyond do not enter either, not
+    even if they are NaN.
     """
     moved = x.move(axis, -1).unsqueeze(-1)
     source, target = x.arange(axis).unsqueeze(1), x.arange(axis).unsqueeze(0)
-    counted = source.compare("ge" if upwards else "le", target).cast(x.kind)
-    return (moved * counted).sum(-2).move(-1, axis)
+    counted = source.compare("ge" if upwards else "le", target)
+    return counted.where(moved, moved.like(0, x.kind)).sum(-2).move(-1, axis)
 
 
 def _cumsum(inputs: list[Term], attributes: Attributes) -> list[Term]:

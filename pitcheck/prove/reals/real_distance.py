@@ -66,12 +66,23 @@ def nan_on_one_side(a: Any, b: Any) -> Bools:
     return found
 
 
-def clearly_apart(comparison: Comparison, defined: Bools, limits: Sequence[float]) -> Bools:
+def finite_on_one_side(a: Any, b: Any) -> Bools:
+    """Return where one array is finite and the other is not, as booleans of their shape."""
+    found: Bools = (
+        np.isfinite(a) != np.isfinite(b) if a.dtype.kind == "f" else np.zeros(a.shape, np.bool_)
+    )
+    return found
+
+
+def clearly_apart(
+    comparison: Comparison, defined: Bools, limits: Sequence[float], *, domains: bool = False
+) -> Bools:
     """Return the judged elements that differ by more than rounding usually does.
 
     The shape is (trials, rows, *shape). Infinite numbers are left to the residues, where they are
     values. A NaN on one side alone counts in the trials in which both sides should be ``defined``:
-    in others, what was cut at may have values that it never has in the plans.
+    in others, what was cut at may have values that it never has in the plans. With ``domains`` it
+    counts in every trial that the reference alone is finite.
     """
     a, b = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0])
     if comparison.expected.kind != "field":
@@ -86,5 +97,7 @@ def clearly_apart(comparison: Comparison, defined: Bools, limits: Sequence[float
             & (np.isfinite(a) | np.isfinite(b))
             & defined[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
         )
+        if domains:
+            apart |= np.isfinite(b) & ~np.isfinite(a)
     result: Bools = apart & comparison.judged[:1]
     return result

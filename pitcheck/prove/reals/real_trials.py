@@ -32,7 +32,7 @@ from pitcheck.prove.reals.depending_choices import depending_on_order
 from pitcheck.prove.reals.real_distance import (
     clearly_apart,
     distances,
-    nan_on_one_side,
+    finite_on_one_side,
     of_trial,
     scales,
 )
@@ -121,7 +121,7 @@ class RealTrials:
         self.seed = seed
         self.at_once = at_once
         self.domains = False
-        """True if a NaN on one side alone counts in all trials: one side alone may lack a value."""
+        """True if it counts in all trials that the parallel side alone has no finite value."""
         named = numbers(shaped.stage.reference) | numbers(shaped.stage.parallel)
         self.points = points_of(named)
         self._limits = sorted({abs(n) * BESIDE_FILL for n in named if abs(n) >= FILL}, reverse=True)
@@ -335,8 +335,9 @@ class RealTrials:
         for number, comparison in enumerate(comparisons):
             apart = clearly_apart(
                 comparison,
-                np.array([self.domains or trial == 0 for trial in algebra.trials]),
+                np.array([trial == 0 for trial in algebra.trials]),
                 self._limits,
+                domains=self.domains,
             )
             for index in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1)).tolist():
                 if self._looks == 0:
@@ -356,7 +357,7 @@ class RealTrials:
         sides = [of_trial(value, index) for value in (comparison.actual, comparison.expected)]
         moved: Any = 0.0
         with np.errstate(all="ignore"):
-            apart = apart & ~(nan_on_one_side(*sides) & self._overflows(algebra, index))
+            apart = apart & ~(finite_on_one_side(*sides) & self._overflows(algebra, index))
             if not apart.any():
                 return False
             for disturbance in range(DISTURBED):

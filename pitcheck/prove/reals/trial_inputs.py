@@ -237,6 +237,21 @@ class TrialInputs(RealAlgebra):
         self._record(key, False)
 
 
+class SmallIntegers(TrialInputs):
+    """Inputs that are 1 or 2, of either sign, and 0 at about one element of a tensor."""
+
+    def _draw(self, sort: int, rank: int) -> Callable[[_Draw], Floats]:  # noqa: ARG002
+        """Return the function that draws them."""
+        return _rarely_zero
+
+
+def _rarely_zero(d: _Draw) -> Floats:
+    """Return 1 or 2 of either sign, and 0 at about one element."""
+    zero = d.first * max(prod(d.first.shape[2:]), 2) < 1.0
+    sizes = np.where(d.first < 0.5 + 0.5 / max(prod(d.first.shape[2:]), 2), 1.0, 2.0)
+    return np.where(zero, 0.0, d.sign * sizes)
+
+
 def sort_of(seed: int, key: str, trial: int) -> int:
     """Return the number of the sort that a tensor has in a trial.
 

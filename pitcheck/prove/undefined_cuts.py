@@ -1,0 +1,106 @@
+"""Cuts at values that the reference may not have: what stands on them needs no more than it does.
+
+A stage takes the numbers at its cuts as given, and draws them. If inputs leave an element of a cut
+without a value, in both plans, the proof says nothing of such inputs: where(m, a, 0) and m * a are
+equal for all numbers a, and only the first has a value where m does not hold and a is NaN. So each
+element of such a cut is a guard of the stage (:mod:`pitcheck.prove.guards`), of both sides.
+
+>>> samples = patterns((2, 40), Extent.SOME)
+>>> samples.shape, int(patterns((2, 2), Extent.SOME).sum(axis=(1, 2)).max())
+((32, 2, 40), 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.residues.undefined import Undefined
+from pitcheck.prove.guards import DRAWS_OF_CHOICES, Bools, Extent, extent, undefined
+from pitcheck.stage.drawn_inputs import draw
+from pitcheck.stage.evaluate import compare_target, evaluate_stage
+from pitcheck.stage.shaped_stage import ShapedStage
+
+MOST_ELEMENTS = 32
+"""The elements of a cut up to which each is undefined by itself. Of more, random ones are so
+together.
+"""
+SHARES = (0.5, 0.25, 0.0625, 0.015625)
+"""The shares of elements that are then undefined, in turn."""
+
+Redraw = Callable[[Sequence[int]], Undefined]
+"""A function that returns an algebra for some draws, each of which may stand there often."""
+
+
+def patterns(shape: tuple[int, ...], part: Extent) -> Bools:
+    """Return elements that are undefined together, shape (patterns, *shape)."""
+    size = prod(shape)
+    if part is Extent.ALL:
+        return np.ones((1, *shape), dtype=np.bool_)
+    if size <= MOST_ELEMENTS:
+        return np.eye(size, dtype=np.bool_).reshape(size, *shape)
+    shares = np.resize(np.array(SHARES), MOST_ELEMENTS)
+    drawn: NDArray[np.float64] = np.random.default_rng(0).random((MOST_ELEMENTS, size))
+    return (drawn < shares[:, None]).reshape(MOST_ELEMENTS, *shape)
+
+
+def needed(
+    shaped: ShapedStage, parts: Mapping[int, Extent], redraw: Redraw, at_once: int
+) -> Extent | None:
+    """Return the part of a stage's target that reference values may leave without a value.
+
+    ``parts`` says by reference value what they may lack. Return None if the parallel plan may then
+    lack more than the reference.
+
+    Raises:
+        StepError: an operator raised an error.
+        BudgetError: the primes have too few levels.
+    """
+    given = {value: part for value, part in parts.items() if value in shaped.fresh}
+    found = Extent.NOTHING
+    for value, part in given.items():
+        for draws, free in ((1, False), (DRAWS_OF_CHOICES, True)):
+            chose, needs = _needs(shaped, value, part, redraw, (draws, free, at_once))
+            if any((parallel & ~reference).any() for parallel, reference in needs):
+                return None
+            if not chose:
+                break
+        found = max(found, extent([reference for _, reference in needs]))
+    return found
+
+
+def _needs(
+    shaped: ShapedStage,
+    value: int,
+    part: Extent,
+    redraw: Redraw,
+    how: tuple[int, bool, int],
+) -> tuple[bool, list[tuple[Bools, Bools]]]:
+    """Return what is undefined on both sides, trial by trial, if elements of a value are.
+
+    ``how``: the number of draws, whether decisions have random outcomes, and the trials that are
+    evaluated together.
+
+    Returns:
+        True if inputs may have hidden something; what lacks a value, per trial.
+    """
+    draws, free, at_once = how
+    made = patterns(shaped.fresh[value].shape, part)
+    rows = [(trial, number) for trial in range(draws) for number in range(len(made))]
+    chose, found = False, []
+    for start in range(0, len(rows), max(at_once, 2)):
+        some = rows[start : start + max(at_once, 2)]
+        many = some if len(some) > 1 else [*some, *some]
+        algebra = redraw([trial for trial, _ in many])
+        algebra.free_order = free
+        drawn = {number: draw(algebra, fresh) for number, fresh in shaped.fresh.items()}
+        lacking = made[[number for _, number in many]][None, :, None]
+        drawn[value] = algebra.without(drawn[value], lacking)
+        evaluated = evaluate_stage(shaped, algebra, drawn)
+        compared = [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
+        found += undefined(algebra, compared)[: len(some)]
+        chose = chose or algebra.chose
+    return chose, found

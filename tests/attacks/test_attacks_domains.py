@@ -1,0 +1,164 @@
+"""Pairs that are equal as formulas, and do not have a value at the same places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from attacks.domain_pairs import RIGHT_RANKS, WRONG, WRONG_RANKS
+from attacks.domain_pairs_right import RIGHT
+from attacks.formulas import at_small_numbers, planned
+from attacks.pairs import found
+from zoo.builder import Builder, lineage
+
+from pitcheck.plan.model import Number, Plan
+
+NOT_PROVEN = ("mismatch", "inconclusive")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mismatch writes its counterexample where it is run."""
+    monkeypatch.chdir(tmp_path)
+
+
+def half_slow(names: Iterable[str]) -> list[Any]:
+    """Every second one is left to the night."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow) if number % 2 else name
+        for number, name in enumerate(names)
+    ]
+
+
+@pytest.mark.parametrize("name", half_slow(WRONG))
+def test_wrong(name: str) -> None:
+    reference, parallel = WRONG[name]
+    assert at_small_numbers(reference, parallel) != (True, True)
+    assert found(planned(reference), planned(parallel))[0] in NOT_PROVEN
+
+
+@pytest.mark.parametrize("name", half_slow(RIGHT))
+def test_right(name: str) -> None:
+    reference, parallel = RIGHT[name]
+    assert at_small_numbers(reference, parallel) == (True, True)
+    assert found(planned(reference), planned(parallel)) == ("equivalent", "")
+
+
+@pytest.mark.parametrize("name", WRONG_RANKS)
+def test_wrong_over_ranks(name: str) -> None:
+    reference, together, parallel, whole = WRONG_RANKS[name]
+    assert at_small_numbers(reference, together) != (True, True)
+    assert found(planned(reference), planned(parallel, 2, whole=whole))[0] in NOT_PROVEN
+
+
+@pytest.mark.parametrize("name", RIGHT_RANKS)
+def test_right_over_ranks(name: str) -> None:
+    reference, parallel, whole = RIGHT_RANKS[name]
+    assert found(planned(reference), planned(parallel, 2, whole=whole)) == ("equivalent", "")
+
+
+# --- ranks that do something else, and cuts that the plan states
+
+RANKS = 4
+TWICE, NOTHING = Number(2), Number(0)
+
+
+def of_four(formula: Any, ranks: int = 1, *, whole: bool = False) -> Plan:
+    """A formula of a builder, with x and z of 8 rows, of which four ranks hold 2 each."""
+    b = Builder("four", {"r": ranks} if ranks > 1 else None)
+    x, z = (b.input(name, (8 // ranks, 4), {0: "r"} if ranks > 1 else None) for name in ("x", "z"))
+    b.op("identity", b.op("add", formula(b, x, z), b.op("mul", x, NOTHING)), out="out")
+    b.output("out", spec=lineage("out", {} if whole else {0: "r"}) if ranks > 1 else None)
+    return b.plan()
+
+
+def twice(b: Builder, _: str, z: str) -> str:
+    return str(b.op("mul", z, TWICE))
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_one_rank_divides(rank: int) -> None:
+    def spoiled(b: Builder, x: str, z: str) -> str:
+        others = tuple(each for each in range(RANKS) if each != rank)
+        b.op("mul", z, b.op("div", x, x), out="h", where={"r": (rank,)})
+        b.op("identity", z, out="h", where={"r": others})
+        return twice(b, x, "h")
+
+    assert found(of_four(twice), of_four(spoiled, RANKS))[0] in NOT_PROVEN
+
+
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_each_rank_divides_where_the_reference_does(spoiled: bool) -> None:
+    def first_rows(b: Builder, x: str, z: str) -> str:
+        part = [b.op("slice", each, axis=0, start=0, stop=2) for each in (z, x)]
+        rest = b.op("slice", z, axis=0, start=2, stop=8)
+        return str(b.op("cat", b.op("div", *part), rest, axis=0))
+
+    def by_rank(b: Builder, x: str, z: str) -> str:
+        b.op("div", z, x, out="h", where={"r": (0,)})
+        if spoiled:
+            b.op("mul", z, b.op("div", x, x), out="h", where={"r": (1,)})
+        b.op("identity", z, out="h", where={"r": (2, 3) if spoiled else (1, 2, 3)})
+        return "h"
+
+    verdict = found(of_four(first_rows), of_four(by_rank, RANKS))[0]
+    assert verdict in NOT_PROVEN if spoiled else verdict == "equivalent"
+
+
+@pytest.mark.parametrize(("masked", "verdicts"), [(True, ("equivalent",)), (False, NOT_PROVEN)])
+def test_a_cut_that_the_plan_states_may_lack_a_value(
+    masked: bool, verdicts: tuple[str, ...]
+) -> None:
+    def formula(chosen: bool, hint: Any) -> Any:
+        def of(b: Builder, x: str, z: str) -> str:
+            h, m = b.op("div", z, x, out="h", hint=hint), b.op("gt", z, Number(1))
+            if chosen:
+                return str(b.op("where", m, h, b.op("mul", z, NOTHING)))
+            return str(b.op("mul", h, b.op("cast", m, dtype="float32")))
+
+        return of
+
+    assert (
+        found(of_four(formula(True, None)), of_four(formula(masked, {0: "r"}), RANKS))[0]
+        in verdicts
+    )
+    # What the reference lacks, the parallel plan may have.
+    assert found(of_four(formula(False, None)), of_four(formula(True, {0: "r"}), RANKS)) == (
+        "equivalent",
+        "",
+    )
+
+
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_what_a_cut_lacks_is_lacking_behind_further_cuts(spoiled: bool) -> None:
+    def formula(hint: Any, *, moved: bool) -> Any:
+        def of(b: Builder, x: str, z: str) -> str:
+            h = b.op("exp", b.op("div", z, x, out="h", hint=hint), out="e", hint=hint)
+            t = b.op("tanh", h, out="t", hint=hint)
+            if moved:
+                flipped = b.op("flip", t, axes=(1,))
+                t = b.op("add", t, b.op("sub", flipped, flipped))
+            return str(b.op("mul", t, z))
+
+        return of
+
+    verdict = found(
+        of_four(formula(None, moved=False)), of_four(formula({0: "r"}, moved=spoiled), RANKS)
+    )[0]
+    assert verdict in NOT_PROVEN if spoiled else verdict == "equivalent"
+
+
+def test_gradients_are_clipped_by_the_norm_of_all() -> None:
+    def clipped(together: bool, spoiled: bool = False) -> Any:
+        def of(b: Builder, x: str, _: str) -> str:
+            own = b.op("sum", b.op("square", x))
+            total = b.op("all_reduce", own, group="r") if together else own
+            factor = b.op("clamp", b.op("reciprocal", b.op("sqrt", total)), max=1)
+            result = b.op("mul", x, factor)
+            return str(b.op("mul", result, b.op("div", own, own)) if spoiled else result)
+
+        return of
+
+    assert found(of_four(clipped(False)), of_four(clipped(True), RANKS)) == ("equivalent", "")
+    assert found(of_four(clipped(False)), of_four(clipped(True, True), RANKS))[0] in NOT_PROVEN
