@@ -39,7 +39,7 @@ class StageDegrees:
     def of(cls, shaped: ShapedStage) -> StageDegrees:
         """Return the degrees of a stage at its sizes. Raises StepError."""
         algebra = DegreeAlgebra(shaped.weights)
-        drawn = {value: _drawn(algebra, fresh) for value, fresh in shaped.fresh.items()}
+        drawn = {value: drawn_degrees(algebra, fresh) for value, fresh in shaped.fresh.items()}
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]
         return cls(
@@ -59,6 +59,11 @@ class StageDegrees:
     def has_roots(self) -> bool:
         """Return True if there are roots in a target."""
         return any(degree.roots for both in self.targets for degree in both)
+
+    @property
+    def has_functions(self) -> bool:
+        """Return True if there is more than the operations of a field in a target."""
+        return any(degree.uses or degree.exponents for both in self.targets for degree in both)
 
     @property
     def decides(self) -> bool:
@@ -110,7 +115,7 @@ class StageDegrees:
         )
 
 
-def _drawn(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
+def drawn_degrees(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
     """Return the degrees of an input: a variable, or a number of bounded size."""
     value = algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind)
     if fresh.kind == "field" and not fresh.numbers:

@@ -26,9 +26,11 @@ from pitcheck.algebra.bound.degree_bounds import DrawError
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.errors import BudgetError
 from pitcheck.prove.coverage import Outcomes
+from pitcheck.prove.free_degrees import FreeStageDegrees, unmatched
 from pitcheck.prove.guards import unguarded
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
@@ -50,6 +52,9 @@ REAL_NUMBERS = 4
 """The factor by which more trials are evaluated together on real numbers, which have no levels."""
 
 
+UNMATCHED = "an operand of a quotient, root or logarithm has no like in the reference"
+
+
 FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
 """
@@ -66,7 +71,7 @@ class StageTrials:
         self,
         shaped: ShapedStage,
         family: Family,
-        degrees: StageDegrees,
+        degrees: StageDegrees | FreeStageDegrees,
         settings: Settings,
         at_once: int,
         *,
@@ -102,11 +107,15 @@ class StageTrials:
     def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
         """Return the algebra of some redraws over a chain of primes."""
         given = self._settings.xp, chain, self._settings.seed, redraws
-        if self.shaped.weights:
-            return WeightedAlgebra(
-                self.shaped.weights, *given, formal_roots=self._settings.formal_roots
-            )
-        return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
+        weights, formal = self.shaped.weights, self._settings.formal_roots
+        if isinstance(self._degrees, FreeStageDegrees):
+            numbers = self._degrees.algebra.numbers
+            if weights:
+                return WeightedFreeAlgebra(weights, *given, formal_roots=formal, numbers=numbers)
+            return FreeAlgebra(*given, formal_roots=formal, numbers=numbers)
+        if weights:
+            return WeightedAlgebra(weights, *given, formal_roots=formal)
+        return ResidueAlgebra(*given, formal_roots=formal)
 
     def judged(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
@@ -133,17 +142,9 @@ class StageTrials:
                 one = one._replace(
                     levels=tuple(level - math.log2(1 - rejected) for level in one.levels)
                 )
-            if max(one.levels) >= 0:
-                return self._open(
-                    BUDGET,
-                    "the degree bound is vacuous: the stage is too large for primes below 2^31",
-                )
-            if one.agreeing(math.inf) >= 0:
-                return self._open(
-                    BUDGET,
-                    "the numbers of the stage are so large that too many primes below 2^31 may "
-                    "divide them",
-                )
+            vacuous = _vacuous(one)
+            if vacuous:
+                return self._open(BUDGET, vacuous)
             self._one = one
             undefined = unguarded(algebra, self._degrees.algebra.guards)
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
@@ -153,6 +154,10 @@ class StageTrials:
                 return self._refuted("real numbers differ", different)
             if undefined.quotient and self._depends(algebra, undefined.places, good):
                 return self._open("PIT202", undefined.quotient)
+        if isinstance(self._degrees, FreeStageDegrees):
+            places = unmatched(algebra, self._degrees.algebra.guards)
+            if places and self._depends(algebra, places, good):
+                return self._open("PIT202", UNMATCHED)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
@@ -291,6 +296,17 @@ def evaluate_targets(
         raise
     except BudgetError:
         return None
+
+
+def _vacuous(one: DrawError) -> str:
+    """Return why the bound of a draw says nothing, or ""."""
+    if max(one.levels) >= 0:
+        return "the degree bound is vacuous: the stage is too large for primes below 2^31"
+    if one.agreeing(math.inf) >= 0:
+        return (
+            "the numbers of the stage are so large that too many primes below 2^31 may divide them"
+        )
+    return ""
 
 
 def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:
