@@ -55,8 +55,10 @@ SMALL = 1 << 18
 """The elements of a stage at full sizes up to which these are tried if places have no weights."""
 LENGTHS = (3, 4)
 """The lengths of chains of primes that are tried."""
+ORDERED = "numbers are compared, sorted or rounded"
+DIFFERENT = "a law of a function is needed that tables of random residues do not have"
 FREED = "any numbers stand in for steps that did not decide both ways"
-"""The reason for an estimate of a stage with free steps."""
+"""The reasons for the estimate of a stage; the last one is that of a stage with free steps."""
 MOST_FREE = 2
 """The number of steps of a stage, with all that compute the same, for which any numbers are tried.
 """
@@ -416,7 +418,7 @@ def _prove_free(
     try:
         degrees = FreeStageDegrees.of(shaped)
         if degrees.algebra.ordered:
-            return Proof("inconclusive", reason="something depends on the order of numbers")
+            return Proof("inconclusive", reason=ORDERED)
         attempt = attempts.reserve(f"functions as tables, {sizes}", settings.free_margin_log2)
         settings = replace(
             settings,
@@ -430,7 +432,7 @@ def _prove_free(
     except StepError as error:
         return Proof("inconclusive", reason=str(error.cause))
     if proof is None or proof.outcome == "failed":
-        return Proof("inconclusive", reason="exponentials meet in a way that tables do not know")
+        return Proof("inconclusive", reason=DIFFERENT)
     return proof
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from zoo.builder import Builder
 
 from pitcheck.algebra.bound.degree_bounds import Heights
+from pitcheck.algebra.keyed import key_of
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.claims.problem import Problem
@@ -56,6 +57,8 @@ class Case:
     """What one obligation may claim."""
     tables: bool = False
     """Functions are tables of residues, over primes without relation; nothing else is tried."""
+    pool: bool = False
+    """Every draw has one of the primes."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,20 @@ def _graphs(case: Case) -> tuple[Graph, Graph, Specification]:
 
 
 @dataclass(frozen=True)
+class _Pool:
+    """Primes of which every draw takes one, at random by the seed. Some may be bad."""
+
+    primes: tuple[int, ...]
+    seed: int
+
+    def chain(self, family: Family, number: int) -> Chain:
+        return Chain((self.primes[key_of(self.seed, number) % len(self.primes)],), linked=False)
+
+    def heights(self, family: Family, irrational: int) -> Heights:
+        return Heights(len(self.primes), (math.log2(min(self.primes)),), family.linked, irrational)
+
+
+@dataclass(frozen=True)
 class _Always:
     """One chain for all draws, none of whose primes is feared to be bad."""
 
@@ -120,7 +137,9 @@ def _settings(case: Case, seed: int) -> Settings:
         1,
         case.full_shapes,
         1 << 30,
-        given_primes=_Always(Chain(case.primes, linked=not case.tables)),
+        given_primes=_Pool(case.primes, seed)
+        if case.pool
+        else _Always(Chain(case.primes, linked=not case.tables)),
         free_functions=case.tables,
     )
 
@@ -164,7 +183,7 @@ def _by_tables(
 
     def run(seed: int) -> tuple[str, float, bool]:
         trials = StageTrials(
-            shaped, degrees.family, degrees, _settings(case, seed), 64, refutes=False
+            shaped, degrees.family, degrees, _settings(case, seed), 1, refutes=False
         )
         proof = decide(trials)
         assert proof is not None
@@ -469,6 +488,8 @@ def _laurent(b: Builder, x: str, y: str) -> str:
     )
 
 
+_FORTY = tuple(n for n in range(307, 570) if all(n % d for d in range(2, 24)))[:40]
+
 TABLES = (
     _table(
         "f(g(x) + y) and f(g(x) + z)",
@@ -582,6 +603,15 @@ TABLES = (
         lambda b, x, y, z: b.op("div", _exp(b, x), _sum(b, _exp(b, x), _exp(b, y))),
         lambda b, x, y, z: b.op("div", _exp(b, x), _sum(b, _exp(b, x), _exp(b, z))),
         251,
+    ),
+    Case(
+        "tables: f(x) and f(x + c), primes drawn from 40 of which 3 divide c",
+        _FORTY,
+        "x",
+        lambda b, x: b.op("exp", x),
+        lambda b, x: b.op("exp", b.op("add", x, Number(_FORTY[0] * _FORTY[7] * _FORTY[20]))),
+        tables=True,
+        pool=True,
     ),
 )
 """Functions as tables of random residues: the claimed bound is a theorem."""

@@ -352,12 +352,12 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         - an operand is taken for one of the reference.
         """
         levels = _Levels(primes, heights, len(self._radicals()))
-        for pair in targets:
-            if any(value.is_log for value in pair):
-                for value in pair:
-                    self._enter("exp", value.elements * _factors(value), value.degree)
+        tables = {**self.tables, "exp": replace(self.tables.get("exp", Table()))}
+        for value in (v for pair in targets if any(own.is_log for own in pair) for v in pair):
+            # Logarithms are compared by their exponentials, which are looked up for it.
+            tables["exp"].add(value.elements * _factors(value), value.degree)
         main = max((levels.log2(_apart(a, b)) for a, b in targets), default=-math.inf)
-        terms = [(table.meetings, table.apart) for table in self.tables.values()]
+        terms = [(table.meetings, table.apart) for table in tables.values()]
         terms += [(d.elements, d.degree.top) for d in self.divisions]
         guards = self.guarded
         matches = guards.unsure * guards.entries
