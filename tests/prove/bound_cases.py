@@ -31,6 +31,7 @@ from pitcheck.prove.stage_proof import decide, prove_stage
 from pitcheck.prove.stage_trials import StageTrials
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form
+from pitcheck.stage.run_batch import StepError
 from pitcheck.stage.shaped_stage import shape_reduced
 from pitcheck.stage.stage import Stage, Target
 
@@ -185,7 +186,11 @@ def _by_tables(
         trials = StageTrials(
             shaped, degrees.family, degrees, _settings(case, seed), 1, refutes=False
         )
-        proof = decide(trials)
+        try:
+            proof = decide(trials)
+        except StepError:
+            # Modulo one small prime the argument of a logarithm may be 0 as if integers made it so.
+            return "inconclusive", 0.0, False
         assert proof is not None
         return proof.outcome, proof.error_log2, proof.heuristic
 

@@ -30,6 +30,7 @@ from pitcheck.algebra.bound.degree_bounds import (
     log2_sum,
 )
 from pitcheck.algebra.bound.degree_values import (
+    ABOVE_ZERO,
     Axes,
     DegreeValue,
     Divisor,
@@ -222,12 +223,8 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         up, down = values[0].power
         for value in values[1:]:
             up, down = up.either(value.power[0]), down.either(value.power[1])
-        return replace(
-            chosen,
-            power=(up, down),
-            is_log=any(v.is_log for v in values),
-            is_root=any(v.is_root for v in values),
-        )
+        chosen = replace(chosen, is_root=any(v.is_root for v in values))
+        return self._powered(chosen, up, down, any(v.is_log for v in values))
 
     # --- functions
     def exp(self, a: DegreeValue) -> DegreeValue:
@@ -239,7 +236,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
             if down.degree or down.height_log2
             else {}
         )
-        sign = Sign.NONNEGATIVE | Sign.POSITIVE | a.sign & Sign.KNOWN
+        sign = Sign.NONNEGATIVE | Sign.POSITIVE
         return replace(self._variable(a, sign), top=up.either(LINE), divisors=divisors)
 
     def log(self, a: DegreeValue) -> DegreeValue:
@@ -288,6 +285,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
             identity=self._key(),
             top=a.top.times(a.bottom).times(LINE),
             number=None,
+            sign=a.sign & ~Sign.KNOWN,
             power=(LINE, ONE),
             is_log=False,
             is_root=True,
@@ -310,23 +308,34 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         """Return bounds for one of two values, or for a variable."""
         for value in (a, b):
             self._compared(value, prod(broadcast(a.shape, b.shape)) * value.instances)
-        return super().maximum(a, b)
+        largest = super().maximum(a, b)
+        above = any(ABOVE_ZERO in value.sign for value in (a, b))
+        return replace(largest, sign=largest.sign | (ABOVE_ZERO if above else Sign(0)))
 
-    minimum = maximum
+    def minimum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds as of the maximum; a minimum does not show that it is 0."""
+        result = self.maximum(a, b)
+        return _unshown(replace(result, sign=result.sign & a.sign & b.sign))
 
     def reduce_max(self, a: DegreeValue, axis: int) -> DegreeValue:
         """Return bounds for one of the elements along the axis, or for a variable."""
         self._compared(a, a.elements)
         return super().reduce_max(a, axis)
 
-    reduce_min = reduce_max
+    def reduce_min(self, a: DegreeValue, axis: int) -> DegreeValue:
+        """Return bounds as of the maximum; a minimum does not show that it is 0."""
+        return _unshown(self.reduce_max(a, axis))
 
     def _compared(self, value: DegreeValue, entries: int) -> None:
         if value.kind == "field":
             self._enter("max", entries, value.degree)
 
     def _extreme(self, shape: tuple[int, ...], *values: DegreeValue) -> DegreeValue:
-        """Return bounds for an extremum; one of integers in a field may be any number."""
+        """Return bounds for an extremum, which is an entry of a table.
+
+        Integers in a field may make it 0 without a draw showing it. A maximum of what cannot be
+        negative is 0 only if all operands are, and is then no entry.
+        """
         result = super()._extreme(shape, *values)
         if result.kind != "field":
             return result
@@ -401,6 +410,12 @@ class _Levels:
     def log2(self, polynomial: Polynomial) -> float:
         """Return the log2 of the probability at all levels."""
         return sum(_log2(self.share(polynomial, level)) for level in range(len(self._primes)))
+
+
+def _unshown(a: DegreeValue) -> DegreeValue:
+    """Return the bounds of a value that may be 0 unless it never is."""
+    unknown = Sign(0) if Sign.NEVER_ZERO in a.sign else Sign.POSITIVE
+    return replace(a, sign=a.sign & ~unknown)
 
 
 def _apart(a: DegreeValue, b: DegreeValue) -> Polynomial:

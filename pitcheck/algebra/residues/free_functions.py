@@ -272,9 +272,11 @@ class FreeFunctions(PrimeAlgebra):
 
     def multiply(self, a: Value, b: Value) -> Value:
         result = super().multiply(a, b)
-        if result.kind != "field" or result.logs or a.logs or b.logs or result.square is not None:
+        if result.kind != "field":
             return result
         self._check_sign_matters(a, b)
+        if result.logs or a.logs or b.logs or result.square is not None:
+            return result
         for one, other in ((a, b), (b, a)):
             factor = self._small_integer(other)
             if factor is not None:
