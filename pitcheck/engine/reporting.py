@@ -88,7 +88,7 @@ def _estimates(ledger: Ledger, distinct: int) -> tuple[str, ...]:
     for obligation in ledger.obligations:
         proof = obligation.proof
         if obligation.key and proof.heuristic:
-            reason = proof.estimate or "exponentials, roots, orders or keyed functions occur"
+            reason = proof.no_tables or "exponentials, roots, orders or keyed functions occur"
             keys.setdefault(reason, set()).add(obligation.key)
             first.setdefault(reason, obligation.output or obligation.target.name)
     return tuple(

@@ -123,7 +123,8 @@ class Proof:
     """The outcome of a stage.
 
     ``error_log2``: log2 of a bound on the probability that it was called proven although it is
-    false. ``heuristic``: the bound is an estimate; ``estimate`` says why.
+    false. ``heuristic``: the bound is an estimate. ``no_tables``: why functions as tables of random
+    residues, which would have given a theorem, did not prove it; "" if that was not tried.
     """
 
     outcome: Outcome
@@ -132,7 +133,7 @@ class Proof:
     attempts: int = 0
     primes: tuple[int, ...] = ()
     heuristic: bool = False
-    estimate: str = ""
+    no_tables: str = ""
     code: str = ""
     reason: str = ""
     reductions: tuple[str, ...] = ()

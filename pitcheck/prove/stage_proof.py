@@ -190,7 +190,7 @@ def _prove_variants(statement: _Statement) -> Proof:
         if proofs and signature in seen:
             continue
         seen.add(signature)
-        if proofs and proofs[-1].estimate:
+        if proofs and proofs[-1].no_tables:
             # Tables that do not prove it at one set of sizes do not at another.
             statement = replace(statement, settings=replace(settings, free_functions=False))
         at_once = _at_once(symbols, sizes, settings)
@@ -223,7 +223,7 @@ def _prove_variants(statement: _Statement) -> Proof:
     last = proofs[-1]
     last.trials = max(p.trials for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
-    last.estimate = next((p.estimate for p in proofs if p.estimate), "")
+    last.no_tables = next((p.no_tables for p in proofs if p.no_tables), "")
     last.reductions = proofs[0].reductions
     last.routing = joined([p.routing for p in proofs])
     return last
@@ -399,7 +399,7 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
         )
         proof = _settled(statement.attempts, attempt, trials)
         if proof is not None:
-            return replace(proof, estimate=free.reason) if proof.heuristic else proof
+            return replace(proof, no_tables=free.reason)
     return Proof(
         "inconclusive",
         code="PIT205",
