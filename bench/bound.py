@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from prove.bound_cases import CASES, Measured, measure  # noqa: E402
+from prove.bound_cases import CASES, TABLES, Measured, measure  # noqa: E402
 
 HEAD = """# The error bound, measured
 
@@ -21,7 +21,8 @@ Here two unequal formulas are proven equal over primes so small that this happen
 largest probability of being wrong that such a proof claims. *Rate* says how often the proof is
 wrong, over {seeds} seeds. By chance a rate may be above its bound, by at most three standard
 deviations (next column). *Accepted*: nothing was called proven, so nothing was claimed; the number
-is the probability that a proof could have claimed. `h`: a bound that is called heuristic.
+is the probability that a proof could have claimed. `h`: a bound that is called heuristic. Cases of
+*tables* have [functions as tables](mathematics.md); their bounds are theorems.
 
 `python bench/bound.py --seeds {seeds}` writes this page. `tests/prove/test_bound.py` holds the same
 cases to their bounds.
@@ -48,8 +49,11 @@ def row(measured: Measured) -> str:
     claim = f"{measured.bound:.4f}" if measured.proven else f"{case.accepted} accepted"
     ratio = f"{measured.rate / measured.bound:.2f}"
     said = "h" if measured.heuristic else ""
+    primes = (
+        f"{case.primes[0]} .. {case.primes[-1]}" if case.pool else ", ".join(map(str, case.primes))
+    )
     return (
-        f"| {case.name} | {', '.join(map(str, case.primes))} | {claim} | {measured.rate:.4f} | "
+        f"| {case.name} | {primes} | {claim} | {measured.rate:.4f} | "
         f"{measured.sigma:.4f} | {ratio} | {said} |"
     )
 
@@ -66,10 +70,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3000)
     seeds = parser.parse_args().seeds
     results = []
-    for case in CASES:
+    for case in (*CASES, *TABLES):
         results.append(measure(case, seeds))
         print(row(results[-1]), flush=True)
-    longest = max(len(case.name) for case in CASES)
+    longest = max(len(case.name) for case in (*CASES, *TABLES))
     table = "\n".join(map(row, results))
     bars = "\n".join(bar(m, longest) for m in results)
     (ROOT / "docs" / "bound.md").write_text(

@@ -357,8 +357,13 @@ class Discrete(Structure):
                 if bool(special.any())
                 else None
             )
-        logs = self._selected_logs(condition, a, b, data.shape[LEADING:])
-        return Value(a.kind, data, low, special, logs, a.nonnegative and b.nonnegative)
+        shape = data.shape[LEADING:]
+        logs = self._selected_logs(condition, a, b, shape)
+        parts = self._merged_parts(
+            (a, b), lambda own: self.expand(self._select(condition, *own), shape)
+        )
+        nonnegative = a.nonnegative and b.nonnegative
+        return Value(a.kind, data, low, special, logs, nonnegative, None, parts)
 
     def _selected_logs(
         self, condition: Any, a: Value, b: Value, shape: tuple[int, ...]

@@ -103,7 +103,7 @@ class Structure:
     # --- structure
     def _map(self, a: Value, move: Callable[[Any], Any]) -> Value:
         """Return a value with ``move`` applied to each of its arrays."""
-        if a.special is None and not a.logs and not a.nonnegative:
+        if a.special is None and not a.logs and not a.nonnegative and not a.parts:
             return Value(a.kind, move(a.data), a.lowest)
         special = None if a.special is None else move(a.special)
         square = None if a.square is None else self._map(a.square, move)
@@ -115,6 +115,7 @@ class Structure:
             tuple((n, self._map(s, move)) for n, s in a.logs),
             a.nonnegative,
             square,
+            tuple((n, self._map(part, move)) for n, part in a.parts),
         )
 
     def reshape(self, a: Value, shape: Sequence[int]) -> Value:
@@ -180,25 +181,17 @@ class Structure:
                 for v in values
             ]
             special = self._joined(codes, axis, lead, sizes)
+        rows = (
+            [_size(v, 2) if c is None else c for v, c in zip(values, sizes, strict=True)]
+            if axis == 2
+            else None
+        )
         logs = []
         for n in sorted({n for v in values for n, _ in v.logs}):
             one = self.constant(Fraction(1))
             bases = [dict(v.logs).get(n) or self.expand(one, self.shape(v)) for v in values]
-            logs.append(
-                (
-                    n,
-                    self._combine(
-                        bases,
-                        axis,
-                        [
-                            _size(v, 2) if c is None else c
-                            for v, c in zip(values, sizes, strict=True)
-                        ]
-                        if axis == 2
-                        else None,
-                    ),
-                )
-            )
+            logs.append((n, self._combine(bases, axis, rows)))
+        parts = self._merged_parts(values, lambda own: self._combine(own, axis, rows))
         return Value(
             values[0].kind,
             data,
@@ -207,7 +200,31 @@ class Structure:
             tuple(logs),
             all(v.nonnegative for v in values),
             square,
+            parts,
         )
+
+    def _merged_parts(
+        self, values: Sequence[Value], merge: Callable[[Sequence[Value]], Value]
+    ) -> tuple[tuple[int, Value], ...]:
+        """Return the parts of a value each of whose elements is one of ``values``.
+
+        ``merge`` makes such a value. A part that a value lacks is 0 there. Return () if no value
+        has parts.
+        """
+        if not any(v.parts for v in values):
+            return ()
+        own = [list(v.parts or ((1, Value("field", v.data, v.lowest)),)) for v in values]
+        zero = self.constant(Fraction(0))
+        merged = []
+        while factors := [parts[0][0] for parts in own if parts]:
+            column = []
+            for value, parts in zip(values, own, strict=True):
+                place = next((i for i, (n, _) in enumerate(parts) if n == factors[0]), None)
+                column.append(
+                    self.expand(zero, self.shape(value)) if place is None else parts.pop(place)[1]
+                )
+            merged.append((factors[0], merge(column)))
+        return tuple(merged)
 
     def _combined_squares(
         self, values: Sequence[Value], axis: int, counts: Sequence[int] | None

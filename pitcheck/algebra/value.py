@@ -35,6 +35,10 @@ class Value:
     ``nonnegative`` says that no element can be a negative number, whatever real numbers are drawn.
     ``square`` is None, or the value whose nonnegative root this value is; ``data`` has the root as
     a residue, and the square of that may be the negative of ``square``.
+
+    ``parts`` are () or pairs (n, A) with integers n and finite values A of the same logical shape:
+    ``data`` is the sum of the n A. They say how an exponential is split
+    (:mod:`pitcheck.algebra.residues.free_functions`).
     """
 
     kind: Kind
@@ -44,6 +48,7 @@ class Value:
     logs: tuple[tuple[int, Value], ...] = ()
     nonnegative: bool = False
     square: Value | None = None
+    parts: tuple[tuple[int, Value], ...] = ()
 
     @property
     def rank(self) -> int:

@@ -73,13 +73,28 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
         discrete_cases=tuple(dict.fromkeys(line for p in used.values() for line in p.discrete)),
         routing=_routed(ledger),
         reductions=tuple(dict.fromkeys(line for p in used.values() for line in p.reductions)),
-        heuristic=("exponentials, roots, orders or keyed functions occur in a stage",)
-        if any(p.heuristic for p in used.values())
-        else (),
+        heuristic=_estimates(ledger, len(used)),
         not_covered=NOT_COVERED if verdict == "equivalent" else (),
         dead_operators=check.dead,
         shown=shown,
         findings=tuple(check.findings),
+    )
+
+
+def _estimates(ledger: Ledger, distinct: int) -> tuple[str, ...]:
+    """Return a sentence for every reason why the bounds of some distinct stages are estimates."""
+    keys: dict[str, set[str]] = {}
+    first: dict[str, str] = {}
+    for obligation in ledger.obligations:
+        proof = obligation.proof
+        if obligation.key and proof.heuristic:
+            reason = proof.no_tables or "exponentials, roots, orders or keyed functions occur"
+            keys.setdefault(reason, set()).add(obligation.key)
+            first.setdefault(reason, obligation.output or obligation.target.name)
+    return tuple(
+        f"the bounds of {len(own)} of {distinct} distinct stages, the first that of "
+        f"{first[reason]!r}, are estimates: {reason}"
+        for reason, own in keys.items()
     )
 
 

@@ -62,10 +62,13 @@ class Attempts:
     allowance_log2: float
     _errors: dict[Attempt, float] = field(default_factory=dict)
 
-    def reserve(self, kind: str) -> Attempt:
-        """Return a new attempt; until it is settled it counts with its whole allowance."""
+    def reserve(self, kind: str, less_log2: float = 0.0) -> Attempt:
+        """Return a new attempt; until it is settled it counts with its whole allowance.
+
+        The allowance is ``less_log2`` bits below that of others.
+        """
         attempt = Attempt(self.statement, kind, sum(other.kind == kind for other in self._errors))
-        self._errors[attempt] = self.allowance_log2
+        self._errors[attempt] = self.allowance_log2 - less_log2
         return attempt
 
     def settle(self, attempt: Attempt, error_log2: float) -> None:

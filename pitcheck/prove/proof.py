@@ -28,6 +28,12 @@ MOST_TRIALS = 256
 """The redraws after which a stage is given up."""
 
 
+FREE_MARGIN_LOG2 = 6.0
+"""The bits by which an attempt with functions as tables may spend less than others. It often fails,
+and still counts with all that it was allowed; a draw more costs little.
+"""
+
+
 BUDGET = "PIT203"
 """The code of a proof that would cost too much."""
 
@@ -78,6 +84,10 @@ class Settings:
     formal_roots: bool = True
     """True if the square of a root is its argument (:mod:`pitcheck.algebra.residues.formal_roots`).
     """
+    free_functions: bool = True
+    """True if functions are first taken as tables (:mod:`pitcheck.prove.free_degrees`)."""
+    free_margin_log2: float = FREE_MARGIN_LOG2
+    """The bits by which such an attempt may spend less than others."""
     least: int = LEAST
     """The least number of elements of a unit at reduced shapes."""
     attempt: int = 0
@@ -113,7 +123,8 @@ class Proof:
     """The outcome of a stage.
 
     ``error_log2``: log2 of a bound on the probability that it was called proven although it is
-    false.
+    false. ``heuristic``: the bound is an estimate. ``no_tables``: why functions as tables of random
+    residues, which would have given a theorem, did not prove it; "" if that was not tried.
     """
 
     outcome: Outcome
@@ -122,6 +133,7 @@ class Proof:
     attempts: int = 0
     primes: tuple[int, ...] = ()
     heuristic: bool = False
+    no_tables: str = ""
     code: str = ""
     reason: str = ""
     reductions: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ class Redraws:
         total, place = np.zeros(1 + counted.shape[1]), 0
         for agreed, void in zip(self.agreed, self.voided, strict=True):
             chosen = math.log2(math.comb(agreed + void, void)) + void + 1 if counts_voids else 0.0
-            plain = one.agreeing(agreed)
+            plain = one.agreeing(agreed + void if one.once and agreed else agreed)
             total[0] += plain + chosen
             if agreed and len(counted):
                 numbers, which = np.unique(counted[place], return_inverse=True)
@@ -67,6 +67,8 @@ class Redraws:
 
         Beyond that, bad primes are what is left of the error.
         """
+        if one.once:
+            return 1
         if not one.bad:
             return 0
         least = min(-level for level in one.levels)

@@ -42,7 +42,7 @@ class StageDegrees:
         ``positive`` are drawn values that are so for all inputs.
         """
         algebra = DegreeAlgebra(shaped.weights)
-        drawn = {value: _drawn(algebra, fresh) for value, fresh in shaped.fresh.items()}
+        drawn = {value: drawn_degrees(algebra, fresh) for value, fresh in shaped.fresh.items()}
         for value in drawn.keys() & positive:
             drawn[value] = replace(drawn[value], sign=ABOVE_ZERO)
         values = evaluate_stage(shaped, algebra, drawn)
@@ -64,6 +64,11 @@ class StageDegrees:
     def has_roots(self) -> bool:
         """Return True if there are roots in a target."""
         return any(degree.roots for both in self.targets for degree in both)
+
+    @property
+    def has_functions(self) -> bool:
+        """Return True if there is more than the operations of a field in a target."""
+        return any(degree.uses or degree.exponents for both in self.targets for degree in both)
 
     @property
     def decides(self) -> bool:
@@ -115,7 +120,7 @@ class StageDegrees:
         )
 
 
-def _drawn(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
+def drawn_degrees(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
     """Return the degrees of an input: a variable, or a number of bounded size."""
     value = algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind)
     if fresh.kind == "field" and not fresh.numbers:

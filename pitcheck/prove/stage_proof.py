@@ -22,9 +22,10 @@ from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
-from pitcheck.prove.error_budget import Attempts
+from pitcheck.prove.error_budget import Attempt, Attempts
+from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.guards import REFERENCE, Extent
-from pitcheck.prove.integers.cases import with_cases
+from pitcheck.prove.integers.cases import Cases, with_cases
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_degrees import StageDegrees
@@ -59,6 +60,10 @@ SMALL = 1 << 18
 """The elements of a stage at full sizes up to which these are tried if places have no weights."""
 LENGTHS = (3, 4)
 """The lengths of chains of primes that are tried."""
+ORDERED = "numbers are compared, sorted or rounded"
+DIFFERENT = "a law of a function is needed that tables of random residues do not have"
+FREED = "any numbers stand in for steps that did not decide both ways"
+"""The reasons for the estimate of a stage; the last one is that of a stage with free steps."""
 MOST_FREE = 2
 """The number of steps of a stage, with all that compute the same, for which any numbers are tried.
 """
@@ -235,6 +240,9 @@ def _prove_variants(statement: _Statement) -> Proof:
         if proofs and signature in seen:
             continue
         seen.add(signature)
+        if proofs and proofs[-1].no_tables:
+            # Tables that do not prove it at one set of sizes do not at another.
+            statement = replace(statement, settings=replace(settings, free_functions=False))
         at_once = _at_once(symbols, sizes, settings)
         weighted, weighed = (
             _prove_weighted(statement, shaped, at_once)
@@ -266,6 +274,7 @@ def _prove_variants(statement: _Statement) -> Proof:
     last.trials = max(p.trials for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
     last.undefined = max(p.undefined for p in proofs)
+    last.no_tables = next((p.no_tables for p in proofs if p.no_tables), "")
     last.reductions = proofs[0].reductions
     last.routing = joined([p.routing for p in proofs])
     return last
@@ -415,8 +424,9 @@ def _prove_weighted(
 def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
     """Return the proof of a stage at definite sizes.
 
-    Primes without exponentials are tried, or chains with more and more levels, until both sides of
-    every target have a level in common.
+    Functions are taken as tables first, which gives a theorem. Then primes without exponentials are
+    tried, or chains with more and more levels, until both sides of every target have a level in
+    common.
     """
     settings = statement.settings
     check_memory(shaped, 16, settings.max_memory)
@@ -426,22 +436,22 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
         f"{statement.kind}sizes "
         f"{settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"
     )
+    free = (
+        _prove_free(statement, cases, sizes, variant, at_once)
+        if settings.free_functions and degrees.has_functions and not shaped.free
+        else Proof("inconclusive", reason=FREED if shaped.free else "")
+    )
+    if free.outcome == "proven":
+        return free
     attempt = statement.attempts.reserve(sizes)
     settings = replace(settings, seed=attempt.seed(settings.seed))
     for family in degrees.families(LENGTHS):
         trials = StageTrials(
             cases, family, degrees, settings, at_once, refutes=variant == VARIANTS[0]
         )
-        try:
-            proof = _judged(trials)
-        except StepError:
-            if not trials.number:
-                statement.attempts.settle(attempt, -math.inf)
-            raise
+        proof = _settled(statement.attempts, attempt, trials)
         if proof is not None:
-            if proof.outcome == "proven":
-                statement.attempts.settle(attempt, proof.error_log2)
-            return proof
+            return replace(proof, no_tables=free.reason)
     return Proof(
         "inconclusive",
         code="PIT205",
@@ -449,7 +459,52 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
     )
 
 
-def _judged(trials: StageTrials) -> Proof | None:
+def _prove_free(
+    statement: _Statement, cases: Cases, sizes: str, variant: int, at_once: int
+) -> Proof:
+    """Return the proof of a stage with tables in place of functions; it refutes nothing.
+
+    Its reason says why it is none.
+    """
+    settings, attempts = statement.settings, statement.attempts
+    try:
+        degrees = FreeStageDegrees.of(cases.shaped)
+        if degrees.algebra.ordered:
+            return Proof("inconclusive", reason=ORDERED)
+        attempt = attempts.reserve(f"functions as tables, {sizes}", settings.free_margin_log2)
+        settings = replace(
+            settings,
+            seed=attempt.seed(settings.seed),
+            target_log2=settings.target_log2 - settings.free_margin_log2,
+        )
+        trials = StageTrials(
+            cases, degrees.family, degrees, settings, at_once, refutes=variant == VARIANTS[0]
+        )
+        proof = _settled(attempts, attempt, trials)
+    except StepError as error:
+        return Proof("inconclusive", reason=str(error.cause))
+    if proof is None or proof.outcome == "failed":
+        return Proof("inconclusive", reason=DIFFERENT)
+    return proof
+
+
+def _settled(attempts: Attempts, attempt: Attempt, trials: StageTrials) -> Proof | None:
+    """Return what redraws decide, and enter what they spent.
+
+    Return None if the chains of the family are too short. Raises StepError.
+    """
+    try:
+        proof = decide(trials)
+    except StepError:
+        if not trials.number:
+            attempts.settle(attempt, -math.inf)
+        raise
+    if proof is not None and proof.outcome == "proven":
+        attempts.settle(attempt, proof.error_log2)
+    return proof
+
+
+def decide(trials: StageTrials) -> Proof | None:
     """Redraw a stage until it is decided. Return None if the chains of the family are too short."""
     while trials.number < trials.most:
         algebra = trials.redrawn()

@@ -28,16 +28,20 @@ from pitcheck.algebra.bound.degree_bounds import DrawError
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
 from pitcheck.algebra.residues.undefined import (
     Undefined,
     UndefinedAlgebra,
+    UndefinedFreeAlgebra,
     UndefinedWeightedAlgebra,
+    UndefinedWeightedFreeAlgebra,
 )
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
 from pitcheck.prove.coverage import Outcomes
-from pitcheck.prove.guards import Domains, Extent, domains
+from pitcheck.prove.free_degrees import FreeStageDegrees, unmatched
+from pitcheck.prove.guards import Domains, Extent, domains, undefined
 from pitcheck.prove.integers.cases import Cases
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
@@ -59,6 +63,9 @@ REAL_NUMBERS = 4
 """The factor by which more trials are evaluated together on real numbers, which have no levels."""
 
 
+UNMATCHED = "an operand of a quotient, root or logarithm has no like in the reference"
+
+
 FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
 """
@@ -75,7 +82,7 @@ class StageTrials:
         self,
         cases: Cases,
         family: Family,
-        degrees: StageDegrees,
+        degrees: StageDegrees | FreeStageDegrees,
         settings: Settings,
         at_once: int,
         *,
@@ -108,7 +115,31 @@ class StageTrials:
         chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
         self._primes.update(chain.primes)
         numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
-        return algebra_of(self.shaped, self._settings, chain, list(numbers))
+        return self._algebra(chain, list(numbers))
+
+    def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
+        """Return the algebra of some redraws over a chain of primes."""
+        if not isinstance(self._degrees, FreeStageDegrees):
+            return algebra_of(self.shaped, self._settings, chain, redraws)
+        given = self._settings.xp, chain, self._settings.seed, redraws
+        weights, formal = self.shaped.weights, self._settings.formal_roots
+        numbers = self._degrees.algebra.numbers
+        if weights:
+            return WeightedFreeAlgebra(weights, *given, formal_roots=formal, numbers=numbers)
+        return FreeAlgebra(*given, formal_roots=formal, numbers=numbers)
+
+    def _undefined_algebra(self, chain: Chain, redraws: Sequence[int]) -> Undefined:
+        """Return the same with undefined elements; a redraw may stand there several times."""
+        if not isinstance(self._degrees, FreeStageDegrees):
+            return undefined_algebra_of(self.shaped, self._settings, chain, redraws)
+        given = self._settings.xp, chain, self._settings.seed, redraws
+        weights, formal = self.shaped.weights, self._settings.formal_roots
+        numbers = self._degrees.algebra.numbers
+        if weights:
+            return UndefinedWeightedFreeAlgebra(
+                weights, *given, formal_roots=formal, numbers=numbers
+            )
+        return UndefinedFreeAlgebra(*given, formal_roots=formal, numbers=numbers)
 
     def judged(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
@@ -135,17 +166,9 @@ class StageTrials:
                 one = one._replace(
                     levels=tuple(level - math.log2(1 - rejected) for level in one.levels)
                 )
-            if max(one.levels) >= 0:
-                return self._open(
-                    BUDGET,
-                    "the degree bound is vacuous: the stage is too large for primes below 2^31",
-                )
-            if one.agreeing(math.inf) >= 0:
-                return self._open(
-                    BUDGET,
-                    "the numbers of the stage are so large that too many primes below 2^31 may "
-                    "divide them",
-                )
+            vacuous = _vacuous(one)
+            if vacuous:
+                return self._open(BUDGET, vacuous)
             self._one = one
             found = self._domains(algebra.chain)
             lacking, self._undefined_part = found.lacking, found.undefined
@@ -158,24 +181,41 @@ class StageTrials:
                 return self._refuted("real numbers differ", different)
             if lacking:
                 return self._open("PIT202", lacking)
+        if isinstance(self._degrees, FreeStageDegrees) and self._needs_unmatched(algebra):
+            return self._open("PIT202", UNMATCHED)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
 
     def _domains(self, chain: Chain) -> Domains:
         """Return where both sides have values."""
-
-        def compare(algebra: ResidueAlgebra) -> Sequence[Comparison] | None:
-            compared = evaluate_targets(self.shaped, algebra)
-            return None if compared is None else compared[1]
-
         return domains(
             self._degrees.algebra.guards,
-            partial(algebra_of, self.shaped, self._settings, chain),
-            partial(undefined_algebra_of, self.shaped, self._settings, chain),
-            compare,
+            partial(self._algebra, chain),
+            partial(self._undefined_algebra, chain),
+            self._compared,
             self._at_once,
         )
+
+    def _compared(self, algebra: ResidueAlgebra) -> Sequence[Comparison] | None:
+        """Evaluate the stage and compare its targets; None if levels do not suffice."""
+        compared = evaluate_targets(self.shaped, algebra)
+        return None if compared is None else compared[1]
+
+    def _needs_unmatched(self, algebra: ResidueAlgebra) -> bool:
+        """Return True if what is compared needs a guard that no guard of the reference equals.
+
+        Guards are equal at all primes of every draw, which the error over tables counts.
+        """
+        places = unmatched(algebra, self._degrees.algebra.guards)
+        if not places:
+            return False
+        # One trial alone would not tell what is drawn from what is constant.
+        redraws = algebra.trials * 2 if len(algebra.trials) == 1 else algebra.trials
+        again = self._undefined_algebra(algebra.chain, redraws)
+        again.undefined = places
+        compared = self._compared(again)
+        return compared is None or any(own.any() for own, _ in undefined(again, compared))
 
     def _left_open(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int
@@ -328,6 +368,17 @@ def evaluate_targets(
         raise
     except BudgetError:
         return None
+
+
+def _vacuous(one: DrawError) -> str:
+    """Return why the bound of a draw says nothing, or ""."""
+    if max(one.levels) >= 0:
+        return "the degree bound is vacuous: the stage is too large for primes below 2^31"
+    if one.agreeing(math.inf) >= 0:
+        return (
+            "the numbers of the stage are so large that too many primes below 2^31 may divide them"
+        )
+    return ""
 
 
 def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:

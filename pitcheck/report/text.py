@@ -289,7 +289,7 @@ def _bound(report: Report) -> list[Line]:
 
 
 def bound(report: Report) -> str:
-    """Return the bound on the probability of error, in words."""
+    """Return the bound on the probability of error, in words; it is a theorem or an estimate."""
     claim = (
         "this verdict is wrong"
         if report.verdict == "equivalent"
@@ -297,7 +297,8 @@ def bound(report: Report) -> str:
     )
     # Rounded up: the printed bound must not claim more than was computed.
     rounded = math.ceil(report.error_bound_log2 * 10) / 10
-    return f"error bound: {claim} with probability at most 2^{rounded:.1f}"
+    proven = " (a theorem)" if report.verdict == "equivalent" and not report.heuristic else ""
+    return f"error bound: {claim} with probability at most 2^{rounded:.1f}{proven}"
 
 
 def _labelled(label: str, text: str) -> list[Line]:

@@ -143,16 +143,18 @@ def scaled() -> Pair:
 
 
 def tower() -> Pair:
-    """Exponentials of exponentials, of which residues have no more than a few."""
+    """Exponentials of exponentials, of which residues have no more than a few, and a law of the
+    last one.
+    """
     r, b = Builder("reference"), Builder("train", {"tp": 2})
     for builder, spec in ((r, None), (b, {})):
-        x = builder.input("x", (4, 6), spec)
-        for _ in range(12):
-            x = builder.op("exp", x)
+        towers = [builder.input(name, (4, 6), spec) for name in "xz"]
+        for _ in range(10):
+            towers = [builder.op("exp", tower) for tower in towers]
         builder.output(
-            builder.op("identity", x, out="y")
+            builder.op("mul", *(builder.op("exp", tower) for tower in towers), out="y")
             if builder is r
-            else builder.op("mul", x, Number(1), out="y")
+            else builder.op("exp", builder.op("add", *towers), out="y")
         )
     return r.plan(), b.plan()
 

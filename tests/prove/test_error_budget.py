@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from zoo.builder import Builder
 from zoo.pairs import pair
 
 from pitcheck.base.options import Options
@@ -37,6 +38,8 @@ def test_an_attempt_counts_in_full_until_it_is_settled() -> None:
     assert attempts.spent_log2 == pytest.approx(math.log2(2.0**-20 + 2.0**-40), abs=1e-12)
     attempts.settle(first, -math.inf)
     assert (attempts.spent_log2, attempts.count) == (-40.0, 2)
+    attempts.reserve("tables", 30.0)
+    assert attempts.spent_log2 == pytest.approx(math.log2(2.0**-40 + 2.0**-50), abs=1e-12)
 
 
 def test_no_two_attempts_draw_by_one_seed() -> None:
@@ -112,20 +115,20 @@ def test_every_evaluation_of_a_stage_is_by_an_attempt_of_its_own(
 ) -> None:
     """Each set of sizes, and each retry, has another seed, and all of them are counted."""
     seen: list[int] = []
-    plain = prove._judged
+    plain = prove.decide
 
     def judged(trials: Any) -> Proof | None:
         seen.append(trials._settings.seed)
         return plain(trials)
 
-    monkeypatch.setattr(prove, "_judged", judged)
+    monkeypatch.setattr(prove, "decide", judged)
     stage, keys = one_stage("row_parallel")
     proof = prove_stage(stage, keys, settings(), "y")
     assert proof.outcome == "proven"
     assert len({*seen}) == proof.attempts >= 2
     again: list[int] = []
     monkeypatch.setattr(
-        prove, "_judged", lambda trials: (again.append(trials._settings.seed), plain(trials))[1]
+        prove, "decide", lambda trials: (again.append(trials._settings.seed), plain(trials))[1]
     )
     assert replace(prove_stage(stage, keys, settings(), "y"), reductions=proof.reductions) == proof
     assert again == seen
@@ -149,12 +152,34 @@ def test_an_attempt_that_failed_before_one_that_holds_counts(
         return made[-1]
 
     monkeypatch.setattr(prove, "_apart", lambda stage, _: replace(stage))
-    monkeypatch.setattr(prove, "_judged", judged)
+    monkeypatch.setattr(prove, "decide", judged)
     proof = prove_stage(stage, keys, settings(), "y")
     assert proof.outcome == "proven"
     assert proof.attempts == len(made) > 2
     assert proof.error_log2 == pytest.approx(
         math.log2(2.0**-64 + (len(made) - 1) * 2.0**-70), abs=1e-9
+    )
+
+
+def test_tables_that_fail_count_with_less_than_a_chain_may_spend() -> None:
+    """exp(a + b) = exp(a) exp(b) is an identity of chains, and none of tables."""
+    sums = Builder("sums"), Builder("products")
+    for b in sums:
+        x, y = b.input("x", (4, 6)), b.input("y", (4, 6))
+        power = (
+            b.op("exp", b.op("add", x, y))
+            if b is sums[0]
+            else b.op("mul", b.op("exp", x), b.op("exp", y))
+        )
+        b.output(b.op("identity", power, out="result"))
+    stage = Problem.of(*(b.plan() for b in sums)).whole_stage()
+    proof = prove_stage(stage, {0: "x", 1: "y"}, settings(), "result")
+    without = prove_stage(stage, {0: "x", 1: "y"}, settings(free_functions=False), "result")
+    assert proof.outcome == without.outcome == "proven"
+    assert "a law of a function" in proof.no_tables
+    assert proof.attempts == without.attempts + 1
+    assert proof.error_log2 == pytest.approx(
+        math.log2(2.0**without.error_log2 + 2.0**-70), abs=1e-9
     )
 
 

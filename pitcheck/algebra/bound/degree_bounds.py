@@ -308,12 +308,14 @@ class DrawError(NamedTuple):
     ``levels`` has its log2 for every level that counts by itself; ``heuristic`` says that a bound
     is heuristic. ``bad`` is the share of primes, at any of these levels, modulo which different
     values may be equal: those that divide all coefficients of the difference. It counts once for
-    all draws over the same primes.
+    all draws over the same primes. With ``once``, bad primes are part of ``levels`` already, and of
+    draws over the same primes only one counts.
     """
 
     levels: tuple[float, ...]
     bad: float
     heuristic: bool
+    once: bool = False
 
     @property
     def log2(self) -> float:
@@ -328,6 +330,9 @@ class DrawError(NamedTuple):
         is divided among both cases at every level, a bit for each.
         """
         errors = [draws * level for level in self.levels] if log2 is None else [log2]
+        if self.once and 0 < draws < math.inf:
+            # That some of them agree has at most the sum of their probabilities.
+            return min(0.0, self.log2 + math.log2(draws))
         if not self.bad:
             return sum(errors)
         return min(0.0, sum(1 + log2_sum((math.log2(self.bad), error)) for error in errors))

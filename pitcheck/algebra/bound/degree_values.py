@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from fractions import Fraction
 from functools import reduce
+from math import prod
 from operator import and_
 
 from pitcheck.algebra.bound.degree_bounds import ONE, Degree, Polynomial
@@ -28,12 +29,14 @@ class Sign(Flag):
 
     ``KNOWN``: made of integers and constants alone. ``NONNEGATIVE``: not negative. ``POSITIVE``: 0
     only if integers and constants make it 0, which a draw shows. ``NEVER_ZERO``: never 0.
+    ``INFINITE``: infinite or NaN.
     """
 
     KNOWN = auto()
     NONNEGATIVE = auto()
     POSITIVE = auto()
     NEVER_ZERO = auto()
+    INFINITE = auto()
 
     @property
     def divides(self) -> bool:
@@ -121,6 +124,25 @@ class DegreeValue:
     """The number that every element is; None if that is not known."""
     sign: Sign = UNKNOWN
     """The facts that are known of the sign of every element, for all real inputs."""
+    power: tuple[Polynomial, Polynomial] = (Polynomial(1), ONE)
+    """The bounds for numerator and denominator of the exponential of an element, over tables
+    (:mod:`pitcheck.algebra.bound.free_degrees`).
+    """
+    is_log: bool = False
+    """True if a logarithm is a term of it, over tables."""
+
+    is_root: bool = False
+    """True if it may be a formal root, over tables."""
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of all instances."""
+        return prod(self.shape) * self.instances
+
+    @property
+    def splits(self) -> bool:
+        """True if the exponential is more than one variable."""
+        return self.power != (Polynomial(1), ONE)
 
     @property
     def bottom(self) -> Polynomial:

@@ -15,6 +15,7 @@ False
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -116,11 +117,7 @@ class Formal(Structure):
             raise ShapeError(
                 f"log is defined for field values, not for {a.kind} values; cast first"
             )
-        if a.lowest + a.data.shape[0] < 2 or not self.chain.linked:
-            raise BudgetError(
-                "the logarithm of a value at the lowest level of the chain alone has no level "
-                "left; a longer chain is needed"
-            )
+        self._check_level_below(a)
         a = self.guard("log", a)
         zero = a.data == 0
         special = None
@@ -140,6 +137,14 @@ class Formal(Structure):
         zeros = self.expand(self.constant(Fraction(0)), self.shape(a))
         return Value("field", zeros.data, 0, special, ((1, base),))
 
+    def _check_level_below(self, a: Value) -> None:
+        """Check that a logarithm of ``a`` has a level. Raises BudgetError."""
+        if a.lowest + a.data.shape[0] < 2 or not self.chain.linked:
+            raise BudgetError(
+                "the logarithm of a value at the lowest level of the chain alone has no level "
+                "left; a longer chain is needed"
+            )
+
     # --- keeping logarithms
     def _added_logs(self, first: Logs, second: Logs, shape: Sequence[int]) -> Logs:
         """Return one term for each coefficient, by n log S + n log T = n log(S T)."""
@@ -157,15 +162,10 @@ class Formal(Structure):
         n = None if factor.logs or factor.special is not None else self._small_integer(factor)
         if n is None or not a.logs or a.special is not None:
             return None
-        scaled = self.multiply(Value("field", a.data, a.lowest), factor)
+        scaled = self.multiply(replace(a, logs=(), nonnegative=False), factor)
         shape = self.shape(scaled)
-        return Value(
-            "field",
-            scaled.data,
-            scaled.lowest,
-            None,
-            tuple((n * k, self.expand(s, shape)) for k, s in a.logs) if n else (),
-        )
+        logs = tuple((n * k, self.expand(s, shape)) for k, s in a.logs) if n else ()
+        return replace(scaled, logs=logs, nonnegative=False)
 
     def _small_integer(self, a: Value) -> int | None:
         """Return the small integer that ``a`` is at all its levels and elements, else None."""

@@ -16,6 +16,7 @@ does so by chance, and the trial is marked in ``void``: it must be drawn anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import isnan
 from typing import Any
@@ -431,10 +432,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             differs = self._broadcast(self.xp.not_equal, a, b)
         elif a.logs or b.logs:
             differs = self._log_differs(
-                self.subtract(
-                    Value("field", a.data, a.lowest, None, a.logs),
-                    Value("field", b.data, b.lowest, None, b.logs),
-                )
+                self.subtract(replace(a, special=None), replace(b, special=None))
             )
         else:
             x, y, _ = self._pair("a comparison of results", a, b)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, NAN, Value
@@ -197,3 +198,11 @@ class UndefinedAlgebra(Undefined):
 
 class UndefinedWeightedAlgebra(Undefined, WeightedAlgebra):
     """Residues with undefined elements, whose sums are weighted."""
+
+
+class UndefinedFreeAlgebra(Undefined, FreeAlgebra):
+    """Tables in place of functions, with undefined elements."""
+
+
+class UndefinedWeightedFreeAlgebra(Undefined, WeightedFreeAlgebra):
+    """The same, with weights for the places of reduced axes."""

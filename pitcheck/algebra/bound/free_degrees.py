@@ -1,0 +1,450 @@
+"""Degrees where functions are tables of random residues, and the error of a draw of these.
+
+A value of a function is a variable: its degree is 1, however deep its arguments lie. What that
+costs is that two different arguments may have one residue, at all levels of a draw at once. So the
+arguments of every table are counted, with the greatest degree among them.
+``docs/mathematics.md`` has the theorem; :mod:`pitcheck.algebra.residues.free_functions` evaluates.
+
+>>> algebra = FreeDegreeAlgebra()
+>>> y = algebra.exp(algebra.exp(algebra.fresh("x", (3,))))
+>>> y.degree.numerator, algebra.tables["exp"].entries
+(1, 6)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+
+from pitcheck.algebra.bound.degree_bounds import (
+    ONE,
+    Degree,
+    Division,
+    DrawError,
+    Heights,
+    Polynomial,
+    difference,
+    log2_sum,
+)
+from pitcheck.algebra.bound.degree_values import (
+    ABOVE_ZERO,
+    Axes,
+    DegreeValue,
+    Divisor,
+    Mark,
+    Sign,
+    wide_axes,
+)
+from pitcheck.algebra.bound.degrees import DegreeAlgebra
+from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.residues.free_functions import LARGEST_FACTOR
+from pitcheck.algebra.residues.keyed_functions import EVEN, ODD
+from pitcheck.algebra.shape_checks import broadcast
+
+LINE = Polynomial(1)
+"""The bounds for one variable."""
+_HALF = Fraction(1, 2)
+
+
+@dataclass
+class Table:
+    """The arguments of one function in a stage.
+
+    ``entries`` counts them; ``top`` and ``bottom`` bound the numerators and denominators of all.
+    ``symmetric``: the sign of an argument is lost.
+    """
+
+    symmetric: bool = False
+    entries: int = 0
+    top: Polynomial = ONE
+    bottom: Polynomial = ONE
+
+    def add(self, entries: int, degree: Degree) -> None:
+        """Enter ``entries`` arguments of a degree."""
+        self.entries += entries
+        self.top = self.top.either(degree.top)
+        self.bottom = self.bottom.either(degree.bottom)
+
+    @property
+    def meetings(self) -> int:
+        """The pairs of arguments that may meet, and those that may meet 0.
+
+        Of a symmetric function an argument may also meet the negative of another.
+        """
+        pairs = self.entries * (self.entries - 1) // 2
+        return (2 if self.symmetric else 1) * pairs + self.entries
+
+    @property
+    def apart(self) -> Polynomial:
+        """The bounds for the numerator of the difference of two arguments."""
+        return self.top.times(self.bottom).summed(2)
+
+
+@dataclass
+class Guards:
+    """The operands of partial operations: all, and those that are not positive for certain."""
+
+    entries: int = 0
+    unsure: int = 0
+    top: Polynomial = ONE
+    bottom: Polynomial = ONE
+
+    def add(self, entries: int, degree: Degree, *, sure: bool) -> None:
+        """Enter ``entries`` operands of a degree."""
+        self.entries += entries
+        self.unsure += 0 if sure else entries
+        self.top = self.top.either(degree.top)
+        self.bottom = self.bottom.either(degree.bottom)
+
+
+class FreeDegreeAlgebra(DegreeAlgebra):
+    """Degree bounds over tables.
+
+    ``tables`` has the arguments of every function by its name. ``ordered`` says that something
+    depends on the order of numbers, which no table knows. ``numbers`` has, for every site, the
+    rational of which each of its roots is taken, or None for anything else.
+    """
+
+    def __init__(self, weighted: Collection[int] = ()) -> None:
+        super().__init__(weighted)
+        self.tables: dict[str, Table] = {}
+        self.guarded = Guards()
+        self.ordered = False
+        self.numbers: dict[str, list[Fraction | None]] = {}
+
+    def _enter(self, name: str, entries: int, degree: Degree) -> None:
+        table = self.tables.setdefault(name, Table(name in ODD or name in EVEN))
+        table.add(entries, degree)
+
+    def _variable(self, like: DegreeValue, sign: Sign) -> DegreeValue:
+        """Return bounds for one variable at every element."""
+        return replace(self._value("field", like.shape, like.instances, LINE), sign=sign)
+
+    # --- making values
+    def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:
+        """Return bounds for a 0-d constant; that it is infinite or NaN is among its signs."""
+        value = super().constant(number, kind)
+        finite = isinstance(number, Fraction) or math.isfinite(number)
+        return value if finite else replace(value, sign=value.sign | Sign.INFINITE)
+
+    def draw(self, stream: str, index: DegreeValue) -> DegreeValue:
+        """Return bounds for random draws: a variable for every index."""
+        return replace(super().draw(stream, index), top=LINE)
+
+    # --- exponentials of sums
+    def _sum(self, result: DegreeValue, a: DegreeValue, b: DegreeValue, sign: int) -> DegreeValue:
+        """Return a sum or difference with bounds for its exponential."""
+        if result.kind != "field":
+            return result
+        up, down = b.power if sign > 0 else (b.power[1], b.power[0])
+        is_log = a.is_log or b.is_log
+        if sign > 0 and not (a.splits or b.splits or is_log):
+            return result
+        if result.number is not None:
+            for term in (a, b):
+                self._enter("exp", 0, term.degree)
+        return self._powered(result, a.power[0].times(up), a.power[1].times(down), is_log)
+
+    def _powered(
+        self, value: DegreeValue, up: Polynomial, down: Polynomial, is_log: bool
+    ) -> DegreeValue:
+        """Return ``value`` with the bounds for its exponential, which is a variable at least.
+
+        That of a logarithm may be looked up, and so may those of its other parts.
+        """
+        value = replace(value, power=(up.either(LINE), down), is_log=is_log)
+        if is_log:
+            self._enter("log", value.elements, Degree(*value.power))
+            self._enter("exp", value.elements * _factors(value), value.degree)
+        return value
+
+    def add(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for a sum; the exponentials of split operands multiply."""
+        return self._sum(super().add(a, b), a, b, 1)
+
+    def subtract(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for a difference; the exponentials are divided."""
+        return self._sum(super().subtract(a, b), a, b, -1)
+
+    def negate(self, a: DegreeValue) -> DegreeValue:
+        """Return the same bounds, and those of the inverse exponential."""
+        return self._powered(super().negate(a), a.power[1], a.power[0], a.is_log)
+
+    def multiply(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for a product; a literal is a power of the exponential."""
+        product = super().multiply(a, b)
+        if product.kind != "field":
+            return product
+        power = (a.power[0].either(b.power[0]), a.power[1].either(b.power[1]))
+        is_log = False
+        for one, other in ((a, b), (b, a)):
+            number = other.number
+            if number is not None and number.denominator == 1 and abs(number) <= LARGEST_FACTOR:
+                both = one.power if number > 0 else (one.power[1], one.power[0])
+                times = max(abs(int(number)), 1)
+                scaled = (both[0].to_the(times), both[1].to_the(times))
+                power = (power[0].either(scaled[0]), power[1].either(scaled[1]))
+                is_log = is_log or one.is_log
+        return self._powered(self._rooted(product, a, b), *power, is_log)
+
+    def _rooted(self, result: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return a product or quotient; that of two formal roots is the root of a new argument."""
+        if a.is_root and b.is_root:
+            whole = result.top.times(result.bottom)
+            self._enter("sqrt", result.elements, Degree(whole, whole))
+        return replace(result, is_root=a.is_root and b.is_root)
+
+    def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for a quotient; its divisor is counted among the guards."""
+        if not b.is_constant:
+            self.guarded.add(b.elements, b.degree, sure=b.sign.divides)
+        quotient = super().divide(a, b)
+        return replace(self._rooted(quotient, a, b), power=a.power, is_log=False)
+
+    def sum(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
+        """Return bounds for a sum over ``axes``, which is split if it has one term."""
+        if a.splits:
+            self._enter("exp", a.elements, a.degree)
+        return replace(super().sum(a, axes), is_log=False, is_root=False)
+
+    def _one_of(
+        self,
+        kind: Kind,
+        shape: tuple[int, ...],
+        values: Sequence[DegreeValue],
+        along: Axes,
+        *deciding: DegreeValue,
+    ) -> DegreeValue:
+        """Return bounds for elements each of which is one of ``values``."""
+        chosen = super()._one_of(kind, shape, values, along, *deciding)
+        up, down = values[0].power
+        for value in values[1:]:
+            up, down = up.either(value.power[0]), down.either(value.power[1])
+        chosen = replace(chosen, is_root=any(v.is_root for v in values))
+        return self._powered(chosen, up, down, any(v.is_log for v in values))
+
+    # --- functions
+    def exp(self, a: DegreeValue) -> DegreeValue:
+        """Return bounds for a product of variables other than 0, and of their inverses."""
+        up, down = a.power
+        self._enter("exp", a.elements * _factors(a), a.degree)
+        divisors = (
+            {Mark(self._key(), wide_axes(a.shape)): Divisor(down)}
+            if down.degree or down.height_log2
+            else {}
+        )
+        sign = Sign.NONNEGATIVE | Sign.POSITIVE
+        return replace(self._variable(a, sign), top=up.either(LINE), divisors=divisors)
+
+    def log(self, a: DegreeValue) -> DegreeValue:
+        """Return bounds for a variable whose exponential is the argument."""
+        sure = Sign.POSITIVE in a.sign
+        self._guard("log", sure)
+        self.guarded.add(a.elements, a.degree, sure=sure)
+        self.divisions.append(Division(Degree(a.top), a.elements))
+        result = self._variable(a, Sign(0))
+        return self._powered(result, a.top, a.bottom, is_log=True)
+
+    def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:
+        """Return bounds for a variable."""
+        if name == "normal_cdf" and len(arguments) == 1:
+            return self._normal_cdf(arguments[0])
+        shape = broadcast(*(a.shape for a in arguments))
+        instances = max(a.instances for a in arguments)
+        for argument in arguments:
+            entries = prod(shape) * instances
+            self._enter(name, 0 if argument is not arguments[0] else entries, argument.degree)
+        return self._value("field", shape, instances, LINE)
+
+    def _normal_cdf(self, a: DegreeValue) -> DegreeValue:
+        """Return bounds for (1 + erf(x / sqrt 2)) / 2."""
+        scaled = self.multiply(replace(a, sign=Sign(0)), self.sqrt(self.constant(_HALF)))
+        erf = self.function("erf", scaled)
+        half = self.constant(_HALF)
+        return self.multiply(half, self.add(self.constant(Fraction(1)), erf))
+
+    def sqrt(self, a: DegreeValue) -> DegreeValue:
+        """Return bounds for a variable, or for a formal root, of which the square may be taken.
+
+        Over the numerator and the denominator of the argument both have a numerator of this degree.
+        """
+        sure = Sign.NONNEGATIVE in a.sign
+        self.numbers.setdefault(self.site, []).append(a.number)
+        if a.is_constant:
+            self.roots_of.add(
+                0 if a.number is None else abs(a.number.numerator) * a.number.denominator or 1
+            )
+        self._guard("sqrt", sure)
+        self.guarded.add(a.elements, a.degree, sure=sure)
+        self._enter("sqrt", a.elements, a.degree)
+        return replace(
+            a,
+            identity=self._key(),
+            top=a.top.times(a.bottom).times(LINE),
+            number=None,
+            sign=a.sign & ~Sign.KNOWN,
+            power=(LINE, ONE),
+            is_log=False,
+            is_root=True,
+        )
+
+    # --- order
+    def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
+        """Return bounds for a discrete value; note if numbers are compared for it."""
+        if any(a.kind == "field" for a in arguments):
+            self.ordered = True
+        return super()._decided(kind, shape, *arguments)
+
+    def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for an outcome; against infinity it is no matter of residues."""
+        if Sign.INFINITE in a.sign | b.sign:
+            return self._value("bool", broadcast(a.shape, b.shape), max(a.instances, b.instances))
+        return super().compare(comparison, a, b)
+
+    def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for one of two values, or for a variable."""
+        for value in (a, b):
+            self._compared(value, prod(broadcast(a.shape, b.shape)) * value.instances)
+        largest = super().maximum(a, b)
+        above = any(ABOVE_ZERO in value.sign for value in (a, b))
+        return replace(largest, sign=largest.sign | (ABOVE_ZERO if above else Sign(0)))
+
+    def minimum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds as of the maximum; a minimum does not show that it is 0."""
+        result = self.maximum(a, b)
+        return _unshown(replace(result, sign=result.sign & a.sign & b.sign))
+
+    def reduce_max(self, a: DegreeValue, axis: int) -> DegreeValue:
+        """Return bounds for one of the elements along the axis, or for a variable."""
+        self._compared(a, a.elements)
+        return super().reduce_max(a, axis)
+
+    def reduce_min(self, a: DegreeValue, axis: int) -> DegreeValue:
+        """Return bounds as of the maximum; a minimum does not show that it is 0."""
+        return _unshown(self.reduce_max(a, axis))
+
+    def _compared(self, value: DegreeValue, entries: int) -> None:
+        if value.kind == "field":
+            self._enter("max", entries, value.degree)
+
+    def _extreme(self, shape: tuple[int, ...], *values: DegreeValue) -> DegreeValue:
+        """Return bounds for an extremum, which is an entry of a table.
+
+        Integers in a field may make it 0 without a draw showing it. A maximum of what cannot be
+        negative is 0 only if all operands are, and is then no entry.
+        """
+        result = super()._extreme(shape, *values)
+        if result.kind != "field":
+            return result
+        top = result.top.either(result.bottom.times(LINE))
+        return replace(
+            result, top=top, uses=frozenset(), sign=result.sign & ~Sign.KNOWN, is_log=False
+        )
+
+    # --- the error of a draw
+    def draw_error(
+        self,
+        targets: Sequence[tuple[DegreeValue, DegreeValue]],
+        primes: Sequence[int],
+        heights: Heights,
+    ) -> tuple[DrawError, float]:
+        """Return the error of one draw, and a bound on the share of void draws.
+
+        The error is the sum of these probabilities, each a product over the levels:
+
+        - a false target agrees;
+        - two different arguments of a table have one residue, or an argument is 0;
+        - a divisor or the argument of a logarithm is 0 at all levels, as integers make it;
+        - an operand is taken for one of the reference.
+        """
+        levels = _Levels(primes, heights, len(self._radicals()))
+        tables = {**self.tables, "exp": replace(self.tables.get("exp", Table()))}
+        for value in (v for pair in targets if any(own.is_log for own in pair) for v in pair):
+            # Logarithms are compared by their exponentials, which are looked up for it.
+            tables["exp"].add(value.elements * _factors(value), value.degree)
+        main = max((levels.log2(_apart(a, b)) for a, b in targets), default=-math.inf)
+        terms = [(table.meetings, table.apart) for table in tables.values()]
+        terms += [(d.elements, d.degree.top) for d in self.divisions]
+        guards = self.guarded
+        matches = guards.unsure * guards.entries
+        terms.append((matches, guards.top.times(guards.bottom).summed(2)))
+        error = log2_sum(
+            [main, *(_log2(count) + levels.log2(polynomial) for count, polynomial in terms)]
+        )
+        void = sum(
+            d.elements * levels.share(d.degree.top, level)
+            for d in self.divisions
+            for level in range(len(primes))
+        )
+        return DrawError((min(error, 0.0),), 0.0, False, levels.feared), void
+
+    def _radicals(self) -> set[int]:
+        """Return the primes whose roots may be residues."""
+        return {prime for number in self.roots_of for prime in _primes_of(number)}
+
+
+class _Levels:
+    """The probability that a nonzero polynomial vanishes at all levels of a draw."""
+
+    def __init__(self, primes: Sequence[int], heights: Heights, radicals: int) -> None:
+        self._primes = primes
+        self._heights = heights
+        self._radicals = radicals
+        self.feared = False
+        """True once a prime might have divided a polynomial."""
+
+    def share(self, polynomial: Polynomial, level: int) -> float:
+        """Return the probability at a level: that of a bad prime, and that by degree.
+
+        Variables take at least p - 1 values.
+        """
+        height = math.ldexp(polynomial.height_log2, self._radicals)
+        primes = math.floor(min(height / self._heights.least_log2[level], 1e300))
+        bad = primes / self._heights.count
+        self.feared |= bad > 0
+        return min(1.0, polynomial.degree / (self._primes[level] - 1) + bad)
+
+    def log2(self, polynomial: Polynomial) -> float:
+        """Return the log2 of the probability at all levels."""
+        return sum(_log2(self.share(polynomial, level)) for level in range(len(self._primes)))
+
+
+def _unshown(a: DegreeValue) -> DegreeValue:
+    """Return the bounds of a value that may be 0 unless it never is."""
+    unknown = Sign(0) if Sign.NEVER_ZERO in a.sign else Sign.POSITIVE
+    return replace(a, sign=a.sign & ~unknown)
+
+
+def _apart(a: DegreeValue, b: DegreeValue) -> Polynomial:
+    """Return bounds for the numerator of a difference, or for that of the exponentials."""
+    top = difference(a.degree, b.degree).top
+    if a.is_log or b.is_log:
+        top = top.either(difference(Degree(*a.power), Degree(*b.power)).top)
+    return top.either(LINE)
+
+
+def _factors(value: DegreeValue) -> int:
+    """Return the number of tabled exponentials of which that of an element is made, at most."""
+    up, down = value.power
+    return min(up.degree + down.degree, 1 << 30)
+
+
+def _log2(number: float) -> float:
+    return math.log2(number) if number > 0 else -math.inf
+
+
+def _primes_of(number: int) -> set[int]:
+    """Return the primes that divide a positive integer an odd number of times."""
+    found, left, divisor = set(), number, 2
+    while divisor * divisor <= left and divisor < 1000:
+        times = 0
+        while left % divisor == 0:
+            left //= divisor
+            times += 1
+        if times % 2:
+            found.add(divisor)
+        divisor += 1
+    return found | ({left} if left > 1 else set())
