@@ -156,8 +156,7 @@ def kinds_that_may(trait: Trait) -> frozenset[str]:
 def kinds_in_order() -> frozenset[str]:
     """Return the operators whose first two operands must not change places.
 
-    They compute an element from one of each, or are products of matrices. Random draws have a
-    number and a decision as operands, which no one exchanges.
+    They compute an element from one of each, or are products of matrices.
     """
     free = kinds_that_may(Trait.COMMUTES)
     return frozenset(
