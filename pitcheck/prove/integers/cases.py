@@ -16,6 +16,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -107,12 +108,9 @@ def with_cases(shaped: ShapedStage) -> Cases:
     for value in cone.drawn:
         drawn.append(_Drawn(value, shaped.fresh[value], first))
         first += prod(shaped.fresh[value].shape)
-    algebra = SourcedAlgebra()
-    algebra.marked = _marked(drawn)
-    try:
-        sources = cone.run(algebra, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)))
-    except PitcheckError:
-        return Cases(shaped)  # the operator says so again where it is compared
+    sources = _sources(cone, drawn)
+    if sources is None:
+        return Cases(shaped, None, f"nothing can be computed from {drawn[0].fresh.key} alone")
     cone = _with_ends(cone, sources)
     hard = tuple(
         {value for value in side.sinks if _hard(found[value])}
@@ -162,6 +160,23 @@ def with_cases(shaped: ShapedStage) -> Cases:
     if tested is not None:
         tested.cone = replace(cone, shaped=directed)  # what it looks at are the draws of the stage
     return Cases(directed, tested, left_open)
+
+
+def _sources(
+    cone: Cone, drawn: Sequence[_Drawn]
+) -> tuple[dict[int, Value], dict[int, Value]] | None:
+    """Return all values of both sides with the sources of their elements.
+
+    The numbers are the least, the greatest or those in between. Return None if an operator refuses
+    all of these.
+    """
+    algebra = SourcedAlgebra()
+    algebra.marked = _marked(drawn)
+    most = max(own.bounds[1] - own.bounds[0] for own in drawn)
+    for lane in (0, most - 1, most // 2):
+        with suppress(PitcheckError):
+            return cone.run(algebra, _numbers(cone, drawn, np.array([lane], dtype=np.int64)))
+    return None
 
 
 def _marked(drawn: Sequence[_Drawn]) -> frozenset[int]:
