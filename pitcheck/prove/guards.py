@@ -13,7 +13,7 @@ that operand is taken to be undefined (:mod:`pitcheck.algebra.residues.undefined
 operand has a trial of its own.
 
 >>> domains([], *[None] * 3, at_once=8)  # nothing but positive divisors
-Domains(lacking='', undefined=<Extent.NOTHING: 0>)
+Domains(lacking='', undefined=<Extent.NOTHING: 0>, decided=False)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.undefined import Undefined
 from pitcheck.algebra.value import NAN, Value
 from pitcheck.errors import BudgetError, PitcheckError
-from pitcheck.prove.guard_factors import SIGNED, Class, Known, as_strong, discharging
+from pitcheck.prove.guard_factors import Class, Known, as_strong, discharging
 from pitcheck.stage.evaluate import Comparison
 
 Words = NDArray[np.int64]
@@ -76,11 +76,13 @@ class Domains(NamedTuple):
 
     ``lacking`` names a guard of the parallel plan that is not discharged, and says why; it is "" if
     there is none. ``undefined``: the part of the reference's targets that inputs may leave without
-    a value.
+    a value. ``decided`` is True if it depends on drawn numbers what is divided by, or needed: then
+    outcomes that no draw had are left to trials on real numbers.
     """
 
     lacking: str
     undefined: Extent
+    decided: bool = False
 
 
 def domains(
@@ -103,6 +105,7 @@ def domains(
                 algebra = draw(range(DRAWS))
             again = _Look(guards, algebra, compare)
             found = again.domains(redraw, compare, at_once, free=look.chose)
+            return found._replace(decided=look.chose)
         return found
     except PitcheckError as error:
         reason = f"what has no value where a divisor vanishes cannot be seen: {error}"
@@ -176,24 +179,22 @@ class _Look:
 
     def _pair(self, draw: int) -> _Pair:
         """Return the guards of a draw."""
+        # What inputs choose or count is a small number in most draws, and may be 0 in others.
+        small = Known(self._prime).constants("div")
         positive = {
             each
             for guard in self._guards
             if guard not in self._open
             for each in guard.classes(draw)
-            if each[1]
+            if each[1] and _residue(each[1]) not in small
         }
-        # What inputs choose may be a constant in a draw: where(x > 0, x, 1).
-        constants = {what: Known(self._prime).constants(what) for what in SIGNED}
         own: dict[Class, str] = {}
         given: dict[Class, str] = {}
         for guard in self._open:
             for what, word in guard.classes(draw):
                 if guard.site.startswith(REFERENCE):
                     given.setdefault((what, word), guard.site)
-                elif _residue(word) not in constants.get(what, ()) and not any(
-                    (kind, word) in positive for kind in as_strong(what)
-                ):
+                elif not any((kind, word) in positive for kind in as_strong(what)):
                     own.setdefault((what, word), guard.site)
         return _Pair(own, list(given), frozenset(positive))
 

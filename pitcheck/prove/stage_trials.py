@@ -175,8 +175,18 @@ class StageTrials:
             if any(not_finite(each.expected) for each in comparisons):
                 self._undefined_part = Extent.SEEN
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
-            reals = self._degrees.decides or discrete or bool(algebra.decisions) or bool(lacking)
-            different = self._outcomes.try_reals(bool(lacking)) if self._refutes and reals else None
+            reals = (
+                self._degrees.decides
+                or discrete
+                or bool(algebra.decisions)
+                or bool(lacking)
+                or found.decided
+            )
+            different = (
+                self._outcomes.try_reals(bool(lacking) or found.decided)
+                if self._refutes and reals
+                else None
+            )
             if different is not None:
                 return self._refuted("real numbers differ", different)
             if lacking:

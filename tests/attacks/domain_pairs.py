@@ -353,6 +353,22 @@ WRONG: dict[str, Pair] = {
         lambda x, z: head((z / x).softmax(axis=1)),
         lambda x, z: head((z / x).softmax(axis=1) + zeros(flip((z / x).softmax(axis=1)))),
     ),
+    "whether any of many is large": (
+        lambda x, z: z + zeros(x),
+        lambda x, z: z * one(((x > 1).float().sum() > 0).float()) + zeros(x),
+    ),
+    "whether any is large, beside a quotient by 1": (
+        lambda x, z: z / 1 + zeros(x),
+        lambda x, z: z / 1 * one(((x > 1).float().sum() > 0).float()) + zeros(x),
+    ),
+    "whether any of others is large": (
+        lambda x, y, z: z * one(((x > 1).float().sum() > 0).float()) + zeros(y),
+        lambda x, y, z: z * one(((y > 1).float().sum() > 0).float()) + zeros(x),
+    ),
+    "a quotient made safe in vain": (
+        lambda x, z: (x > 0).where(z / x, z),
+        lambda x, z: z / (x >= 0).where(x, zeros(x) + 1),
+    ),
     "two cuts": (
         lambda x, y, z: (z / x).exp().cat((z / y).exp(), axis=0),
         lambda x, y, z: ((z / x).exp() + zeros((z / y).exp())).cat((z / y).exp(), axis=0),

@@ -148,8 +148,4 @@ RIGHT: dict[str, Pair] = {
         lambda x, y, s, z: z / (x * y * s),
         lambda x, y, s, z: z / s / y / x,
     ),
-    "a quotient made safe": (
-        lambda x, z: (x > 0).where(z / x, z),
-        lambda x, z: z / (x > 0).where(x, zeros(x) + 1),
-    ),
 }
