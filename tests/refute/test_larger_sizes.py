@@ -19,6 +19,7 @@ from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.plan.model import Plan
 from pitcheck.prove import stage_proof as prove
+from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.stage_degrees import StageDegrees
 from pitcheck.refute import larger_sizes as larger
 from pitcheck.report.report import Report
@@ -71,17 +72,23 @@ def stages(mesh: dict[str, int] | None, wrong: bool = False) -> Plan:
 @contextmanager
 def bound_unless(holds: Callable[[Any], bool]) -> Iterator[None]:
     """A bound that is vacuous but for stages at sizes of which something holds."""
-    made, bounded = StageDegrees.of, StageDegrees.error
-    sizes: dict[int, Any] = {}
-    kept: list[StageDegrees] = []
+    with _bound_of(StageDegrees, holds), _bound_of(FreeStageDegrees, holds):
+        yield
 
-    def of(shaped: Any, *more: Any) -> StageDegrees:
+
+@contextmanager
+def _bound_of(degrees_of: Any, holds: Callable[[Any], bool]) -> Iterator[None]:
+    made, bounded = degrees_of.of, degrees_of.error
+    sizes: dict[int, Any] = {}
+    kept: list[Any] = []
+
+    def of(shaped: Any, *more: Any) -> Any:
         found = made(shaped, *more)
         kept.append(found)
         sizes[id(found)] = shaped.sizes
         return found
 
-    def error(degrees: StageDegrees, *more: Any) -> Any:
+    def error(degrees: Any, *more: Any) -> Any:
         one, rejected = bounded(degrees, *more)
         return (
             one
@@ -89,7 +96,7 @@ def bound_unless(holds: Callable[[Any], bool]) -> Iterator[None]:
             else one._replace(levels=tuple(0.0 for _ in one.levels))
         ), rejected
 
-    with patch.object(StageDegrees, "of", of), patch.object(StageDegrees, "error", error):
+    with patch.object(degrees_of, "of", of), patch.object(degrees_of, "error", error):
         yield
 
 
