@@ -19,6 +19,7 @@ from pitcheck.claims.problem import Problem
 from pitcheck.commands.check import checked
 from pitcheck.plan.model import Number, Plan
 from pitcheck.prove.free_degrees import FreeStageDegrees
+from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.proof import Settings
 from pitcheck.prove.stage_proof import decide
 from pitcheck.prove.stage_trials import StageTrials
@@ -53,7 +54,7 @@ def _by_tables(inputs: str, reference: Formula, parallel: Formula) -> str:
     shaped = shape_reduced(problem.whole_stage())
     degrees = FreeStageDegrees.of(shaped)
     settings = Settings(np, 1, -74.0, 1, full_shapes=False, max_memory=1 << 30)
-    trials = StageTrials(shaped, degrees.family, degrees, settings, 8, refutes=False)
+    trials = StageTrials(with_cases(shaped), degrees.family, degrees, settings, 8, refutes=False)
     proof = decide(trials)
     assert proof is not None
     return proof.outcome

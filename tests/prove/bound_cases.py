@@ -25,6 +25,7 @@ from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Lineage, Number, Plan
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove.free_degrees import FreeStageDegrees
+from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Prover
 from pitcheck.prove.stage_proof import decide, prove_stage
@@ -180,11 +181,11 @@ def _by_tables(
     case: Case, first: Graph, second: Graph, specification: Specification
 ) -> Callable[[int], tuple[str, float, bool]]:
     shaped = shape_reduced(_stage(first, second, specification))
-    degrees = FreeStageDegrees.of(shaped)
+    degrees, cases = FreeStageDegrees.of(shaped), with_cases(shaped)
 
     def run(seed: int) -> tuple[str, float, bool]:
         trials = StageTrials(
-            shaped, degrees.family, degrees, _settings(case, seed), 1, refutes=False
+            cases, degrees.family, degrees, _settings(case, seed), 1, refutes=False
         )
         try:
             proof = decide(trials)

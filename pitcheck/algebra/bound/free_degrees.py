@@ -30,7 +30,6 @@ from pitcheck.algebra.bound.degree_bounds import (
     log2_sum,
 )
 from pitcheck.algebra.bound.degree_values import (
-    ABOVE_ZERO,
     Axes,
     DegreeValue,
     Divisor,
@@ -309,8 +308,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         for value in (a, b):
             self._compared(value, prod(broadcast(a.shape, b.shape)) * value.instances)
         largest = super().maximum(a, b)
-        above = any(ABOVE_ZERO in value.sign for value in (a, b))
-        return replace(largest, sign=largest.sign | (ABOVE_ZERO if above else Sign(0)))
+        return replace(largest, sign=largest.sign & ~Sign.KNOWN)
 
     def minimum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds as of the maximum; a minimum does not show that it is 0."""

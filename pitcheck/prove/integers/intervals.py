@@ -32,7 +32,26 @@ FAR = 1 << 40
 
 
 class IntervalAlgebra(SourcedAlgebra):
-    """Least numbers in the first draw, greatest ones in the second; fixed values have one draw."""
+    """Least numbers in the first draw, greatest ones in the second; fixed values have one draw.
+
+    A number equals one place at most, so of a row of ``x == places`` one element at most is not 0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._single: dict[int, tuple[Value, frozenset[int]]] = {}
+
+    def _with_single(self, value: Value, axes: frozenset[int]) -> Value:
+        """Note that along each of ``axes``, counted from the end, one element is not 0 at most."""
+        if axes:
+            self._single[id(value)] = value, axes
+        return value
+
+    def _single_of(self, value: Value) -> frozenset[int]:
+        return self._single.get(id(value), (value, frozenset[int]()))[1]
+
+    def cast(self, a: Value, kind: Kind) -> Value:
+        return self._with_single(super().cast(a, kind), self._single_of(a))
 
     def _made(self, kind: Kind, least: Any, greatest: Any) -> Value:
         """Return a value of these numbers, both of shape (1, 1, instances, *shape)."""
@@ -75,11 +94,19 @@ class IntervalAlgebra(SourcedAlgebra):
     def multiply(self, a: Value, b: Value) -> Value:
         below = super().multiply
         found = [below(x, y).data for x in _ends(a) for y in _ends(b)]
-        return self._made(a.kind, np.minimum.reduce(found), np.maximum.reduce(found))
+        made = self._made(a.kind, np.minimum.reduce(found), np.maximum.reduce(found))
+        return self._with_single(made, self._single_of(a) | self._single_of(b))
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         below = super().sum
-        least, most = (below(x, axes).data for x in _ends(a))
+        ends = _ends(a)
+        for axis in [axis for axis in axes if axis - a.rank in self._single_of(a)][:1]:
+            along = {"axis": LEADING + axis, "keepdims": True, "initial": 0}
+            ends = (
+                replace(ends[0], data=ends[0].data.min(**along)),
+                replace(ends[1], data=ends[1].data.max(**along)),
+            )
+        least, most = (below(x, axes).data for x in ends)
         return self._made(a.kind, least, most)
 
     def floor_divide(self, a: Value, b: Value) -> Value:
@@ -127,7 +154,9 @@ class IntervalAlgebra(SourcedAlgebra):
     def compare(self, comparison: Comparison, a: Value, b: Value) -> Value:
         self._note(comparison, a, b)
         may, may_not = possible(comparison, a, b)
-        return self._made("bool", ~may_not, may)
+        made = self._made("bool", ~may_not, may)
+        axes = (_told_apart(a, b) | _told_apart(b, a)) if comparison == "eq" else frozenset[int]()
+        return self._with_single(made, axes)
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         must, may = (x.data for x in _ends(condition))
@@ -180,6 +209,24 @@ class IntervalAlgebra(SourcedAlgebra):
 def _ends(a: Value) -> tuple[Value, Value]:
     """Return the least and the greatest numbers."""
     return replace(a, data=a.data[:, :1]), replace(a, data=a.data[:, -1:])
+
+
+def _told_apart(a: Value, b: Value) -> frozenset[int]:
+    """Return the axes, from the end, along which ``b`` has different fixed numbers and ``a`` one.
+
+    An element of ``a`` then equals one of those of ``b`` at most.
+    """
+    if b.kind != "int" or not _is_fixed(b):
+        return frozenset()
+    found = set()
+    for axis in range(-b.rank, 0):
+        size = b.data.shape[axis]
+        if size == 1 or (-axis <= a.rank and a.data.shape[axis] != 1):
+            continue
+        ordered = np.sort(b.data, axis=axis)
+        if bool((np.diff(ordered, axis=axis) > 0).all()):
+            found.add(axis)
+    return frozenset(found)
 
 
 def _is_fixed(a: Value) -> bool:
