@@ -116,8 +116,6 @@ def with_cases(shaped: ShapedStage) -> Cases:
         {value for value in side.sinks if _hard(found[value])}
         for side, found in zip(cone.sides, sources, strict=True)
     )
-    if not any(hard):
-        return Cases(shaped)
     sinks = _sinks(cone, sources)
     fitting, cost = _fitting(sources, sinks, drawn)
     kept = tuple(
@@ -144,7 +142,7 @@ def with_cases(shaped: ShapedStage) -> Cases:
             )
         elif chosen:
             cases[own.value] = _filled(own, chosen)
-    left = [own for own in drawn if own not in enumerated]
+    left = [own for own in drawn if own not in enumerated] if any(hard) else []
     untried = [(own.first, own.first + own.size) for own in left]
     tested = Tested.of(cone, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)), untried)
     if tested is not None:

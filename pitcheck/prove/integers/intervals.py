@@ -73,7 +73,8 @@ class IntervalAlgebra(SourcedAlgebra):
         return self._made(a.kind, -most.data, -least.data)
 
     def multiply(self, a: Value, b: Value) -> Value:
-        below = super().multiply
+        self._note("joint", a, b)
+        below = self._multiplied
         found = [below(x, y).data for x in _ends(a) for y in _ends(b)]
         return self._made(a.kind, np.minimum.reduce(found), np.maximum.reduce(found))
 
@@ -129,7 +130,12 @@ class IntervalAlgebra(SourcedAlgebra):
         may, may_not = possible(comparison, a, b)
         return self._made("bool", ~may_not, may)
 
+    def _differ(self, a: Value, b: Value) -> Value:
+        apart, same = possible("ne", a, b)
+        return self._made("bool", ~same, apart)
+
     def where(self, condition: Value, a: Value, b: Value) -> Value:
+        self._note("joint", condition, self._differ(a, b))
         must, may = (x.data for x in _ends(condition))
         rank = max(condition.rank, a.rank, b.rank)
         must, may = aligned(must, rank), aligned(may, rank)
@@ -147,9 +153,11 @@ class IntervalAlgebra(SourcedAlgebra):
         return self._made("bool", ~may.data, ~must.data)
 
     def reduce_max(self, a: Value, axis: int) -> Value:
+        self._note_extremum("maximum", a, axis)
         return Value(a.kind, a.data.max(axis=LEADING + axis))
 
     def reduce_min(self, a: Value, axis: int) -> Value:
+        self._note_extremum("minimum", a, axis)
         return Value(a.kind, a.data.min(axis=LEADING + axis))
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:  # noqa: ARG002  any order
@@ -205,13 +213,17 @@ def possible(what: str, a: Value, b: Value) -> tuple[Bools, Bools]:
     """Return where a decision may hold, and where it may not, (1, 1, instances, *shape) each.
 
     An extremum holds if the first operand is beyond the second. Of a quotient the second means
-    that there are several.
+    that there are several. Two factors hold if neither is 0.
     """
     rank = max(a.rank, b.rank)
     (least, most), (low, high) = (tuple(aligned(x.data, rank) for x in _ends(v)) for v in (a, b))
     if what in ("logical_and", "logical_or"):
         both = np.logical_and if what == "logical_and" else np.logical_or
         return both(most, high), ~both(least, low)
+    if what == "joint":
+        factors = (least != 0) | (most != 0), (low != 0) | (high != 0)
+        held: Bools = np.logical_and(*factors)
+        return held, np.ones_like(held)
     if what in ("eq", "ne"):
         meet = (least <= high) & (most >= low)
         apart = (least != most) | (low != high) | (least != low)

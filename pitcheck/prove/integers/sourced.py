@@ -40,6 +40,8 @@ FOREIGN = 1 << 41
 """The number that stands for what is drawn in another way: free padding, random streams."""
 MOST_FIXED = 64
 """The fixed integers up to which each is looked at. More are the places of a dimension."""
+MOST_PLACES = 64
+"""The elements of an extremum up to which each is looked at."""
 STEPPED = frozenset({"floor", "ceil", "round"})
 """The functions that take few values, and jump between them."""
 
@@ -48,8 +50,9 @@ STEPPED = frozenset({"floor", "ceil", "round"})
 class Event:
     """A decision of integers: its ``site``, its sort, and both operands as they are.
 
-    ``what`` is a comparison, "maximum", "minimum", "floor_divide", "logical_and", "logical_or" or
-    "order", which has one operand twice.
+    ``what`` is a comparison, "maximum", "minimum", "floor_divide", "logical_and", "logical_or",
+    "order", which has one operand twice, or "joint": two factors, or a condition and if what it
+    chooses between differs.
     """
 
     site: str
@@ -221,6 +224,33 @@ class SourcedAlgebra(RealAlgebra):
         if self.events is not None:
             self.events.append(Event(self.site, what, a, b))
 
+    def _differ(self, a: Value, b: Value) -> Value:
+        """Return where two values differ, with the sources of both."""
+        rank = max(a.rank, b.rank)
+        apart = aligned(a.data, rank) != aligned(b.data, rank)
+        return Value("bool", apart, special=self._merged((a, b)))
+
+    def _note_extremum(self, what: str, a: Value, axis: int) -> None:
+        """Note one decision for each place along an axis: it, or the extremum of the others."""
+        if self.events is None:
+            return
+        place, count = LEADING + axis, a.data.shape[LEADING + axis]
+        if not 1 < count <= MOST_PLACES:
+            return
+        extreme = np.max if what == "maximum" else np.min
+        for each in range(count):
+            own, others = (
+                Value(
+                    a.kind,
+                    extreme(a.data.take(places, axis=place), axis=place),
+                    special=None
+                    if a.special is None
+                    else merged_along(a.special.take(places, axis=place), (place,)).squeeze(place),
+                )
+                for places in ([each], [n for n in range(count) if n != each])
+            )
+            self._note(what, own, others)
+
     # --- arithmetic
     def add(self, a: Value, b: Value) -> Value:
         return self._each(super().add, a, b)
@@ -229,6 +259,10 @@ class SourcedAlgebra(RealAlgebra):
         return self._each(super().subtract, a, b)
 
     def multiply(self, a: Value, b: Value) -> Value:
+        self._note("joint", a, b)
+        return self._multiplied(a, b)
+
+    def _multiplied(self, a: Value, b: Value) -> Value:
         return self._each(super().multiply, a, b)
 
     def negate(self, a: Value) -> Value:
@@ -293,6 +327,7 @@ class SourcedAlgebra(RealAlgebra):
         return self._each(lambda x, y: below(comparison, x, y), a, b, decides=True)
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
+        self._note("joint", condition, self._differ(a, b))
         result = super().where(_bare(condition), _bare(a), _bare(b))
         if condition.special is not None:
             codes = self._merged((condition, a, b))
@@ -328,10 +363,12 @@ class SourcedAlgebra(RealAlgebra):
 
     def reduce_max(self, a: Value, axis: int) -> Value:
         below = super().reduce_max
+        self._note_extremum("maximum", a, axis)
         return self._along(lambda x: below(x, axis), a, (axis,), decides=True)
 
     def reduce_min(self, a: Value, axis: int) -> Value:
         below = super().reduce_min
+        self._note_extremum("minimum", a, axis)
         return self._along(lambda x: below(x, axis), a, (axis,), decides=True)
 
     def shift(self, a: Value, axis: int) -> Value:

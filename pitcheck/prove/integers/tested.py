@@ -43,10 +43,17 @@ OUTCOMES = {
     "maximum": ("the second operand exceeds the first", "the first operand exceeds the second"),
     "minimum": ("the first operand exceeds the second", "the second operand exceeds the first"),
     "floor_divide": ("another quotient", "a first quotient"),
+    "joint": ("", "both factors are not 0, or the condition holds and decides something"),
 }
 """The outcomes of a decision in words, false and true; those of others are false and true."""
 
 
+EXTREMA = {"maximum": ("gt", "ge"), "minimum": ("lt", "le")}
+"""The comparisons that an extremum may be: of equal operands it has either."""
+UNITS = 1 << 20
+"""The units of 1 in which numbers that are not whole are compared."""
+FARTHEST = 2.0**40
+"""The size beyond which such numbers are taken for one."""
 ALIKE = {
     "floor_divide": "a quotient of computed integers",
     "order": "an order of computed integers",
@@ -141,6 +148,9 @@ class Tested:
             true, false = quotient == own.first, quotient != own.first
         elif event.what in ("maximum", "minimum"):
             true, false = (x > y, x < y) if event.what == "maximum" else (x < y, x > y)
+        elif event.what == "joint":
+            # A product of integers decides nothing where it is 0.
+            true, false = (x != 0) & (y != 0), np.ones((1, *own.where.shape), dtype=np.bool_)
         elif event.what in ("logical_and", "logical_or"):
             true = x & y if event.what == "logical_and" else x | y
             false = ~true
@@ -149,9 +159,11 @@ class Tested:
             false = ~true
         own.true |= _anywhere(true, own.where)
         own.false |= _anywhere(false, own.where)
-        if event.first.kind == "int" and event.what in (*COMPARISONS, *ALIKE):
-            margin = np.broadcast_to(_margin(event.what, x, y), (draws, *own.where.shape))
-            own.margins.append(margin[:, own.where])
+        if event.what in (*COMPARISONS, *EXTREMA, *ALIKE):
+            x, y = (_whole(operand, event.first.kind) for operand in (x, y))
+            margins = [_margin(what, x, y) for what in EXTREMA.get(event.what, (event.what,))]
+            seen = [np.broadcast_to(m, (draws, *own.where.shape))[:, own.where] for m in margins]
+            own.margins.append(np.concatenate(seen, axis=1))
 
     def lacking(self) -> str:
         """Return an outcome that no draw has shown, in words, or ""."""
@@ -204,7 +216,9 @@ class Tested:
             signed: dict[bytes, list[tuple[_Watched, NDArray[np.int64]]]] = {}
             for found in other.values():
                 signed.setdefault(_signature(*found), []).append(found)
-            for own, column in one.values():
+            # Of an extremum, what is chosen shows which operand is beyond the other.
+            compared = [found for found in one.values() if found[0].event.what not in EXTREMA]
+            for own, column in compared:
                 for beside, against in signed.get(_signature(own, column), ()):
                     if not _same_outcome(own, column, beside, against):
                         return (
@@ -249,8 +263,13 @@ def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> tuple[Bools, Bo
     for low, high in untried:
         counts = counts | ((element >= low) & (element < high))
     counts = counts & (element != FOREIGN)
+    if event.what == "joint":
+        if len(codes) < len((event.first, event.second)):
+            return none, none
+        alone = [element_of(each) == 0 for each in codes]
+        return np.broadcast_to((counts & ~alone[0] & ~alone[1])[0, 0], shape), none
     required = counts & ((event.what == "floor_divide") | (both & COMPUTED != 0))
-    beside = counts & ~required & (event.what in COMPARISONS)
+    beside = counts & ~required & (event.what in (*COMPARISONS, *EXTREMA))
     first, second = (np.broadcast_to(each[0, 0], shape) for each in (required, beside))
     return first, second
 
@@ -267,6 +286,14 @@ def _anywhere(outcome: Any, where: Bools) -> Bools:
     seen = np.broadcast_to(outcome.any(axis=0), where.shape)
     result: Bools = np.logical_and(seen, where).reshape(len(where), -1).any(axis=1)
     return result
+
+
+def _whole(numbers: Any, kind: str) -> Any:
+    """Return numbers as integers, of the same shape: those of floats in units of 1 / ``UNITS``."""
+    if kind != "field":
+        return numbers
+    known = np.clip(np.nan_to_num(numbers), -FARTHEST, FARTHEST)
+    return np.rint(known * UNITS).astype(np.int64)
 
 
 def _margin(what: str, x: Any, y: Any) -> Any:
