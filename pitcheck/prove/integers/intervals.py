@@ -224,10 +224,10 @@ def possible(what: str, a: Value, b: Value) -> tuple[Bools, Bools]:
         factors = (least != 0) | (most != 0), (low != 0) | (high != 0)
         held: Bools = np.logical_and(*factors)
         return held, np.ones_like(held)
-    if what in ("eq", "ne"):
+    if what in ("eq", "ne", "zero"):
         meet = (least <= high) & (most >= low)
         apart = (least != most) | (low != high) | (least != low)
-        return (meet, apart) if what == "eq" else (apart, meet)
+        return (apart, meet) if what == "ne" else (meet, apart)
     orders = {
         "lt": (least < high, most >= low),
         "le": (least <= high, most > low),

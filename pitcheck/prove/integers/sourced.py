@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,8 @@ class Event:
     """A decision of integers: its ``site``, its sort, and both operands as they are.
 
     ``what`` is a comparison, "maximum", "minimum", "floor_divide", "logical_and", "logical_or",
-    "order", which has one operand twice, or "joint": two factors, or a condition and if what it
-    chooses between differs.
+    "order", which has one operand twice, "zero", which has a divisor and 0, or "joint", which has
+    two factors, or a condition and if what it chooses between differs.
     """
 
     site: str
@@ -223,6 +224,10 @@ class SourcedAlgebra(RealAlgebra):
         """Note a decision."""
         if self.events is not None:
             self.events.append(Event(self.site, what, a, b))
+
+    def note_divisor(self, a: Value) -> None:
+        """Note a value that is divided by, and may be 0."""
+        self._note("zero", a, self.constant(Fraction(0), a.kind))
 
     def _differ(self, a: Value, b: Value) -> Value:
         """Return where two values differ, with the sources of both."""

@@ -43,6 +43,7 @@ OUTCOMES = {
     "maximum": ("the second operand exceeds the first", "the first operand exceeds the second"),
     "minimum": ("the first operand exceeds the second", "the second operand exceeds the first"),
     "floor_divide": ("another quotient", "a first quotient"),
+    "zero": ("", "0"),
     "joint": ("", "both factors are not 0, or the condition holds and decides something"),
 }
 """The outcomes of a decision in words, false and true; those of others are false and true."""
@@ -78,8 +79,18 @@ class _Watched:
     """False if no computed integer decides. Then it only stands beside those of the other side."""
     first: Any = None
     """The first quotients, shape (1, instances, *shape)."""
-    margins: list[NDArray[np.int64]] = field(default_factory=list)
-    """The distances from where a comparison changes, shapes (draws, elements)."""
+    distances: list[NDArray[np.int64]] = field(default_factory=list)
+    """The distances between operands, shapes (draws, elements)."""
+
+    @property
+    def margins(self) -> NDArray[np.int64]:
+        """Return the distances from where it changes, shape (draws, elements or twice as many)."""
+        distance = np.concatenate(self.distances)
+        if self.event.first.kind == "field":
+            whole = (distance % UNITS == 0).all(axis=0)
+            distance = np.where(whole, distance // UNITS, distance)
+        what = self.event.what
+        return np.concatenate([_margin(w, distance) for w in EXTREMA.get(what, (what,))], axis=1)
 
     @property
     def side(self) -> str:
@@ -151,6 +162,8 @@ class Tested:
         elif event.what == "joint":
             # A product of integers decides nothing where it is 0.
             true, false = (x != 0) & (y != 0), np.ones((1, *own.where.shape), dtype=np.bool_)
+        elif event.what == "zero":
+            true, false = x == y, np.ones((1, *own.where.shape), dtype=np.bool_)
         elif event.what in ("logical_and", "logical_or"):
             true = x & y if event.what == "logical_and" else x | y
             false = ~true
@@ -159,15 +172,16 @@ class Tested:
             false = ~true
         own.true |= _anywhere(true, own.where)
         own.false |= _anywhere(false, own.where)
-        if event.what in (*COMPARISONS, *EXTREMA, *ALIKE):
+        if event.what in (*COMPARISONS, *EXTREMA, *ALIKE, "zero"):
             x, y = (_whole(operand, event.first.kind) for operand in (x, y))
-            margins = [_margin(what, x, y) for what in EXTREMA.get(event.what, (event.what,))]
-            seen = [np.broadcast_to(m, (draws, *own.where.shape))[:, own.where] for m in margins]
-            own.margins.append(np.concatenate(seen, axis=1))
+            apart = np.broadcast_to(_distance(event.what, x, y), (draws, *own.where.shape))
+            own.distances.append(apart[:, own.where])
 
     def lacking(self) -> str:
         """Return an outcome that no draw has shown, in words, or ""."""
         for own in (watched for watched in self.watched if watched.required):
+            if own.event.what == "zero" and not self._divides_alone(own):
+                continue
             names = OUTCOMES.get(own.event.what, ("false", "true"))
             for seen, name in ((own.true, names[1]), (own.false, names[0])):
                 here = own.where.reshape(len(own.where), -1).any(axis=1)
@@ -178,6 +192,22 @@ class Tested:
                         f"{self._named(own)} ({own.event.what}) was never: {name}"
                     )
         return self._together()
+
+    def _divides_alone(self, own: _Watched) -> bool:
+        """Return True if the parallel plan divides by what the reference does not divide by."""
+        if own.side != "parallel" or not own.distances:
+            return own.side == "parallel"
+        given = {
+            column.tobytes(): column
+            for each in self.watched
+            if each.event.what == "zero" and each.side != "parallel" and each.distances
+            for column in each.margins.T
+        }
+        return any(
+            column.tobytes() not in given
+            and not any(column.any() and _proportional(column, r) for r in given.values())
+            for column in own.margins.T
+        )
 
     def _may(self, own: _Watched, held: bool) -> Bools:
         """Return in which instances an outcome is not excluded by the ranges of the operands."""
@@ -199,10 +229,10 @@ class Tested:
                 return lacking
         sides: list[dict[bytes, tuple[_Watched, NDArray[np.int64]]]] = [{}, {}]
         for own in self.watched:
-            if own.event.what in ALIKE:
+            if own.event.what in (*ALIKE, "zero"):
                 continue
-            if own.margins and own.where.sum() <= MOST_COLUMNS:
-                columns = np.concatenate(own.margins)
+            if own.distances and own.where.sum() <= MOST_COLUMNS:
+                columns = own.margins
                 for column in _normal(columns, own.event.what).T:
                     if all(_signature(own, column)):
                         continue  # such elements never differ
@@ -232,8 +262,8 @@ class Tested:
         """Return a division or an order of integers that the other side does not have, or ""."""
         sides: list[dict[bytes, _Watched]] = [{}, {}]
         for own in self.watched:
-            if own.event.what == what and own.margins:
-                for column in np.concatenate(own.margins).T:
+            if own.event.what == what and own.distances:
+                for column in own.margins.T:
                     if (column != column[0]).any():
                         sides[own.side == "parallel"].setdefault(column.tobytes(), own)
         for one, other in (sides, sides[::-1]):
@@ -296,18 +326,18 @@ def _whole(numbers: Any, kind: str) -> Any:
     return np.rint(known * UNITS).astype(np.int64)
 
 
-def _margin(what: str, x: Any, y: Any) -> Any:
-    """Return integers that are not negative exactly if an order holds.
-
-    They are the difference of equals, the quotients of a division, and what is ordered.
-    """
-    if what in ("eq", "ne"):
-        return x - y
+def _distance(what: str, x: Any, y: Any) -> Any:
+    """Return the difference of operands, the quotients of a division, or what is ordered."""
     if what == "order":
         return x
-    if what == "floor_divide":
-        return np.floor_divide(x, y)
-    return {"lt": y - x - 1, "le": y - x, "gt": x - y - 1, "ge": x - y}[what]
+    return np.floor_divide(x, y) if what == "floor_divide" else x - y
+
+
+def _margin(what: str, distance: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return integers that are not negative exactly if an order holds, else the distance."""
+    if what in ("lt", "le"):
+        distance = -distance
+    return distance - 1 if what in ("lt", "gt") else distance
 
 
 def _normal(columns: NDArray[np.int64], what: str) -> NDArray[np.int64]:
