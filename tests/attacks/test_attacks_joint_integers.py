@@ -48,6 +48,17 @@ def real(a: Any) -> Any:
     return a.cast("float32") if isinstance(a, Made) else a
 
 
+def in_table(i: Any, place: int, at: Any) -> Any:
+    """The elements at computed places of a table that is true at one place."""
+    if isinstance(i, Ints):
+        return Ints([each == place for each in at])
+    size = 400000
+    filled_ = i.writer.write("full", dtype="int64", shape=(size,), sizes=(size,), value=0)
+    every = i.writer.write("positions", filled_, dtype="int64", shape=(size,), axis=0, offset=0)
+    rows = i.writer.write("eq", every, place, dtype="bool", shape=(size,))
+    return i.writer.write("index_select", rows, at, dtype="bool", axis=0)
+
+
 def of_both(kind: str, a: Any, b: Any) -> Any:
     """The extremum along an axis along which two tensors are stacked."""
     if isinstance(a, Ints):
@@ -72,6 +83,11 @@ WRONG: dict[str, tuple[Formula, Formula, list[int]]] = {
         ones,
         lambda i: where(i == 777, where(flipped(i) == 1234, filled(i, 2), ones(i)), ones(i)),
         [777, 0, 0, 0, 0, 1234],
+    ),
+    "a table that is indexed": (
+        ones,
+        lambda i: ones(i) + number(in_table(i, 8254, i * 31 + flipped(i) * 37)),
+        [18, 0, 0, 0, 0, 208],
     ),
     "the largest along an axis": (
         ones,
@@ -99,6 +115,11 @@ RIGHT: dict[str, tuple[Formula, Formula, tuple[int, int]]] = {
         lambda i: number(i == 7) * number(flipped(i) == 12),
         lambda i: number((i == 7) & (flipped(i) == 12)),
         (0, 30),
+    ),
+    "a table that both index": (
+        lambda i: number(in_table(i, 8254, i * 31 + flipped(i) * 37)),
+        lambda i: number(in_table(i, 8254, flipped(i) * 37 + i * 31)),
+        BOUNDS,
     ),
     "a product of integers": (lambda i: i * flipped(i), lambda i: flipped(i) * i, BOUNDS),
     "a choice inside a choice": (

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,8 @@ class Event:
     """A decision of integers: its ``site``, its sort, and both operands as they are.
 
     ``what`` is a comparison, "maximum", "minimum", "floor_divide", "logical_and", "logical_or",
-    "order", which has one operand twice, "zero", which has a divisor and 0, or "joint", which has
+    "order", which has one operand twice, "lookup", which has indices and a digest of what they
+    are into, "zero", which has a divisor and 0, or "joint", which has
     two factors, or a condition and if what it chooses between differs.
     """
 
@@ -229,6 +231,13 @@ class SourcedAlgebra(RealAlgebra):
         """Note a value that is divided by, and may be 0."""
         self._note("zero", a, self.constant(Fraction(0), a.kind))
 
+    def _note_lookup(self, table: Value, indices: Value) -> None:
+        """Note indices into a fixed table, which may be otherwise at places that no draw meets."""
+        if self.events is not None:
+            digest = blake2b(np.ascontiguousarray(table.data).tobytes(), digest_size=2).digest()
+            content = self.constant(Fraction(int.from_bytes(digest, "little")), "int")
+            self._note("lookup", indices if table.special is None else _bare(indices), content)
+
     def _differ(self, a: Value, b: Value) -> Value:
         """Return where two values differ, with the sources of both."""
         rank = max(a.rank, b.rank)
@@ -396,6 +405,7 @@ class SourcedAlgebra(RealAlgebra):
 
     # --- indexing
     def take(self, a: Value, axis: int, indices: Value) -> Value:
+        self._note_lookup(a, indices)
         if indices.special is None:
             return super().take(a, axis, indices)
         result = super().take(_bare(a), axis, _bare(indices))
@@ -410,6 +420,7 @@ class SourcedAlgebra(RealAlgebra):
         return self._coded(result, codes, COMPUTED)
 
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
+        self._note_lookup(a, indices)
         if indices.special is None:
             return super().take_along(a, axis, indices)
         result = super().take_along(_bare(a), axis, _bare(indices))

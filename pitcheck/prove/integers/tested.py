@@ -58,6 +58,7 @@ FARTHEST = 2.0**40
 ALIKE = {
     "floor_divide": "a quotient of computed integers",
     "order": "an order of computed integers",
+    "lookup": "a table that computed integers index",
 }
 """The decisions of more than two outcomes, of which the sides must have the same, in words."""
 
@@ -151,7 +152,7 @@ class Tested:
     def _take(self, own: _Watched, event: Event, draws: int) -> None:
         """Take in an event of some draws."""
         x, y = _operands(event)
-        if event.what == "order":
+        if event.what in ("order", "lookup"):
             true = false = np.ones((1, *own.where.shape), dtype=np.bool_)
         elif event.what == "floor_divide":
             quotient = np.floor_divide(x, y)
@@ -259,7 +260,7 @@ class Tested:
         return ""
 
     def _alone(self, what: str, name: str) -> str:
-        """Return a division or an order of integers that the other side does not have, or ""."""
+        """Return a division, order or table of integers that the other side lacks, or ""."""
         sides: list[dict[bytes, _Watched]] = [{}, {}]
         for own in self.watched:
             if own.event.what == what and own.distances:
@@ -330,6 +331,8 @@ def _distance(what: str, x: Any, y: Any) -> Any:
     """Return the difference of operands, the quotients of a division, or what is ordered."""
     if what == "order":
         return x
+    if what == "lookup":
+        return x * UNITS + y
     return np.floor_divide(x, y) if what == "floor_divide" else x - y
 
 
