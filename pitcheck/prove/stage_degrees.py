@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.bound.degree_bounds import Degree, DrawError, Heights, Polynomial, draw_error
-from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, log2_of
+from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, Sign, log2_of
 from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue, rejected_share
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family, squares_for
@@ -126,7 +126,12 @@ def drawn_degrees(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
     if fresh.kind == "field" and not fresh.numbers:
         return value
     largest = max((abs(int(n)) for n in (*(fresh.bounds or ()), *fresh.numbers)), default=1)
-    return replace(value, top=Polynomial(value.top.degree, height_log2=log2_of(largest)))
+    natural = fresh.kind == "int" and fresh.bounds is not None and fresh.bounds[0] >= 0
+    return replace(
+        value,
+        top=Polynomial(value.top.degree, height_log2=log2_of(largest)),
+        sign=value.sign | (Sign.NONNEGATIVE if natural else Sign(0)),
+    )
 
 
 def _with_squares(length: int, squares: int) -> Family:

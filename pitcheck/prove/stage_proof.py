@@ -431,7 +431,7 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
     settings = statement.settings
     check_memory(shaped, 16, settings.max_memory)
     degrees = StageDegrees.of(shaped)
-    cases = with_cases(shaped)
+    cases = with_cases(shaped, degrees.algebra.divided)
     sizes = (
         f"{statement.kind}sizes "
         f"{settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"

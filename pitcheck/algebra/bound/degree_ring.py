@@ -64,6 +64,9 @@ class DegreeRing:
         """The (site, "div", "log" or "sqrt") of all results that may not be defined for all
         numbers.
         """
+        self.divided: dict[str, bool] = {}
+        """The sites of all quotients by what integers make: True if it may be 0 for some of them.
+        """
         self.exponential = False
         """True if there is an exponential or a logarithm anywhere, for which primes must be linked.
         """
@@ -252,6 +255,8 @@ class DegreeRing:
         if b.number:
             return self.multiply(a, self._known(replace(b, identity=self._key()), 1 / b.number))
         if b.is_constant:
+            zero = Sign.NEVER_ZERO not in b.sign
+            self.divided[self.site] = self.divided.get(self.site, False) or zero
             divisors = (
                 {**a.divisors, Mark(b.identity, wide_axes(b.shape)): Divisor(b.top)}
                 if b.top.height_log2

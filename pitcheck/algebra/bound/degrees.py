@@ -175,6 +175,8 @@ class DegreeAlgebra(DegreeMoves):
             )
             if root is None:
                 self.irrational += 1
+            if a.number is None:
+                self._guard("sqrt", Sign.NONNEGATIVE in a.sign)
             return self._known(replace(a, identity=self._key(), top=top, number=None), root)
         self._guard("sqrt", Sign.NONNEGATIVE in a.sign)
         identity = self._key()
@@ -288,6 +290,7 @@ class DegreeAlgebra(DegreeMoves):
                 kind=kind,
                 identity=self._key(),
                 number=None if "bool" in (kind, a.kind) else a.number,
+                sign=a.sign | (Sign.NONNEGATIVE if a.kind == "bool" else Sign(0)),
             )
         )
 

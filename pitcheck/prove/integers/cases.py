@@ -29,6 +29,7 @@ from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.classes import Table, representatives
 from pitcheck.prove.integers.cone import Cone, discrete_cone
 from pitcheck.prove.integers.sourced import (
+    COMPUTED,
     FOREIGN,
     MANY,
     Codes,
@@ -78,6 +79,7 @@ class _Sink:
 
     ``elements`` are the numbers of the drawn elements, shape (n,); ``places`` where they lie in the
     sink of side ``side``, shape (n,); ``hard`` if a computed integer decides there, shape (n,).
+    ``divides``: True if it is divided by, which decides if it is 0.
     """
 
     side: int
@@ -85,6 +87,7 @@ class _Sink:
     elements: Codes
     places: Codes
     hard: NDArray[np.bool_]
+    divides: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,12 @@ class Cases:
     open: str = ""
 
 
-def with_cases(shaped: ShapedStage) -> Cases:
-    """Return a stage with directed draws, if computed integers decide anything there."""
-    cone = discrete_cone(shaped)
+def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -> Cases:
+    """Return a stage with directed draws, if computed integers decide anything there.
+
+    ``divided`` are the sites of steps that divide by what integers make: True if it may be 0.
+    """
+    cone = discrete_cone(shaped, divided)
     if cone is None:
         return Cases(shaped)
     drawn, first = [], 1
@@ -113,11 +119,13 @@ def with_cases(shaped: ShapedStage) -> Cases:
         return Cases(shaped, None, f"nothing can be computed from {drawn[0].fresh.key} alone")
     cone = _with_ends(cone, sources)
     hard = tuple(
-        {value for value in side.sinks if _hard(found[value])}
+        {
+            value
+            for value in side.sinks
+            if _hard(found[value]) or (value in side.divisors and _computed(found[value]))
+        }
         for side, found in zip(cone.sides, sources, strict=True)
     )
-    if not any(hard):
-        return Cases(shaped)
     sinks = _sinks(cone, sources)
     fitting, cost = _fitting(sources, sinks, drawn)
     kept = tuple(
@@ -144,7 +152,7 @@ def with_cases(shaped: ShapedStage) -> Cases:
             )
         elif chosen:
             cases[own.value] = _filled(own, chosen)
-    left = [own for own in drawn if own not in enumerated]
+    left = [own for own in drawn if own not in enumerated] if any(hard) else []
     untried = [(own.first, own.first + own.size) for own in left]
     tested = Tested.of(cone, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)), untried)
     if tested is not None:
@@ -214,6 +222,15 @@ def _hard(value: Value) -> bool:
     return codes is not None and bool((is_hard(codes) & (element_of(codes) != FOREIGN)).any())
 
 
+def _computed(value: Value) -> bool:
+    """Return True if arithmetic made some element of a value from one drawn element."""
+    codes = codes_of(value)
+    if codes is None:
+        return False
+    element = element_of(codes)
+    return bool(((codes & COMPUTED != 0) & (element > 0) & (element < MANY)).any())
+
+
 def _with_ends(cone: Cone, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> Cone:
     """Return the cone with the values of one element each of which others are made.
 
@@ -246,7 +263,11 @@ def _sinks(cone: Cone, sources: tuple[Mapping[int, Value], Mapping[int, Value]])
                 flat = codes.reshape(-1)
                 element = element_of(flat)
                 places = np.flatnonzero((element > 0) & (element < MANY))
-                found.append(_Sink(number, value, element[places], places, is_hard(flat[places])))
+                hard_ones = is_hard(flat[places])
+                found.append(_Sink(number, value, element[places], places, hard_ones))
+                if value in side.divisors:
+                    made = flat[places] & COMPUTED != 0
+                    found.append(_Sink(number, value, element[places], places, made, divides=True))
     every = [s.elements[s.hard] for s in found]
     hard = np.unique(np.concatenate(every)) if every else np.zeros(0, dtype=np.int64)
     kept = []
@@ -339,6 +360,7 @@ def _results(
         for part, sink in zip(parts, sinks, strict=True):
             data = found[sink.side][sink.value].data[0]
             flat = data.reshape(len(data), -1)[:, sink.places]
+            flat = flat == 0 if sink.divides else flat
             part.append(np.broadcast_to(flat, (len(lanes), flat.shape[1])))
     return [np.concatenate(part)[:count] for part in parts]
 

@@ -276,8 +276,9 @@ def _chosen(values: Lanes, words: Words, few: Sequence[Table], marks: frozenset[
         own = lanes[marked[lanes]]
         chosen.append(int(own[0]) if len(own) else int(lanes[len(lanes) // 2]))
     for table in few:
-        for result in np.unique(table.results):
-            lanes = np.flatnonzero(table.results == result)
+        kinds, of_lane = np.unique(table.results, return_inverse=True)  # NaN is one of them
+        for kind in range(len(kinds)):
+            lanes = np.flatnonzero(of_lane.reshape(-1) == kind)
             if not np.isin(lanes, chosen).any():
                 chosen.append(int(lanes[len(lanes) // 2]))
     return values[chosen]

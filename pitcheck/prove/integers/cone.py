@@ -22,7 +22,7 @@ from pitcheck.stage.batch import Batch, Step
 from pitcheck.stage.drawn_inputs import derive_all
 from pitcheck.stage.evaluate import constant_value
 from pitcheck.stage.literals import integers_named
-from pitcheck.stage.run_batch import run_batch
+from pitcheck.stage.run_batch import run_batch, step_at
 from pitcheck.stage.shaped_stage import ShapedStage
 
 SIDES = ("reference ", "parallel ")
@@ -36,7 +36,8 @@ class Side:
     """The steps of one side that are computed from discrete data alone.
 
     ``sinks`` are the values that anything else reads, or that are compared, each with the integers
-    that its readers name. ``stubs`` are the values of which only the shape is read.
+    that its readers name. ``stubs`` are the values of which only the shape is read. ``divisors``
+    are values of steps that divide by such a value.
     """
 
     name: str
@@ -45,9 +46,12 @@ class Side:
     given: frozenset[int]
     sinks: Mapping[int, frozenset[int]]
     stubs: Mapping[int, tuple[tuple[int, ...], Kind]]
+    divisors: frozenset[int] = frozenset()
 
     def operator(self, site: str) -> str:
-        """Return the operator of a site of this side, in words."""
+        """Return the operator of a site of this side, or a divisor, in words."""
+        if step_at(site, self.name) is None:
+            return site
         step = self.batch.steps[int(site.removeprefix(self.name).partition(" ")[0])]
         return f"{self.name}{step.kind} {self.batch.graph.nodes[step.node].operator!r}"
 
@@ -57,13 +61,18 @@ class Side:
 
     def run(self, algebra: Any, inputs: Mapping[int, Any]) -> dict[int, Any]:
         """Return all values from the discrete inputs. Raises StepError."""
-        return run_batch(
+        values = run_batch(
             self.batch,
             algebra,
             {**self._stubbed(algebra), **inputs},
             self.attributes,
             side=self.name,
         )
+        if isinstance(algebra, SourcedAlgebra):
+            for value in sorted(self.divisors):
+                algebra.site = f"{self.name}divisor {self.batch.graph.values[value].name!r}"
+                algebra.note_divisor(values[value])
+        return values
 
     def _stubbed(self, algebra: Any) -> dict[int, Any]:
         return {
@@ -91,6 +100,7 @@ class Side:
             attributes=[self.attributes[n] for n in kept],
             sinks={value: named for value, named in self.sinks.items() if value in values},
             stubs={value: stub for value, stub in self.stubs.items() if value in needed},
+            divisors=self.divisors.intersection(values),
         )
 
 
@@ -131,8 +141,11 @@ class Cone:
         return replace(self, sides=(first, second))
 
 
-def discrete_cone(shaped: ShapedStage) -> Cone | None:
-    """Return what is computed from the discrete inputs; None if none are drawn."""
+def discrete_cone(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -> Cone | None:
+    """Return what is computed from the discrete inputs; None if none are drawn.
+
+    ``divided`` are the sites of steps that divide by what may be such a value: True if by 0.
+    """
     drawn = tuple(
         value
         for value, fresh in shaped.fresh.items()
@@ -156,14 +169,19 @@ def discrete_cone(shaped: ShapedStage) -> Cone | None:
         {target.cut.value for target in stage.targets},
     )
     first, second = (
-        _side(shaped, number, batch, given[number], targets[number])
+        _side(shaped, number, batch, given[number], targets[number], divided or {})
         for number, batch in enumerate((stage.reference, stage.parallel))
     )
     return Cone(shaped, (first, second), drawn)
 
 
 def _side(
-    shaped: ShapedStage, number: int, batch: Batch, given: frozenset[int], targets: set[int]
+    shaped: ShapedStage,
+    number: int,
+    batch: Batch,
+    given: frozenset[int],
+    targets: set[int],
+    divided: Mapping[str, bool],
 ) -> Side:
     """Return the discrete steps of a side."""
     free = set(shaped.free) if number else set()
@@ -191,6 +209,14 @@ def _side(
         for argument in step.looked_into:
             if argument.value not in mixed:
                 sinks[argument.value] = sinks.get(argument.value, frozenset()) | named
+    divisors = {
+        argument.value
+        for site, zero in divided.items()
+        if (zero or not number) and (number_of_step := step_at(site, SIDES[number])) is not None
+        for argument in batch.steps[number_of_step].looked_into
+        if argument.value not in mixed and batch.graph.values[argument.value].kind == "field"
+    }
+    sinks = {**{value: frozenset[int]() for value in sorted(divisors)}, **sinks}
     steps = [batch.steps[place] for place in inside]
     read = {argument.value for step in steps for argument in step.arguments}
     return Side(
@@ -203,6 +229,7 @@ def _side(
             value: (shaped.shapes[number][value], batch.graph.values[value].kind)
             for value in read & mixed
         },
+        frozenset(divisors),
     )
 
 

@@ -92,7 +92,8 @@ class IntervalAlgebra(SourcedAlgebra):
         return self._made(a.kind, -most.data, -least.data)
 
     def multiply(self, a: Value, b: Value) -> Value:
-        below = super().multiply
+        self._note("joint", a, b)
+        below = self._multiplied
         found = [below(x, y).data for x in _ends(a) for y in _ends(b)]
         made = self._made(a.kind, np.minimum.reduce(found), np.maximum.reduce(found))
         return self._with_single(made, self._single_of(a) | self._single_of(b))
@@ -158,7 +159,12 @@ class IntervalAlgebra(SourcedAlgebra):
         axes = (_told_apart(a, b) | _told_apart(b, a)) if comparison == "eq" else frozenset[int]()
         return self._with_single(made, axes)
 
+    def _differ(self, a: Value, b: Value) -> Value:
+        apart, same = possible("ne", a, b)
+        return self._made("bool", ~same, apart)
+
     def where(self, condition: Value, a: Value, b: Value) -> Value:
+        self._note("joint", condition, self._differ(a, b))
         must, may = (x.data for x in _ends(condition))
         rank = max(condition.rank, a.rank, b.rank)
         must, may = aligned(must, rank), aligned(may, rank)
@@ -176,9 +182,11 @@ class IntervalAlgebra(SourcedAlgebra):
         return self._made("bool", ~may.data, ~must.data)
 
     def reduce_max(self, a: Value, axis: int) -> Value:
+        self._note_extremum("maximum", a, axis)
         return Value(a.kind, a.data.max(axis=LEADING + axis))
 
     def reduce_min(self, a: Value, axis: int) -> Value:
+        self._note_extremum("minimum", a, axis)
         return Value(a.kind, a.data.min(axis=LEADING + axis))
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:  # noqa: ARG002  any order
@@ -252,17 +260,21 @@ def possible(what: str, a: Value, b: Value) -> tuple[Bools, Bools]:
     """Return where a decision may hold, and where it may not, (1, 1, instances, *shape) each.
 
     An extremum holds if the first operand is beyond the second. Of a quotient the second means
-    that there are several.
+    that there are several. Two factors hold if neither is 0.
     """
     rank = max(a.rank, b.rank)
     (least, most), (low, high) = (tuple(aligned(x.data, rank) for x in _ends(v)) for v in (a, b))
     if what in ("logical_and", "logical_or"):
         both = np.logical_and if what == "logical_and" else np.logical_or
         return both(most, high), ~both(least, low)
-    if what in ("eq", "ne"):
+    if what == "joint":
+        factors = (least != 0) | (most != 0), (low != 0) | (high != 0)
+        held: Bools = np.logical_and(*factors)
+        return held, np.ones_like(held)
+    if what in ("eq", "ne", "zero"):
         meet = (least <= high) & (most >= low)
         apart = (least != most) | (low != high) | (least != low)
-        return (meet, apart) if what == "eq" else (apart, meet)
+        return (apart, meet) if what == "ne" else (meet, apart)
     orders = {
         "lt": (least < high, most >= low),
         "le": (least <= high, most > low),

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,8 @@ FOREIGN = 1 << 41
 """The number that stands for what is drawn in another way: free padding, random streams."""
 MOST_FIXED = 64
 """The fixed integers up to which each is looked at. More are the places of a dimension."""
+MOST_PLACES = 64
+"""The elements of an extremum up to which each is looked at."""
 STEPPED = frozenset({"floor", "ceil", "round"})
 """The functions that take few values, and jump between them."""
 
@@ -48,8 +52,10 @@ STEPPED = frozenset({"floor", "ceil", "round"})
 class Event:
     """A decision of integers: its ``site``, its sort, and both operands as they are.
 
-    ``what`` is a comparison, "maximum", "minimum", "floor_divide", "logical_and", "logical_or" or
-    "order", which has one operand twice.
+    ``what`` is a comparison, "maximum", "minimum", "floor_divide", "logical_and", "logical_or",
+    "order", which has one operand twice, "lookup", which has indices and a digest of what they
+    are into, "zero", which has a divisor and 0, or "joint", which has
+    two factors, or a condition and if what it chooses between differs.
     """
 
     site: str
@@ -221,6 +227,44 @@ class SourcedAlgebra(RealAlgebra):
         if self.events is not None:
             self.events.append(Event(self.site, what, a, b))
 
+    def note_divisor(self, a: Value) -> None:
+        """Note a value that is divided by, and may be 0."""
+        self._note("zero", a, self.constant(Fraction(0), a.kind))
+
+    def _note_lookup(self, table: Value, indices: Value) -> None:
+        """Note indices into a fixed table, which may be otherwise at places that no draw meets."""
+        if self.events is not None:
+            digest = blake2b(np.ascontiguousarray(table.data).tobytes(), digest_size=2).digest()
+            content = self.constant(Fraction(int.from_bytes(digest, "little")), "int")
+            self._note("lookup", indices if table.special is None else _bare(indices), content)
+
+    def _differ(self, a: Value, b: Value) -> Value:
+        """Return where two values differ, with the sources of both."""
+        rank = max(a.rank, b.rank)
+        apart = aligned(a.data, rank) != aligned(b.data, rank)
+        return Value("bool", apart, special=self._merged((a, b)))
+
+    def _note_extremum(self, what: str, a: Value, axis: int) -> None:
+        """Note one decision for each place along an axis: it, or the extremum of the others."""
+        if self.events is None:
+            return
+        place, count = LEADING + axis, a.data.shape[LEADING + axis]
+        if not 1 < count <= MOST_PLACES:
+            return
+        extreme = np.max if what == "maximum" else np.min
+        for each in range(count):
+            own, others = (
+                Value(
+                    a.kind,
+                    extreme(a.data.take(places, axis=place), axis=place),
+                    special=None
+                    if a.special is None
+                    else merged_along(a.special.take(places, axis=place), (place,)).squeeze(place),
+                )
+                for places in ([each], [n for n in range(count) if n != each])
+            )
+            self._note(what, own, others)
+
     # --- arithmetic
     def add(self, a: Value, b: Value) -> Value:
         return self._each(super().add, a, b)
@@ -229,6 +273,10 @@ class SourcedAlgebra(RealAlgebra):
         return self._each(super().subtract, a, b)
 
     def multiply(self, a: Value, b: Value) -> Value:
+        self._note("joint", a, b)
+        return self._multiplied(a, b)
+
+    def _multiplied(self, a: Value, b: Value) -> Value:
         return self._each(super().multiply, a, b)
 
     def negate(self, a: Value) -> Value:
@@ -293,6 +341,7 @@ class SourcedAlgebra(RealAlgebra):
         return self._each(lambda x, y: below(comparison, x, y), a, b, decides=True)
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
+        self._note("joint", condition, self._differ(a, b))
         result = super().where(_bare(condition), _bare(a), _bare(b))
         if condition.special is not None:
             codes = self._merged((condition, a, b))
@@ -328,10 +377,12 @@ class SourcedAlgebra(RealAlgebra):
 
     def reduce_max(self, a: Value, axis: int) -> Value:
         below = super().reduce_max
+        self._note_extremum("maximum", a, axis)
         return self._along(lambda x: below(x, axis), a, (axis,), decides=True)
 
     def reduce_min(self, a: Value, axis: int) -> Value:
         below = super().reduce_min
+        self._note_extremum("minimum", a, axis)
         return self._along(lambda x: below(x, axis), a, (axis,), decides=True)
 
     def shift(self, a: Value, axis: int) -> Value:
@@ -354,6 +405,7 @@ class SourcedAlgebra(RealAlgebra):
 
     # --- indexing
     def take(self, a: Value, axis: int, indices: Value) -> Value:
+        self._note_lookup(a, indices)
         if indices.special is None:
             return super().take(a, axis, indices)
         result = super().take(_bare(a), axis, _bare(indices))
@@ -368,6 +420,7 @@ class SourcedAlgebra(RealAlgebra):
         return self._coded(result, codes, COMPUTED)
 
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
+        self._note_lookup(a, indices)
         if indices.special is None:
             return super().take_along(a, axis, indices)
         result = super().take_along(_bare(a), axis, _bare(indices))

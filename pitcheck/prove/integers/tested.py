@@ -43,13 +43,22 @@ OUTCOMES = {
     "maximum": ("the second operand exceeds the first", "the first operand exceeds the second"),
     "minimum": ("the first operand exceeds the second", "the second operand exceeds the first"),
     "floor_divide": ("another quotient", "a first quotient"),
+    "zero": ("", "0"),
+    "joint": ("", "both factors are not 0, or the condition holds and decides something"),
 }
 """The outcomes of a decision in words, false and true; those of others are false and true."""
 
 
+EXTREMA = {"maximum": ("gt", "ge"), "minimum": ("lt", "le")}
+"""The comparisons that an extremum may be: of equal operands it has either."""
+UNITS = 1 << 20
+"""The units of 1 in which numbers that are not whole are compared."""
+FARTHEST = 2.0**40
+"""The size beyond which such numbers are taken for one."""
 ALIKE = {
     "floor_divide": "a quotient of computed integers",
     "order": "an order of computed integers",
+    "lookup": "a table that computed integers index",
 }
 """The decisions of more than two outcomes, of which the sides must have the same, in words."""
 
@@ -71,8 +80,18 @@ class _Watched:
     """False if no computed integer decides. Then it only stands beside those of the other side."""
     first: Any = None
     """The first quotients, shape (1, instances, *shape)."""
-    margins: list[NDArray[np.int64]] = field(default_factory=list)
-    """The distances from where a comparison changes, shapes (draws, elements)."""
+    distances: list[NDArray[np.int64]] = field(default_factory=list)
+    """The distances between operands, shapes (draws, elements)."""
+
+    @property
+    def margins(self) -> NDArray[np.int64]:
+        """Return the distances from where it changes, shape (draws, elements or twice as many)."""
+        distance = np.concatenate(self.distances)
+        if self.event.first.kind == "field":
+            whole = (distance % UNITS == 0).all(axis=0)
+            distance = np.where(whole, distance // UNITS, distance)
+        what = self.event.what
+        return np.concatenate([_margin(w, distance) for w in EXTREMA.get(what, (what,))], axis=1)
 
     @property
     def side(self) -> str:
@@ -133,7 +152,7 @@ class Tested:
     def _take(self, own: _Watched, event: Event, draws: int) -> None:
         """Take in an event of some draws."""
         x, y = _operands(event)
-        if event.what == "order":
+        if event.what in ("order", "lookup"):
             true = false = np.ones((1, *own.where.shape), dtype=np.bool_)
         elif event.what == "floor_divide":
             quotient = np.floor_divide(x, y)
@@ -141,6 +160,11 @@ class Tested:
             true, false = quotient == own.first, quotient != own.first
         elif event.what in ("maximum", "minimum"):
             true, false = (x > y, x < y) if event.what == "maximum" else (x < y, x > y)
+        elif event.what == "joint":
+            # A product of integers decides nothing where it is 0.
+            true, false = (x != 0) & (y != 0), np.ones((1, *own.where.shape), dtype=np.bool_)
+        elif event.what == "zero":
+            true, false = x == y, np.ones((1, *own.where.shape), dtype=np.bool_)
         elif event.what in ("logical_and", "logical_or"):
             true = x & y if event.what == "logical_and" else x | y
             false = ~true
@@ -149,13 +173,16 @@ class Tested:
             false = ~true
         own.true |= _anywhere(true, own.where)
         own.false |= _anywhere(false, own.where)
-        if event.first.kind == "int" and event.what in (*COMPARISONS, *ALIKE):
-            margin = np.broadcast_to(_margin(event.what, x, y), (draws, *own.where.shape))
-            own.margins.append(margin[:, own.where])
+        if event.what in (*COMPARISONS, *EXTREMA, *ALIKE, "zero"):
+            x, y = (_whole(operand, event.first.kind) for operand in (x, y))
+            apart = np.broadcast_to(_distance(event.what, x, y), (draws, *own.where.shape))
+            own.distances.append(apart[:, own.where])
 
     def lacking(self) -> str:
         """Return an outcome that no draw has shown, in words, or ""."""
         for own in (watched for watched in self.watched if watched.required):
+            if own.event.what == "zero" and not self._divides_alone(own):
+                continue
             names = OUTCOMES.get(own.event.what, ("false", "true"))
             for seen, name in ((own.true, names[1]), (own.false, names[0])):
                 here = own.where.reshape(len(own.where), -1).any(axis=1)
@@ -166,6 +193,22 @@ class Tested:
                         f"{self._named(own)} ({own.event.what}) was never: {name}"
                     )
         return self._together()
+
+    def _divides_alone(self, own: _Watched) -> bool:
+        """Return True if the parallel plan divides by what the reference does not divide by."""
+        if own.side != "parallel" or not own.distances:
+            return own.side == "parallel"
+        given = {
+            column.tobytes(): column
+            for each in self.watched
+            if each.event.what == "zero" and each.side != "parallel" and each.distances
+            for column in each.margins.T
+        }
+        return any(
+            column.tobytes() not in given
+            and not any(column.any() and _proportional(column, r) for r in given.values())
+            for column in own.margins.T
+        )
 
     def _may(self, own: _Watched, held: bool) -> Bools:
         """Return in which instances an outcome is not excluded by the ranges of the operands."""
@@ -187,10 +230,10 @@ class Tested:
                 return lacking
         sides: list[dict[bytes, tuple[_Watched, NDArray[np.int64]]]] = [{}, {}]
         for own in self.watched:
-            if own.event.what in ALIKE:
+            if own.event.what in (*ALIKE, "zero"):
                 continue
-            if own.margins and own.where.sum() <= MOST_COLUMNS:
-                columns = np.concatenate(own.margins)
+            if own.distances and own.where.sum() <= MOST_COLUMNS:
+                columns = own.margins
                 for column in _normal(columns, own.event.what).T:
                     if all(_signature(own, column)):
                         continue  # such elements never differ
@@ -204,7 +247,9 @@ class Tested:
             signed: dict[bytes, list[tuple[_Watched, NDArray[np.int64]]]] = {}
             for found in other.values():
                 signed.setdefault(_signature(*found), []).append(found)
-            for own, column in one.values():
+            # Of an extremum, what is chosen shows which operand is beyond the other.
+            compared = [found for found in one.values() if found[0].event.what not in EXTREMA]
+            for own, column in compared:
                 for beside, against in signed.get(_signature(own, column), ()):
                     if not _same_outcome(own, column, beside, against):
                         return (
@@ -215,11 +260,11 @@ class Tested:
         return ""
 
     def _alone(self, what: str, name: str) -> str:
-        """Return a division or an order of integers that the other side does not have, or ""."""
+        """Return a division, order or table of integers that the other side lacks, or ""."""
         sides: list[dict[bytes, _Watched]] = [{}, {}]
         for own in self.watched:
-            if own.event.what == what and own.margins:
-                for column in np.concatenate(own.margins).T:
+            if own.event.what == what and own.distances:
+                for column in own.margins.T:
                     if (column != column[0]).any():
                         sides[own.side == "parallel"].setdefault(column.tobytes(), own)
         for one, other in (sides, sides[::-1]):
@@ -249,8 +294,13 @@ def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> tuple[Bools, Bo
     for low, high in untried:
         counts = counts | ((element >= low) & (element < high))
     counts = counts & (element != FOREIGN)
+    if event.what == "joint":
+        if len(codes) < len((event.first, event.second)):
+            return none, none
+        alone = [element_of(each) == 0 for each in codes]
+        return np.broadcast_to((counts & ~alone[0] & ~alone[1])[0, 0], shape), none
     required = counts & ((event.what == "floor_divide") | (both & COMPUTED != 0))
-    beside = counts & ~required & (event.what in COMPARISONS)
+    beside = counts & ~required & (event.what in (*COMPARISONS, *EXTREMA))
     first, second = (np.broadcast_to(each[0, 0], shape) for each in (required, beside))
     return first, second
 
@@ -269,18 +319,28 @@ def _anywhere(outcome: Any, where: Bools) -> Bools:
     return result
 
 
-def _margin(what: str, x: Any, y: Any) -> Any:
-    """Return integers that are not negative exactly if an order holds.
+def _whole(numbers: Any, kind: str) -> Any:
+    """Return numbers as integers, of the same shape: those of floats in units of 1 / ``UNITS``."""
+    if kind != "field":
+        return numbers
+    known = np.clip(np.nan_to_num(numbers), -FARTHEST, FARTHEST)
+    return np.rint(known * UNITS).astype(np.int64)
 
-    They are the difference of equals, the quotients of a division, and what is ordered.
-    """
-    if what in ("eq", "ne"):
-        return x - y
+
+def _distance(what: str, x: Any, y: Any) -> Any:
+    """Return the difference of operands, the quotients of a division, or what is ordered."""
     if what == "order":
         return x
-    if what == "floor_divide":
-        return np.floor_divide(x, y)
-    return {"lt": y - x - 1, "le": y - x, "gt": x - y - 1, "ge": x - y}[what]
+    if what == "lookup":
+        return x * UNITS + y
+    return np.floor_divide(x, y) if what == "floor_divide" else x - y
+
+
+def _margin(what: str, distance: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return integers that are not negative exactly if an order holds, else the distance."""
+    if what in ("lt", "le"):
+        distance = -distance
+    return distance - 1 if what in ("lt", "gt") else distance
 
 
 def _normal(columns: NDArray[np.int64], what: str) -> NDArray[np.int64]:
