@@ -23,12 +23,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pitcheck.algebra.bound.degree_bounds import DrawError
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
+from pitcheck.algebra.residues.signless_infinity import Cause
 from pitcheck.algebra.residues.undefined import (
     Undefined,
     UndefinedAlgebra,
@@ -64,6 +66,8 @@ REAL_NUMBERS = 4
 
 
 UNMATCHED = "an operand of a quotient, root or logarithm has no like in the reference"
+
+SIGNLESS = "infinity is multiplied or divided by a number that inputs may make 0 or of either sign"
 
 
 FIRST_WITH_ROOTS = 4
@@ -157,7 +161,7 @@ class StageTrials:
             ].any():
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
         self._outcomes.route(evaluated, good)
-        one = self._one
+        one, signless = self._one, self._signless(algebra)
         if one is None:
             heights = self._settings.primes.heights(self._family, self._degrees.irrational)
             one, rejected = self._degrees.error(evaluated, comparisons, algebra.chain, heights)
@@ -171,7 +175,8 @@ class StageTrials:
                 return self._open(BUDGET, vacuous)
             self._one = one
             found = self._domains(algebra.chain)
-            lacking, self._undefined_part = found.lacking, found.undefined
+            lacking = found.lacking or signless
+            self._undefined_part = found.undefined
             if any(not_finite(each.expected) for each in comparisons):
                 self._undefined_part = Extent.SEEN
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
@@ -191,8 +196,9 @@ class StageTrials:
                 return self._refuted("real numbers differ", different)
             if lacking:
                 return self._open("PIT202", lacking)
-        if isinstance(self._degrees, FreeStageDegrees) and self._needs_unmatched(algebra):
-            return self._open("PIT202", UNMATCHED)
+        lacking = signless or self._unmatched(algebra)
+        if lacking:
+            return self._open("PIT202", lacking)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
@@ -207,25 +213,62 @@ class StageTrials:
             self._at_once,
         )
 
+    def _signless(self, algebra: ResidueAlgebra) -> str:
+        """Return that the parallel plan needs an infinity whose sign is not known; else "".
+
+        It may need a number over 0 if the reference does, which has no value there.
+        """
+        if not algebra.signless_infinity:
+            return ""
+        none, of_infinity, of_both = (
+            self._needing(algebra, frozenset(causes))
+            for causes in ((), ("infinity",), ("infinity", "zero"))
+        )
+        needed = any(
+            (own & ~before).any() for (own, _), (before, _) in zip(of_infinity, none, strict=True)
+        )
+        lacking = any((own & ~given).any() for own, given in of_both)
+        return SIGNLESS if needed or lacking else ""
+
+    def _needing(
+        self, algebra: ResidueAlgebra, causes: frozenset[Cause]
+    ) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+        """Return for every trial the elements of either side that need an infinity without sign."""
+        again = self._undefined_of(algebra)
+        again.without_signs = causes
+        compared = self._compared(again)
+        if compared is None:
+            raise BudgetError("too few levels are left")
+        return undefined(again, compared)
+
     def _compared(self, algebra: ResidueAlgebra) -> Sequence[Comparison] | None:
         """Evaluate the stage and compare its targets; None if levels do not suffice."""
         compared = evaluate_targets(self.shaped, algebra)
         return None if compared is None else compared[1]
 
-    def _needs_unmatched(self, algebra: ResidueAlgebra) -> bool:
-        """Return True if what is compared needs a guard that no guard of the reference equals.
+    def _unmatched(self, algebra: ResidueAlgebra) -> str:
+        """Return that what is compared needs a guard that no guard of the reference equals; or "".
 
         Guards are equal at all primes of every draw, which the error over tables counts.
         """
+        if not isinstance(self._degrees, FreeStageDegrees):
+            return ""
         places = unmatched(algebra, self._degrees.algebra.guards)
         if not places:
-            return False
-        # One trial alone would not tell what is drawn from what is constant.
-        redraws = algebra.trials * 2 if len(algebra.trials) == 1 else algebra.trials
-        again = self._undefined_algebra(algebra.chain, redraws)
+            return ""
+        again = self._undefined_of(algebra)
         again.undefined = places
         compared = self._compared(again)
-        return compared is None or any(own.any() for own, _ in undefined(again, compared))
+        needed = compared is None or any(own.any() for own, _ in undefined(again, compared))
+        return UNMATCHED if needed else ""
+
+    def _undefined_of(self, algebra: ResidueAlgebra) -> Undefined:
+        """Return the algebra of the same redraws with undefined elements.
+
+        One trial alone would not tell what is drawn from what is constant, so there are two.
+        """
+        redraws = algebra.trials * 2 if len(algebra.trials) == 1 else algebra.trials
+        return self._undefined_algebra(algebra.chain, redraws)
 
     def _left_open(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int

@@ -34,14 +34,22 @@ from pitcheck.algebra.residues.formal_exponentials import Formal, Logs
 from pitcheck.algebra.residues.formal_roots import Roots
 from pitcheck.algebra.residues.keyed_functions import KeyedFunctions
 from pitcheck.algebra.residues.residue_order import order_key
+from pitcheck.algebra.residues.signless_infinity import SignlessInfinity
 from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.algebra.special import codes_of, stand_in
 from pitcheck.algebra.structure import aligned
-from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, Value
+from pitcheck.algebra.value import (
+    FINITE,
+    LEADING,
+    NAN,
+    NEGATIVE_INFINITY,
+    POSITIVE_INFINITY,
+    Value,
+)
 from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 
-class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
+class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
     """An algebra of residues.
 
     ``arithmetic`` computes on arrays (levels, trials, instances, ...), as
@@ -134,10 +142,6 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
                 "field values to int has no meaning here"
             )
         return Value("int", number)
-
-    def _balanced(self, residues: Any, level: int) -> Any:
-        prime = self.chain.primes[level]
-        return self.xp.where(residues > prime // 2, residues - prime, residues)
 
     # --- specials
     def _sign(self, a: Value) -> Any:
@@ -274,6 +278,8 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             a, b = self.plain(a), self.plain(b)
         data, low = self._ring("multiply", self.arithmetic.multiply, a, b)
         special = self._special_of(self.xp.multiply, a, b)
+        if special is not None:
+            special = self._with_signs(special, a, b)
         return Value("field", data, low, special, (), nonnegative, under)
 
     def divide(self, a: Value, b: Value) -> Value:
@@ -298,7 +304,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             "field",
             self._zeroed(data, vanished),
             low,
-            codes_of(self.xp, quotient),
+            self._with_signs(codes_of(self.xp, quotient), a, b, quotient=True),
             (),
             nonnegative,
             under,
@@ -363,7 +369,9 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         a, b = self.plain(a), self.plain(b)
         check_matmul(self.shape(a), self.shape(b))
         data, low = self._ring("matmul", self.arithmetic.matmul, a, b)
-        return Value("field", data, low, self._special_of(self.xp.matmul, a, b))
+        special = self._special_of(self.xp.matmul, a, b)
+        special = self._with_signs_of_sums(special, a, b)
+        return Value("field", data, low, special)
 
     def _added_at(self, base: Any, index: tuple[Any, ...], source: Any, like: Value) -> Any:
         if like.kind == "field":
@@ -388,9 +396,19 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         ]
 
     def shift(self, a: Value, axis: int) -> Value:
-        """Return 0: nothing overflows here, and no decision is taken for a number that cancels."""
-        zero = self.constant(Fraction(0))
-        return self.expand(zero, a.data.shape[LEADING:][:axis] + a.data.shape[LEADING:][axis + 1 :])
+        """Return 0: nothing overflows here, and no decision is taken for a number that cancels.
+
+        Only infinity does not cancel, so the shift is +inf where an element is.
+        """
+        shape = self.shape(a)[:axis] + self.shape(a)[axis + 1 :]
+        zero = self.expand(self.constant(Fraction(0)), shape)
+        if a.special is None:
+            return zero
+        endless = (a.special == POSITIVE_INFINITY).any(axis=LEADING + axis)
+        if not bool(endless.any()):
+            return zero
+        codes = self.xp.where(endless, np.uint8(POSITIVE_INFINITY), np.uint8(FINITE))
+        return replace(zero, special=codes)
 
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
         a, b = self.plain(a), self.plain(b)

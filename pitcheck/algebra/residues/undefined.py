@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
+from pitcheck.algebra.residues.signless_infinity import Cause
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, NAN, Value
@@ -43,6 +44,8 @@ class Undefined(ResidueAlgebra):
     """
     free_order = False
     """True if comparisons of drawn numbers have random outcomes."""
+    without_signs: frozenset[Cause] = frozenset()
+    """The causes of infinities whose signs residues do not tell that are taken to be undefined."""
     chose = False
     """True once drawn numbers were compared, or something that inputs decide chose between values
     with undefined elements.
@@ -53,6 +56,11 @@ class Undefined(ResidueAlgebra):
         without = self.undefined.get(len(self.guarded))
         super().guard(what, operand)
         return operand if without is None else self.without(operand, without[None])
+
+    def _signless_codes(self, special: Any, found: Any, cause: Cause) -> Any:
+        return (
+            self.xp.where(found, np.uint8(NAN), special) if cause in self.without_signs else special
+        )
 
     def without(self, a: Value, undefined: Any) -> Value:
         """Return ``a`` with NaN where ``undefined`` holds; None: nowhere.

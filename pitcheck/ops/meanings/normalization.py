@@ -20,7 +20,7 @@ from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, flag, needed, number, sum_to
 from pitcheck.ops.traits import Trait
 
-_NEGATIVE_INFINITY = float("-inf")
+_INFINITY, _NEGATIVE_INFINITY = float("inf"), float("-inf")
 
 # --- softmax. The shift m cancels in every formula; it keeps floating point in range.
 
@@ -54,6 +54,12 @@ def nothing_left(x: Term, axis: int) -> Term:
     return finite.sum(axis, keep=True).compare("eq", finite.constant(Fraction(0), "int"))
 
 
+def endless(x: Term, axis: int) -> Term:
+    """Return True where some of x along ``axis`` is +inf; the axis keeps size 1."""
+    infinite = x.compare("eq", x.constant(_INFINITY)).cast("int")
+    return infinite.sum(axis, keep=True).compare("ne", infinite.constant(Fraction(0), "int"))
+
+
 def _axis(x: Term, attributes: Attributes) -> int:
     return x.axis(needed(attributes, "axis"))
 
@@ -78,8 +84,8 @@ def _log_softmax_backward(local: Local) -> Sequence[Lazy | None]:
 def _logsumexp(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
     axis = _axis(x, attributes)
-    empty = nothing_left(x, axis)
-    m = empty.where(x.constant(Fraction(0)), x.shift_over(axis))
+    zero = x.constant(Fraction(0))
+    m = endless(x, axis).where(zero, nothing_left(x, axis).where(zero, x.shift_over(axis)))
     result = m + (x - m).exp().sum(axis, keep=True).log()
     return [result if flag(attributes, "keepdim") else result.squeeze(axis)]
 
