@@ -40,7 +40,11 @@ def scaled(literal: object, kind: str = "mul", **attributes: object) -> Plan:
 @pytest.mark.parametrize("literal", LITERALS, ids=range(len(LITERALS)))
 def test_odd_literals_are_numbers(literal: int | float | str) -> None:
     report = report_on(scaled(literal), scaled(literal))
-    assert report.verdict == "equivalent", report.findings
+    if str(literal).endswith("inf"):
+        # A residue does not tell the sign of infinity times a number, nor that the number is 0.
+        assert (report.verdict, report.findings[0].code) == ("inconclusive", "PIT202")
+    else:
+        assert report.verdict == "equivalent", report.findings
 
 
 @pytest.mark.parametrize("number", [10**309, -(10**309), 10**5000], ids=range(3))
