@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from formulas.pairs import Outcome, outcomes  # noqa: E402  beside the tests, which use the same formulas
+from random_formulas.pairs import Outcome, outcomes  # noqa: E402  beside the tests, which use the same formulas
 
 PAGE = ROOT / "docs" / "soundness.md"
 

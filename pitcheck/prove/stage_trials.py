@@ -216,16 +216,17 @@ class StageTrials:
     def _signless(self, algebra: ResidueAlgebra) -> str:
         """Return that the parallel plan needs an infinity whose sign is not known; else "".
 
-        It may need a number over 0 if the reference does, which has no value there.
+        It may need one where the reference needs a number over 0, which has no value.
         """
         if not algebra.signless_infinity:
             return ""
-        none, of_infinity, of_both = (
+        none, of_zero, of_infinity, of_both = (
             self._needing(algebra, frozenset(causes))
-            for causes in ((), ("infinity",), ("infinity", "zero"))
+            for causes in ((), ("zero",), ("infinity",), ("infinity", "zero"))
         )
         needed = any(
-            (own & ~before).any() for (own, _), (before, _) in zip(of_infinity, none, strict=True)
+            (own & ~before & ~without).any()
+            for (own, _), (before, _), (_, without) in zip(of_infinity, none, of_zero, strict=True)
         )
         lacking = any((own & ~given).any() for own, given in of_both)
         return SIGNLESS if needed or lacking else ""

@@ -118,4 +118,6 @@ def test_a_root_of_an_integer_that_may_be_negative(name: str) -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_both_sides_divide_by_is_proven(name: str) -> None:
     reference, parallel, bounds = RIGHT[name]
-    assert verdict(reference, parallel, bounds) == ("equivalent", "")
+    found = verdict(reference, parallel, bounds)
+    # An integer over a count of 0 is infinite, and residues do not tell the sign of its products.
+    assert found == (("inconclusive", "PIT202") if "count" in name else ("equivalent", ""))

@@ -5,8 +5,8 @@ show is never called equivalent. ``bench/soundness.py`` tries thousands.
 from __future__ import annotations
 
 import pytest
-from formulas.mistakes import MISTAKES
-from formulas.pairs import case_of, outcomes
+from random_formulas.mistakes import MISTAKES
+from random_formulas.pairs import case_of, outcomes
 
 SEEDS = range(24)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from formulas.term import BOOL, FLOAT, INT, Operand, Term, number, op
+from random_formulas.term import BOOL, FLOAT, INT, Operand, Term, number, op
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

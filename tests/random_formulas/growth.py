@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from formulas.shapes import add, div, literal, mul, part, places, reduced, sub, two, where
-from formulas.term import FLOAT, INT, Term, given, op
+from random_formulas.shapes import add, div, literal, mul, part, places, reduced, sub, two, where
+from random_formulas.term import FLOAT, INT, Term, given, op
 
 ROWS = (16, 24, 32, 48, 64)
 COLUMNS = (6, 8, 12)

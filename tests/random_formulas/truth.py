@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from formulas.term import INT, Number, Term, plan_of, walk
 from pitcheck.execution.executor import execute
 from pitcheck.execution.places import ExecutionError, number
+from random_formulas.term import INT, Number, Term, plan_of, walk
 
 DRAWS = 9
 TOLERANCE = 1e-7

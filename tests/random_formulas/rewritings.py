@@ -6,8 +6,20 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from formulas.shapes import add, div, joined, literal, mul, part, places, reduced, sub, two, where
-from formulas.term import BOOL, FLOAT, INT, Number, Term, op
+from random_formulas.shapes import (
+    add,
+    div,
+    joined,
+    literal,
+    mul,
+    part,
+    places,
+    reduced,
+    sub,
+    two,
+    where,
+)
+from random_formulas.term import BOOL, FLOAT, INT, Number, Term, op
 
 Rewriting = Callable[[Term, random.Random], Term | None]
 TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}

@@ -10,10 +10,22 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from formulas.growth import RANGE
-from formulas.shapes import add, div, joined, literal, mul, part, places, reduced, sub, two, where
-from formulas.term import FLOAT, GIVEN, INT, Number, Term, given, op, walk
 from pitcheck.execution.places import number as number_of
+from random_formulas.growth import RANGE
+from random_formulas.shapes import (
+    add,
+    div,
+    joined,
+    literal,
+    mul,
+    part,
+    places,
+    reduced,
+    sub,
+    two,
+    where,
+)
+from random_formulas.term import FLOAT, GIVEN, INT, Number, Term, given, op, walk
 
 BEYOND = 5
 """The least place that a reduced axis may not have."""

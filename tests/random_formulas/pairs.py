@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from formulas.growth import grown
-from formulas.mistakes import mistaken
-from formulas.rewritings import rewritten
-from formulas.term import GIVEN, Term, at, plan_of, walk
-from formulas.truth import differ
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
+from random_formulas.growth import grown
+from random_formulas.mistakes import mistaken
+from random_formulas.rewritings import rewritten
+from random_formulas.term import GIVEN, Term, at, plan_of, walk
+from random_formulas.truth import differ
 
 REWRITINGS = 4
 """The places that are rewritten at most."""
