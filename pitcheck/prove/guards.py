@@ -55,7 +55,7 @@ elements of one tensor, of which each has outcomes of its own.
 """
 LEAST_OF_CHOICES = 4
 """The draws that are made however many operands there are."""
-MOST_ROWS = 1 << 12
+MOST_ROWS = 1 << 14
 """The trials that one look may take: the different operands of all draws."""
 
 Draw = Callable[[Sequence[int]], ResidueAlgebra]
