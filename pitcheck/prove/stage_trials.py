@@ -17,10 +17,10 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,16 +63,14 @@ from pitcheck.stage.size_assignment import check_shapes
 
 REAL_NUMBERS = 4
 """The factor by which more trials are evaluated together on real numbers, which have no levels."""
-
-
 UNMATCHED = "an operand of a quotient, root or logarithm has no like in the reference"
-
 SIGNLESS = "infinity is multiplied or divided by a number that inputs may make 0 or of either sign"
-
-
+"""The reasons, in messages, why a stage is left open for its domains."""
 FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
 """
+
+Algebra = TypeVar("Algebra", bound=ResidueAlgebra)
 
 
 class StageTrials:
@@ -95,7 +93,8 @@ class StageTrials:
         self.number = 0
         self.most = settings.most_trials
         self.shaped = shaped = cases.shaped
-        self._integers = cases
+        self._integers_open = cases.open
+        self._tested = None if cases.tested is None else cases.tested.anew()
         self._refutes = refutes
         self._at_once = at_once
         self._family = family
@@ -123,27 +122,19 @@ class StageTrials:
 
     def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
         """Return the algebra of some redraws over a chain of primes."""
-        if not isinstance(self._degrees, FreeStageDegrees):
-            return algebra_of(self.shaped, self._settings, chain, redraws)
-        given = self._settings.xp, chain, self._settings.seed, redraws
-        weights, formal = self.shaped.weights, self._settings.formal_roots
-        numbers = self._degrees.algebra.numbers
-        if weights:
-            return WeightedFreeAlgebra(weights, *given, formal_roots=formal, numbers=numbers)
-        return FreeAlgebra(*given, formal_roots=formal, numbers=numbers)
+        drawn = self.shaped, self._settings, chain, redraws
+        if isinstance(self._degrees, FreeStageDegrees):
+            numbers = self._degrees.algebra.numbers
+            return _over((FreeAlgebra, WeightedFreeAlgebra), drawn, numbers=numbers)
+        return _over((ResidueAlgebra, WeightedAlgebra), drawn)
 
     def _undefined_algebra(self, chain: Chain, redraws: Sequence[int]) -> Undefined:
         """Return the same with undefined elements; a redraw may stand there several times."""
-        if not isinstance(self._degrees, FreeStageDegrees):
-            return undefined_algebra_of(self.shaped, self._settings, chain, redraws)
-        given = self._settings.xp, chain, self._settings.seed, redraws
-        weights, formal = self.shaped.weights, self._settings.formal_roots
-        numbers = self._degrees.algebra.numbers
-        if weights:
-            return UndefinedWeightedFreeAlgebra(
-                weights, *given, formal_roots=formal, numbers=numbers
-            )
-        return UndefinedFreeAlgebra(*given, formal_roots=formal, numbers=numbers)
+        drawn = self.shaped, self._settings, chain, redraws
+        if isinstance(self._degrees, FreeStageDegrees):
+            kinds = UndefinedFreeAlgebra, UndefinedWeightedFreeAlgebra
+            return _over(kinds, drawn, numbers=self._degrees.algebra.numbers)
+        return undefined_algebra_of(*drawn)
 
     def judged(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
@@ -280,7 +271,7 @@ class StageTrials:
         self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
         square = self._characters.unproven(enough)
         case = untested(self.shaped, self._settings.seed, range(last - self.number, last))
-        tested = self._integers.tested
+        tested = self._tested
         if tested is not None:
             seen = [trial for trial, counts in zip(algebra.trials, good, strict=True) if counts]
             tested.observe(seen, self._settings.seed)
@@ -300,8 +291,8 @@ class StageTrials:
             self._lacking, different = self._outcomes.unseen()
             if different is not None:
                 return self._refuted("real numbers differ", different)
-            if not self._lacking and self._integers.open:
-                return self._open("PIT204", self._integers.open)
+            if not self._lacking and self._integers_open:
+                return self._open("PIT204", self._integers_open)
             if not self._lacking:
                 said = _discrete(self.shaped, self._outcomes)
                 seen = self._outcomes.coverage
@@ -377,24 +368,28 @@ class StageTrials:
         )
 
 
-def algebra_of(
-    shaped: ShapedStage, settings: Settings, chain: Chain, redraws: Sequence[int]
-) -> ResidueAlgebra:
-    """Return the algebra of some redraws of a stage over a chain of primes."""
-    given = settings.xp, chain, settings.seed, redraws
-    if shaped.weights:
-        return WeightedAlgebra(shaped.weights, *given, formal_roots=settings.formal_roots)
-    return ResidueAlgebra(*given, formal_roots=settings.formal_roots)
-
-
 def undefined_algebra_of(
     shaped: ShapedStage, settings: Settings, chain: Chain, redraws: Sequence[int]
 ) -> Undefined:
-    """Return the same algebra with undefined elements; a redraw may stand there several times."""
+    """Return an algebra with undefined elements; a redraw may stand there several times."""
+    kinds = UndefinedAlgebra, UndefinedWeightedAlgebra
+    return _over(kinds, (shaped, settings, chain, redraws))
+
+
+def _over(
+    kinds: tuple[Callable[..., Algebra], Callable[..., Algebra]],
+    drawn: tuple[ShapedStage, Settings, Chain, Sequence[int]],
+    **more: Any,
+) -> Algebra:
+    """Return the algebra of a stage, settings, a chain of primes and redraws.
+
+    ``kinds`` are the classes without and with weights for the places of reduced axes.
+    """
+    shaped, settings, chain, redraws = drawn
     given = settings.xp, chain, settings.seed, redraws
-    if shaped.weights:
-        return UndefinedWeightedAlgebra(shaped.weights, *given, formal_roots=settings.formal_roots)
-    return UndefinedAlgebra(*given, formal_roots=settings.formal_roots)
+    more["formal_roots"] = settings.formal_roots
+    plain, weighted = kinds
+    return weighted(shaped.weights, *given, **more) if shaped.weights else plain(*given, **more)
 
 
 def not_finite(a: Value) -> bool:

@@ -13,6 +13,10 @@ from pitcheck.claims.problem import Problem
 from pitcheck.prove.integers.cases import Cases, with_cases
 from pitcheck.prove.integers.classes import MOST_CASES, Table, representatives
 from pitcheck.prove.integers.intervals import possible
+from pitcheck.prove.proof import Settings
+from pitcheck.prove.stage_degrees import StageDegrees
+from pitcheck.prove.stage_proof import decide
+from pitcheck.prove.stage_trials import StageTrials
 from pitcheck.stage.drawn_inputs import CASES, discrete
 from pitcheck.stage.shaped_stage import shape_reduced
 
@@ -54,6 +58,22 @@ def test_outcomes_that_were_not_drawn_are_lacking() -> None:
     assert found.tested is not None
     found.tested.observe(range(12), 1)
     assert "was never: true" in found.tested.lacking()
+
+
+def test_an_attempt_has_seen_nothing_of_what_another_drew() -> None:
+    """Tables and chains of primes draw other integers; each compares its own draws alone."""
+    found = cases(lambda i: running(number(i % 4 == 1)) <= 3)
+    assert found.tested is not None
+    lacking = found.tested.lacking()
+    assert lacking
+    degrees, settings = StageDegrees.of(found.shaped), Settings(np, 1, -64.0, 1, False, 1 << 30)
+    family = next(degrees.families([3]))
+    for _ in range(2):
+        trials = StageTrials(found, family, degrees, settings, 8, refutes=False)
+        proof = decide(trials)
+        assert proof is not None
+        assert proof.outcome == "proven"
+        assert found.tested.lacking() == lacking
 
 
 def test_more_classes_than_can_be_tried_leave_it_open() -> None:

@@ -11,7 +11,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,18 @@ class Tested:
                     none = np.zeros(len(where), dtype=np.bool_)
                     watched.append(_Watched(number, event, where, none, none.copy(), required))
         return cls(cone, watched, len(algebra.events)) if any(w.required for w in watched) else None
+
+    def anew(self) -> Tested:
+        """Return the same decisions, of which nothing has been seen.
+
+        Each attempt at a stage has draws of its own, and needs to see everything in these.
+        """
+        none = [np.zeros_like(own.true) for own in self.watched]
+        watched = [
+            replace(own, true=unseen, false=unseen.copy(), first=None, distances=[])
+            for own, unseen in zip(self.watched, none, strict=True)
+        ]
+        return replace(self, watched=watched)
 
     def observe(self, trials: Sequence[int], seed: int) -> None:
         """Take in what some trials of residues drew. ``seed`` is theirs."""
@@ -247,7 +259,7 @@ class Tested:
             signed: dict[bytes, list[tuple[_Watched, NDArray[np.int64]]]] = {}
             for found in other.values():
                 signed.setdefault(_signature(*found), []).append(found)
-            # Of an extremum, what is chosen shows which operand is beyond the other.
+            # The choice of an extremum shows already which operand is beyond the other.
             compared = [found for found in one.values() if found[0].event.what not in EXTREMA]
             for own, column in compared:
                 for beside, against in signed.get(_signature(own, column), ()):
