@@ -52,7 +52,7 @@ class Known:
         """Return the numbers *c* for which an operation that has a value of r has one of r / c."""
         own = {operand for kind, operand in self.positive if kind in as_strong(what) and operand}
         inverse = {pow(each, -1, self.prime) for each in own}
-        # Of r / c with c = 0 nothing follows from r c: a root is taken of 0, too.
+        # From r c nothing follows for r / c with c = 0: a root is taken of 0, too.
         both = inverse if what == "sqrt" else own | inverse
         signed = both | ({-each % self.prime for each in both} if what == "div" else set())
         return signed | self.constants(what)

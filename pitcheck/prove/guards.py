@@ -49,12 +49,6 @@ DRAWS_OF_CHOICES = 16
 """The draws if inputs decide which operands are needed. In each, every decision between drawn
 numbers has a random outcome.
 """
-ROWS_OF_CHOICES = 256
-"""The trials of decisions with random outcomes beyond which fewer draws are made. Many operands are
-elements of one tensor, of which each has outcomes of its own.
-"""
-LEAST_OF_CHOICES = 4
-"""The draws that are made however many operands there are."""
 MOST_ROWS = 1 << 14
 """The trials that one look may take: the different operands of all draws."""
 
@@ -106,7 +100,7 @@ def domains(
         found = look.domains(redraw, compare, at_once, free=False)
         if not found.lacking and (look.chose or look.by_chance):
             if look.chose:
-                algebra: ResidueAlgebra = _free(redraw(range(look.draws_of_choices)))
+                algebra: ResidueAlgebra = _free(redraw(range(DRAWS_OF_CHOICES)))
             else:
                 algebra = draw(range(DRAWS))
             again = _Look(guards, algebra, compare)
@@ -185,7 +179,7 @@ class _Look:
 
     def _pair(self, draw: int) -> _Pair:
         """Return the guards of a draw."""
-        # What inputs choose or count is a small number in most draws, and may be 0 in others.
+        # A number that inputs choose or count is small in most draws, and may be 0 in others.
         small = Known(self._prime).constants("div")
         positive = {
             each
@@ -203,12 +197,6 @@ class _Look:
                 elif not any((kind, word) in positive for kind in as_strong(what)):
                     own.setdefault((what, word), guard.site)
         return _Pair(own, list(given), frozenset(positive))
-
-    @property
-    def draws_of_choices(self) -> int:
-        """The number of draws in which decisions have random outcomes."""
-        rows = max(pair.rows for pair in self._pairs.values())
-        return min(DRAWS_OF_CHOICES, max(LEAST_OF_CHOICES, ROWS_OF_CHOICES // max(rows, 1)))
 
     def domains(self, redraw: Redraw, compare: Compare, at_once: int, *, free: bool) -> Domains:
         """Return what both sides lack in some draw.

@@ -54,7 +54,7 @@ class Claim(Protocol):
 
 
 class WithoutValue:
-    """What inputs may leave without a value in the reference of a problem."""
+    """The parts of reference values that inputs may leave without a value, in one problem."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem

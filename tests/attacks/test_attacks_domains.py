@@ -123,7 +123,7 @@ def test_a_cut_that_the_plan_states_may_lack_a_value(
         found(of_four(formula(True, None)), of_four(formula(masked, {0: "r"}), RANKS))[0]
         in verdicts
     )
-    # What the reference lacks, the parallel plan may have.
+    # The parallel plan may have a value that the reference lacks.
     assert found(of_four(formula(False, None)), of_four(formula(True, {0: "r"}), RANKS)) == (
         "equivalent",
         "",

@@ -331,7 +331,7 @@ class DrawError(NamedTuple):
         """
         errors = [draws * level for level in self.levels] if log2 is None else [log2]
         if self.once and 0 < draws < math.inf:
-            # That some of them agree has at most the sum of their probabilities.
+            # Some draw agrees with a probability of at most the sum over all draws.
             return min(0.0, self.log2 + math.log2(draws))
         if not self.bad:
             return sum(errors)

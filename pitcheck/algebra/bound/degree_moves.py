@@ -187,7 +187,7 @@ class DegreeMoves(DegreeRing):
     ) -> DegreeValue:
         spread = self.reshape(added, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
         found = self._one_of(base.kind, base.shape, [spread], wide_axes(base.shape), indices)
-        # Where nothing is added the term is 0, and the indices say where.
+        # The term is 0 at places to which nothing is added, and the indices give these.
         return self.add(base, replace(found, sign=found.sign & ~Sign.NEVER_ZERO))
 
     # --- batches

@@ -326,7 +326,7 @@ class FreeFunctions(PrimeAlgebra):
         given = ~_vanishes(a)
         if bool((given.sum(axis=places) > 1).any()):
             return result
-        # Of the terms one at most is not 0: the sum is that term, and has its parts.
+        # One term at most is not 0: the sum is that term, and has its parts.
         parts = (
             (n, self.arithmetic.sum(self.xp.where(given, part.data, 0), places, 0))
             for n, part in a.parts
