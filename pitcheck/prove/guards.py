@@ -18,9 +18,13 @@ Domains(lacking='', undefined=<Extent.NOTHING: 0>, decided=False)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
+from hashlib import blake2b
+from itertools import zip_longest
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +56,8 @@ numbers has a random outcome.
 MOST_ROWS = 1 << 14
 """The trials that one look may take: the different operands of all draws."""
 
+_Key = tuple[int, bytes]
+"""A draw, and the key of an operand."""
 Draw = Callable[[Sequence[int]], ResidueAlgebra]
 """A function that returns an algebra for some draws."""
 Redraw = Callable[[Sequence[int]], Undefined]
@@ -96,16 +102,18 @@ def domains(
     if not guards:
         return Domains("", Extent.NOTHING)
     try:
-        look = _Look(guards, draw(range(1)), compare)
+        seen = _Seen()
+        look = _Look(guards, draw(range(1)), compare, seen)
         found = look.domains(redraw, compare, at_once, free=False)
-        if not found.lacking and (look.chose or look.by_chance):
-            if look.chose:
+        if not found.lacking and (seen.chose or look.by_chance):
+            decided = seen.chose
+            if decided:
                 algebra: ResidueAlgebra = _free(redraw(range(DRAWS_OF_CHOICES)))
             else:
                 algebra = draw(range(DRAWS))
-            again = _Look(guards, algebra, compare)
-            found = again.domains(redraw, compare, at_once, free=look.chose)
-            return found._replace(decided=look.chose)
+            again = _Look(guards, algebra, compare, seen)
+            found = again.domains(redraw, compare, at_once, free=decided)
+            return found._replace(decided=decided)
         return found
     except PitcheckError as error:
         reason = f"what has no value where a divisor vanishes cannot be seen: {error}"
@@ -131,51 +139,97 @@ class _Guard:
     words: Words
     finite: Bools
 
-    def classes(self, draw: int) -> list[Class]:
-        """Return the different guards of a draw."""
-        words: list[int] = np.unique(self.words[draw][self.finite[draw]]).tolist()
-        return [(self.what, word) for word in words]
+    def places(self, draw: int) -> dict[Class, Words]:
+        """Return the different operands of a draw, each with the flat places where it stands."""
+        finite = np.flatnonzero(self.finite[draw])
+        words = self.words[draw].ravel()[finite]
+        different, which, counts = np.unique(words, return_inverse=True, return_counts=True)
+        parts = np.split(finite[np.argsort(which, kind="stable")], np.cumsum(counts))[:-1]
+        return {(self.what, w): part for w, part in zip(different.tolist(), parts, strict=True)}
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """One operand of a draw: the site of its first guard, and where it stands.
+
+    ``places`` has flat places by the number of a guard.
+    """
+
+    site: str
+    places: dict[int, Words]
+
+    @cached_property
+    def key(self) -> bytes:
+        """Return what is the same in two draws if the operand stands in the same places."""
+        hashed = blake2b(digest_size=16)
+        for number, places in self.places.items():
+            hashed.update(np.array([number, places.size]).tobytes() + places.tobytes())
+        return hashed.digest()
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """The guards of a draw that are not positive by construction.
+    """The guards of a draw that are not positive by construction, by their operands.
 
-    ``own`` are those of the parallel plan with a site of each, ``given`` those of the reference.
-    ``positive`` are the guards of both sides that are positive by construction.
+    ``own`` are those of the parallel plan, ``given`` those of the reference. ``positive`` are the
+    guards of both sides that are positive by construction.
     """
 
-    own: dict[Class, str]
-    given: list[Class]
+    own: dict[Class, _Operand]
+    given: dict[Class, _Operand]
     positive: frozenset[Class]
 
-    @property
-    def rows(self) -> int:
-        """The trials in which each of them is undefined once."""
-        return max(len(self.own), len(self.given))
+
+class _Row(NamedTuple):
+    """A trial in which an operand has no value: of the parallel plan, of the reference, or both."""
+
+    draw: int
+    own: _Operand | None
+    given: _Operand | None
+
+
+@dataclass
+class _Seen:
+    """What several looks at one stage have seen.
+
+    ``chose`` is True once inputs may have hidden an undefined number. ``needs`` are the elements
+    that need an operand, by its key, if no choice of theirs could hide that: they are the same in
+    every draw. ``dependent`` are the numbers of guards whose operand needs another guard.
+    """
+
+    chose: bool = False
+    needs: dict[bytes, Bools] = field(default_factory=dict)
+    dependent: set[int] = field(default_factory=set)
 
 
 class _Look:
     """A look at what needs the guards of a stage, in some draws.
 
-    ``chose`` is True once inputs may have hidden an undefined number. ``by_chance`` is True if
-    guards may be equal, or follow from others, by chance.
+    ``by_chance`` is True if guards may be equal, or follow from others, by chance.
     """
 
     def __init__(
-        self, guards: Collection[tuple[str, str]], algebra: ResidueAlgebra, compare: Compare
+        self,
+        guards: Collection[tuple[str, str]],
+        algebra: ResidueAlgebra,
+        compare: Compare,
+        seen: _Seen,
     ) -> None:
-        if compare(algebra) is None:
+        comparisons = compare(algebra)
+        if comparisons is None:
             raise BudgetError("too few levels are left")
-        self.chose = False
         good = np.flatnonzero(~np.asarray(algebra.void)).tolist()
         # If all draws are void, none of them shows what is needed: look at the void ones.
         self._trials = {n: algebra.trials[n] for n in good or range(len(algebra.trials))}
+        self._whole = [
+            not (parallel.any() or reference.any())
+            for parallel, reference in undefined(algebra, comparisons)
+        ]
         self._prime, self._guards, levels = _guards(algebra)
         self.by_chance = levels < 2
         self._open = [each for each in self._guards if (each.site, each.what) in guards]
         self._pairs = {draw: self._pair(draw) for draw in self._trials}
-        self._dependent: set[int] = set()
+        self._seen = seen
 
     def _pair(self, draw: int) -> _Pair:
         """Return the guards of a draw."""
@@ -185,84 +239,114 @@ class _Look:
             each
             for guard in self._guards
             if guard not in self._open
-            for each in guard.classes(draw)
+            for each in guard.places(draw)
             if each[1] and _residue(each[1]) not in small
         }
-        own: dict[Class, str] = {}
-        given: dict[Class, str] = {}
+        own: dict[Class, _Operand] = {}
+        given: dict[Class, _Operand] = {}
         for guard in self._open:
-            for what, word in guard.classes(draw):
-                if guard.site.startswith(REFERENCE):
-                    given.setdefault((what, word), guard.site)
-                elif not any((kind, word) in positive for kind in as_strong(what)):
-                    own.setdefault((what, word), guard.site)
-        return _Pair(own, list(given), frozenset(positive))
+            reference = guard.site.startswith(REFERENCE)
+            for (what, word), places in guard.places(draw).items():
+                if reference or not any((kind, word) in positive for kind in as_strong(what)):
+                    side = given if reference else own
+                    operand = side.setdefault((what, word), _Operand(guard.site, {}))
+                    operand.places[guard.number] = places
+        return _Pair(own, given, frozenset(positive))
 
     def domains(self, redraw: Redraw, compare: Compare, at_once: int, *, free: bool) -> Domains:
         """Return what both sides lack in some draw.
 
         With ``free`` every decision between drawn numbers has a random outcome.
         """
-        rows = [(draw, number) for draw, pair in self._pairs.items() for number in range(pair.rows)]
+        rows = [
+            _Row(draw, own, given)
+            for draw, pair in self._pairs.items()
+            for own, given in zip_longest(
+                self._unseen(draw, pair.own), self._unseen(draw, pair.given)
+            )
+        ]
         if len(rows) > MOST_ROWS:
             many = f"{len(rows)} different numbers are divisors or arguments of roots or logarithms"
             return Domains(f"{many}, which are too many", Extent.SOME)
-        needs: list[tuple[Bools, Bools]] = []
+        found: dict[_Key, Bools] = {}
         for start in range(0, len(rows), max(at_once, 2)):
-            needs += self._needs(rows[start : start + max(at_once, 2)], redraw, compare, free)
+            found |= self._needs(rows[start : start + max(at_once, 2)], redraw, compare, free)
         lacking = ""
+        needed: list[Bools] = []
         for draw, pair in self._pairs.items():
-            own = [need for row, need in zip(rows, needs, strict=True) if row[0] == draw]
-            lacking = lacking or self._lacking(draw, pair, own)
-        return Domains(lacking, extent([need[1] for need in needs]))
+            own, given = (
+                [
+                    found[at] if (at := (draw, each.key)) in found else self._seen.needs[each.key]
+                    for each in side.values()
+                ]
+                for side in (pair.own, pair.given)
+            )
+            lacking = lacking or self._lacking(draw, pair, own, given)
+            needed += given
+        return Domains(lacking, extent(needed))
+
+    def _unseen(self, draw: int, operands: Mapping[Class, _Operand]) -> list[_Operand]:
+        """Return the operands of which this draw must show what needs them."""
+        known = self._seen.needs if self._whole[draw] else {}
+        return [each for each in operands.values() if each.key not in known]
 
     def _needs(
-        self, rows: Sequence[tuple[int, int]], redraw: Redraw, compare: Compare, free: bool
-    ) -> list[tuple[Bools, Bools]]:
-        """Return for every row (draw, number) what needs the guards of that number.
+        self, rows: Sequence[_Row], redraw: Redraw, compare: Compare, free: bool
+    ) -> dict[_Key, Bools]:
+        """Return the elements, shape (elements,), that need the operands of some rows.
 
-        They are the elements, shape (elements,), of the parallel plan that need its own, and of the
-        reference that need the reference's.
+        They are elements of the parallel plan if the operand is, and else of the reference.
         """
         # One trial alone would not tell what is drawn from what is constant.
         many = rows if len(rows) > 1 else [*rows, *rows]
-        algebra = redraw([self._trials[draw] for draw, _ in many])
+        algebra = redraw([self._trials[row.draw] for row in many])
         algebra.free_order = free
         algebra.undefined = {guard.number: self._places(guard, many) for guard in self._open}
         comparisons = compare(algebra)
         if comparisons is None or len(algebra.guarded) != len(self._guards):
             raise BudgetError("it is computed in another way")
-        self.chose = self.chose or algebra.chose
-        self._dependent |= {
+        self._seen.chose = self._seen.chose or algebra.chose
+        self._seen.dependent |= {
             number
             for number, (_, _, operand) in enumerate(algebra.guarded)
             if operand.special is not None and bool((operand.special == NAN).any())
         }
-        return undefined(algebra, comparisons)[: len(rows)]
+        hidden = np.broadcast_to(algebra.hidden, (len(many),))
+        found = {}
+        for row, need, hides in zip(rows, undefined(algebra, comparisons), hidden, strict=False):
+            for operand, elements in zip((row.own, row.given), need, strict=True):
+                if operand is None:
+                    continue
+                found[row.draw, operand.key] = elements
+                if self._whole[row.draw] and not hides:
+                    self._seen.needs[operand.key] = elements
+        return found
 
-    def _places(self, guard: _Guard, rows: Sequence[tuple[int, int]]) -> Bools:
+    def _places(self, guard: _Guard, rows: Sequence[_Row]) -> Bools:
         """Return where a guard's operand is undefined, shape (rows, instances, *shape)."""
-        reference = guard.site.startswith(REFERENCE)
-        found = []
-        for draw, number in rows:
-            pair = self._pairs[draw]
-            classes = pair.given if reference else list(pair.own)
-            what, word = classes[number] if number < len(classes) else ("", 0)
-            here = guard.finite[draw] & (guard.words[draw] == word)
-            found.append(here if what == guard.what else np.zeros_like(here))
-        return np.stack(found)
+        shape = guard.finite.shape[1:]
+        found = np.zeros((len(rows), prod(shape)), dtype=np.bool_)
+        for number, row in enumerate(rows):
+            for operand in (row.own, row.given):
+                if operand is not None and guard.number in operand.places:
+                    found[number, operand.places[guard.number]] = True
+        return found.reshape(len(rows), *shape)
 
-    def _lacking(self, draw: int, pair: _Pair, needs: Sequence[tuple[Bools, Bools]]) -> str:
-        """Return what some element of the parallel plan needs and lacks in the reference."""
-        for number, (each, site) in enumerate(pair.own.items()):
-            left = needs[number][0].copy()
-            for chosen in self._alternatives(draw, pair, each, needs, left):
-                left &= ~np.logical_and.reduce([needs[place][1] for place in chosen])
+    def _lacking(self, draw: int, pair: _Pair, own: Sequence[Bools], given: Sequence[Bools]) -> str:
+        """Return what some element of the parallel plan needs and lacks in the reference.
+
+        ``own`` and ``given`` are the elements that need the guards of the pair, in their order.
+        """
+        for (each, operand), need in zip(pair.own.items(), own, strict=True):
+            left = need.copy()
+            for chosen in self._alternatives(draw, pair, each, given, left):
+                left &= ~np.logical_and.reduce([given[place] for place in chosen])
                 if not left.any():
                     break
             if left.any():
+                said = SAID.get(each[0], f"{each[0]} of")
                 return (
-                    f"{SAID.get(each[0], each[0] + ' of')} something at {site!r} has no value for "
+                    f"{said} something at {operand.site!r} has no value for "
                     f"all numbers, and what needs it needs none like it in the reference"
                 )
         return ""
@@ -272,7 +356,7 @@ class _Look:
         draw: int,
         pair: _Pair,
         own: Class,
-        needs: Sequence[tuple[Bools, Bools]],
+        needs: Sequence[Bools],
         left: Bools,
     ) -> Iterator[tuple[int, ...]]:
         """Yield sets of guards of the reference; where those of one set hold, ``own`` holds.
@@ -280,20 +364,21 @@ class _Look:
         Equal guards come first. ``left`` are the elements that still lack one; what they do not
         need is of no use.
         """
+        classes = list(pair.given)
         for kind in as_strong(own[0]):
             if (kind, own[1]) in pair.given:
-                yield (pair.given.index((kind, own[1])),)
+                yield (classes.index((kind, own[1])),)
         if not left.any():
             return
         defined = {
             _residue(word)
             for guard in self._guards
-            if guard.site.startswith(PARALLEL) and guard.number not in self._dependent
-            for _, word in guard.classes(draw)
+            if guard.site.startswith(PARALLEL) and guard.number not in self._seen.dependent
+            for _, word in guard.places(draw)
         }
         known = Known(self._prime, [(k, _residue(word)) for k, word in pair.positive], defined)
-        near = [n for n in range(len(pair.given)) if (needs[n][1] & left).any()]
-        given = [(pair.given[n][0], _residue(pair.given[n][1])) for n in near]
+        near = [n for n, need in enumerate(needs) if (need & left).any()]
+        given = [(classes[n][0], _residue(classes[n][1])) for n in near]
         self.by_chance = True
         for chosen in discharging((own[0], _residue(own[1])), given, known):
             yield tuple(near[place] for place in chosen)

@@ -62,12 +62,14 @@ def needed(
     given = {value: part for value, part in parts.items() if value in shaped.fresh}
     found = Extent.NOTHING
     for value, part in given.items():
-        for draws, free in ((1, False), (DRAWS_OF_CHOICES, True)):
-            chose, needs = _needs(shaped, value, part, redraw, (draws, free, at_once))
-            if any((parallel & ~reference).any() for parallel, reference in needs):
-                return None
-            if not chose:
-                break
+        made = patterns(shaped.fresh[value].shape, part)
+        rows = [(0, pattern) for pattern in made]
+        hidden, needs = _needs(shaped, value, rows, redraw, (False, at_once))
+        # What no choice can hide is the same in every draw.
+        rows = [(draw, made[n]) for draw in range(DRAWS_OF_CHOICES) for n in np.flatnonzero(hidden)]
+        needs += _needs(shaped, value, rows, redraw, (True, at_once))[1]
+        if any((parallel & ~reference).any() for parallel, reference in needs):
+            return None
         found = max(found, extent([reference for _, reference in needs]))
     return found
 
@@ -75,32 +77,30 @@ def needed(
 def _needs(
     shaped: ShapedStage,
     value: int,
-    part: Extent,
+    rows: Sequence[tuple[int, Bools]],
     redraw: Redraw,
-    how: tuple[int, bool, int],
-) -> tuple[bool, list[tuple[Bools, Bools]]]:
-    """Return what is undefined on both sides, trial by trial, if elements of a value are.
+    how: tuple[bool, int],
+) -> tuple[Bools, list[tuple[Bools, Bools]]]:
+    """Return what is undefined on both sides, row by row, if elements of a value are.
 
-    ``how``: the number of draws, whether decisions have random outcomes, and the trials that are
-    evaluated together.
+    A row has a draw, and the elements. ``how``: True if decisions have random outcomes, and the
+    trials that are evaluated together.
 
     Returns:
-        True if inputs may have hidden something; what lacks a value, per trial.
+        Where a choice may have hidden something, shape (rows,); what lacks a value, per row.
     """
-    draws, free, at_once = how
-    made = patterns(shaped.fresh[value].shape, part)
-    rows = [(trial, number) for trial in range(draws) for number in range(len(made))]
-    chose, found = False, []
+    free, at_once = how
+    hidden, found = np.zeros(len(rows), dtype=np.bool_), []
     for start in range(0, len(rows), max(at_once, 2)):
         some = rows[start : start + max(at_once, 2)]
         many = some if len(some) > 1 else [*some, *some]
         algebra = redraw([trial for trial, _ in many])
         algebra.free_order = free
         drawn = {number: draw(algebra, fresh) for number, fresh in shaped.fresh.items()}
-        lacking = made[[number for _, number in many]][None, :, None]
+        lacking = np.stack([elements for _, elements in many])[None, :, None]
         drawn[value] = algebra.without(drawn[value], lacking)
         evaluated = evaluate_stage(shaped, algebra, drawn)
         compared = [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
         found += undefined(algebra, compared)[: len(some)]
-        chose = chose or algebra.chose
-    return chose, found
+        hidden[start : start + len(some)] = np.broadcast_to(algebra.hidden, len(many))[: len(some)]
+    return hidden, found

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.backend import to_host
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
@@ -46,10 +47,17 @@ class Undefined(ResidueAlgebra):
     """True if comparisons of drawn numbers have random outcomes."""
     without_signs: frozenset[Cause] = frozenset()
     """The causes of infinities whose signs residues do not tell that are taken to be undefined."""
-    chose = False
-    """True once drawn numbers were compared, or something that inputs decide chose between values
-    with undefined elements.
+    compared = False
+    """True once drawn numbers were compared."""
+    hidden: NDArray[np.bool_] = np.zeros(1, dtype=np.bool_)
+    """The trials in which something that inputs decide chose between a value and an undefined one,
+    shape (trials,), or (1,) if that is the same for all.
     """
+
+    @property
+    def chose(self) -> bool:
+        """Return True if other draws may need other operands."""
+        return self.compared or bool(self.hidden.any())
 
     def guard(self, what: str, operand: Value) -> Value:
         """Note the operand of a partial operation, and return it with its undefined elements."""
@@ -80,7 +88,7 @@ class Undefined(ResidueAlgebra):
         found = None
         for v in values:
             if v.special is not None:
-                own = aligned(v.special == NAN, rank)
+                own = self._places(v, rank)
                 found = own if found is None else found | own
         return None if found is None or not bool(found.any()) else found
 
@@ -90,10 +98,25 @@ class Undefined(ResidueAlgebra):
         places = tuple(LEADING + axis for axis in axes)
         return None if lacking is None else lacking.any(axis=places, keepdims=True)
 
-    def _chooses(self, chooser: Value, *values: Value) -> None:
-        """Note that inputs decide, if they do, which of the undefined elements of values stay."""
-        if chooser.data.shape[1] > 1 and self._lacking(*values) is not None:
-            self.chose = True
+    def _places(self, a: Value, rank: int) -> Any:
+        """Return where ``a`` is undefined, with ``rank`` logical axes."""
+        if a.special is None:
+            return self.xp.zeros((1,) * (LEADING + rank), dtype=np.bool_)
+        return aligned(a.special == NAN, rank)
+
+    def _hides(self, chooser: Value, hidden: Any) -> None:
+        """Note that inputs decide, if they decide on the chooser, which undefined elements stay.
+
+        ``hidden`` says where that is so, with the axes of a value; None: nowhere.
+        """
+        if hidden is not None and chooser.data.shape[1] > 1 and bool(hidden.any()):
+            others = tuple(axis for axis in range(hidden.ndim) if axis != 1)
+            self.hidden = self.hidden | to_host(self.xp, hidden.any(axis=others))
+
+    def _varying(self, a: Value, axis: int) -> Any:
+        """Return where only a part of ``a`` along an axis, which keeps size 1, is undefined."""
+        lacking, place = self._places(a, a.rank), LEADING + axis
+        return lacking.any(axis=place, keepdims=True) & ~lacking.all(axis=place, keepdims=True)
 
     # --- integers and booleans
     def _int_binary(self, what: str, operation: Any, a: Value, b: Value) -> Value:
@@ -112,9 +135,10 @@ class Undefined(ResidueAlgebra):
         return self.without(super()._extremum(what, a, b, largest), self._lacking(a, b))
 
     def _reduced(self, a: Value, axis: int, largest: bool) -> Value:
-        chose = self.chose
+        compared, hidden = self.compared, self.hidden
         result, lacking = super()._reduced(a, axis, largest), self._along(a, (axis,))
-        self.chose = chose  # an extremum of an undefined number is undefined: nothing is hidden
+        # An extremum of an undefined number is undefined: nothing is hidden.
+        self.compared, self.hidden = compared, hidden
         return self.without(result, None if lacking is None else lacking[self._at_first(axis)])
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
@@ -140,7 +164,7 @@ class Undefined(ResidueAlgebra):
         found = super()._compare_field(comparison, a, b)
         if max(a.data.shape[1], b.data.shape[1]) == 1:
             return found
-        self.chose = True
+        self.compared = True
         if not self.free_order:
             return found
         rank = max(a.rank, b.rank)
@@ -165,29 +189,31 @@ class Undefined(ResidueAlgebra):
 
     # --- choices
     def where(self, condition: Value, a: Value, b: Value) -> Value:
-        self._chooses(condition, a, b)
+        rank = max(condition.rank, a.rank, b.rank)
+        unknown, of_a, of_b = (self._places(each, rank) for each in (condition, a, b))
+        self._hides(condition, (of_a ^ of_b) & ~unknown)
         return self.without(super().where(condition, a, b), self._lacking(condition))
 
     def take(self, a: Value, axis: int, indices: Value) -> Value:
-        self._chooses(indices, a)
+        self._hides(indices, self._varying(a, axis))
         result, lacking = super().take(a, axis, indices), self._lacking(indices)
         if lacking is not None:
             lacking = lacking.reshape(*lacking.shape, *(1,) * (a.rank - axis - 1))
         return self.without(result, lacking)
 
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
-        self._chooses(indices, a)
+        self._hides(indices, self._varying(a, axis))
         return self.without(super().take_along(a, axis, indices), self._lacking(indices))
 
     def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
-        self._chooses(indices, source)
+        self._hides(indices, self._lacking(source))
         lacking = self._along(indices, range(indices.rank))
         if lacking is not None:
             lacking = lacking.reshape(*lacking.shape[:LEADING], *(1,) * base.rank)
         return self.without(super().add_at(base, axis, indices, source), lacking)
 
     def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
-        self._chooses(indices, source)
+        self._hides(indices, self._lacking(source))
         result = super().add_along(base, axis, indices, source)
         return self.without(result, self._along(indices, (axis,)))
 
