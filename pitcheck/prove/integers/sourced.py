@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -431,22 +432,71 @@ class SourcedAlgebra(RealAlgebra):
 
     def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
         result = super().add_at(_bare(base), axis, _bare(indices), _bare(source))
-        return self._scattered_codes(result, base, indices, source)
+        return self._codes_scattered(result, base, (axis, indices, source), self._codes_added_at)
 
     def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
         result = super().add_along(_bare(base), axis, _bare(indices), _bare(source))
-        return self._scattered_codes(result, base, indices, source)
+        return self._codes_scattered(result, base, (axis, indices, source), self._codes_added_along)
 
-    def _scattered_codes(self, result: Value, base: Value, *added: Value) -> Value:
-        """Return a result in which any element may hold any of what is added."""
-        codes = base.special
-        for value in added:
-            if value.special is not None:
-                every = tuple(range(LEADING, value.special.ndim))
-                whole = merged_along(value.special, every).squeeze(every)
-                whole = aligned(whole, result.rank)
-                codes = whole if codes is None else merged(codes, whole)
-        return self._coded(result, codes, COMPUTED)
+    def _codes_scattered(
+        self,
+        result: Value,
+        base: Value,
+        added: tuple[int, Value, Value],
+        codes_of_added: Callable[[Codes, int, Value, Codes], Codes],
+    ) -> Value:
+        """Return a result with the codes of what is added to ``base`` along an axis at indices."""
+        axis, indices, source = added
+        if base.special is indices.special is source.special is None:
+            return result
+        instances = max(v.data.shape[2] for v in (result, indices, source))
+        known, own = (
+            np.zeros((1, 1, 1, *shape), dtype=np.int64) if v.special is None else v.special
+            for v, shape in ((base, self.shape(result)), (source, self.shape(source)))
+        )
+        known = np.broadcast_to(known, (1, 1, instances, *self.shape(result)))
+        own = np.broadcast_to(own, (1, 1, instances, *self.shape(source)))
+        return self._coded(result, codes_of_added(known, axis, indices, own), COMPUTED)
+
+    def _codes_added_along(self, base: Codes, axis: int, indices: Value, source: Codes) -> Codes:
+        """Return codes in which each element may hold what is added in its row along the axis."""
+        place = (LEADING + axis,)
+        found = merged(base, merged_along(source, place))
+        return (
+            found
+            if indices.special is None
+            else merged(found, merged_along(_indexing(indices), place))
+        )
+
+    def _codes_added_at(self, base: Codes, axis: int, indices: Value, source: Codes) -> Codes:
+        """Return the codes where rows of ``source`` are added at indices along an axis."""
+        count, place = prod(self.shape(indices)), LEADING + axis
+        rows = source.reshape(*source.shape[:place], count, *base.shape[place + 1 :])
+        if indices.special is not None:
+            which = merged_along(_indexing(indices), tuple(range(LEADING, indices.data.ndim)))
+            found = merged(
+                base, which.reshape(*which.shape[:LEADING], *(1,) * (base.ndim - LEADING))
+            )
+            return merged(found, merged_along(rows, (place,)))
+        found = np.moveaxis(base.copy(), place, 3)
+        rows = np.moveaxis(rows, place, 3)
+        index = np.broadcast_to(
+            indices.data.reshape(*indices.data.shape[:LEADING], count), (1, 1, base.shape[2], count)
+        )
+        for instance, own in enumerate(index[0, 0]):
+            for at in _rounds(own):
+                target = 0, 0, instance, own[at]
+                found[target] = merged(found[target], rows[0, 0, instance, at])
+        return np.moveaxis(found, 3, place)
+
+
+def _rounds(index: Codes) -> Iterator[Codes]:
+    """Yield the places of indices, shape (n,), such that no index is there twice at once."""
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    turn = np.arange(len(index)) - np.searchsorted(ordered, ordered)
+    for number in range(int(turn.max(initial=-1)) + 1):
+        yield order[turn == number]
 
 
 def _indexing(indices: Value) -> Codes:
