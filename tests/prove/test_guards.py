@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,35 @@ def test_what_an_undefined_number_decides_is_undefined(algebra: UndefinedAlgebra
     known = algebra.integers(np.array([[[True, False, False]]]))
     assert not any(lacking(algebra.where(known, x, y)))
     assert lacking(algebra.where(known, y, x)) == first
+
+
+def test_what_a_choice_hides_depends_on_what_it_chooses_between(algebra: UndefinedAlgebra) -> None:
+    """Only then must outcomes be tried that no draw had."""
+    x = algebra.fresh("x", (3,))
+
+    nowhere = algebra.without(x, np.zeros((1, 2, 1, 3), dtype=np.bool_))
+    once = algebra.without(x, np.array([[True, False, False], [False] * 3]).reshape(1, 2, 1, 3))
+    everywhere = algebra.without(x, np.ones((1, 1, 1, 3), dtype=np.bool_))
+    drawn = algebra.compare("gt", x, algebra.fresh("y", (3,)))
+    fixed = algebra.integers(np.array([[[True, False, True]]]))
+    index = algebra.integers(np.array([[[0, 1, 2]], [[2, 2, 0]]]))
+
+    def hides(compute: Callable[[], Value]) -> list[bool]:
+        algebra.hidden = np.zeros(1, dtype=np.bool_)
+        compute()
+        return np.broadcast_to(algebra.hidden, 2).tolist()
+
+    assert hides(lambda: algebra.where(drawn, nowhere, x)) == [False, False]
+    assert hides(lambda: algebra.where(drawn, once, x)) == [True, False]
+    assert hides(lambda: algebra.where(drawn, x, once)) == [True, False]
+    assert hides(lambda: algebra.where(drawn, once, once)) == [False, False]
+    assert hides(lambda: algebra.where(drawn, everywhere, everywhere)) == [False, False]
+    assert hides(lambda: algebra.where(fixed, once, x)) == [False, False]
+    assert hides(lambda: algebra.take_along(once, 0, index)) == [True, False]
+    assert hides(lambda: algebra.take_along(everywhere, 0, index)) == [False, False]
+    assert hides(lambda: algebra.take(once, 0, index)) == [True, False]
+    assert hides(lambda: algebra.add_at(x, 0, index, once)) == [True, False]
+    assert hides(lambda: algebra.add_along(x, 0, index, everywhere)) == [True, True]
 
 
 def test_every_comparison_has_an_outcome_of_its_own(algebra: UndefinedAlgebra) -> None:
