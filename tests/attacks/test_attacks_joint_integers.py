@@ -20,6 +20,7 @@ from attacks.integer_pairs import (
     larger,
     number,
     smaller,
+    total,
     verdict,
     where,
 )
@@ -68,6 +69,18 @@ def of_both(kind: str, a: Any, b: Any) -> Any:
     return two.writer.write(kind, two, dtype=a.dtype, axes=(0,))
 
 
+def inner(a: Any, b: Any) -> Any:
+    """The sum of products, as a product of matrices."""
+    if isinstance(a, Ints):
+        return Ints([sum(x * y for x, y in zip(a, b, strict=True))])
+    row, column = (
+        x.writer.write("reshape", real(x), dtype="float32", shape=shape, sizes=shape)
+        for x, shape in ((a, (1, COUNT)), (b, (COUNT, 1)))
+    )
+    product = row.writer.write("matmul", row, column, dtype="float32", shape=(1, 1))
+    return product.writer.write("reshape", product, dtype="float32", shape=(1,), sizes=(1,))
+
+
 WRONG: dict[str, tuple[Formula, Formula, list[int]]] = {
     "a product of conditions": (
         ones,
@@ -77,6 +90,16 @@ WRONG: dict[str, tuple[Formula, Formula, list[int]]] = {
     "a product of floating-point conditions": (
         ones,
         lambda i: real(ones(i)) + real(number(i == 777)) * real(number(flipped(i) == 1234)),
+        [777, 0, 0, 0, 0, 1234],
+    ),
+    "a matrix product of conditions": (
+        lambda i: real(ones(i)),
+        lambda i: real(ones(i)) + inner(number(i == 777), number(flipped(i) == 1234)),
+        [777, 0, 0, 0, 0, 1234],
+    ),
+    "a matrix product of computed conditions": (
+        lambda i: real(ones(i)),
+        lambda i: real(ones(i)) + inner(number(i * 3 == 2331), number(flipped(i) * 3 == 3702)),
         [777, 0, 0, 0, 0, 1234],
     ),
     "a choice inside a choice": (
@@ -120,6 +143,11 @@ RIGHT: dict[str, tuple[Formula, Formula, tuple[int, int]]] = {
         lambda i: number(in_table(i, 8254, i * 31 + flipped(i) * 37)),
         lambda i: number(in_table(i, 8254, flipped(i) * 37 + i * 31)),
         BOUNDS,
+    ),
+    "a matrix product of conditions": (
+        lambda i: inner(number(i == 7), number(flipped(i) == 12)),
+        lambda i: real(total(number(i == 7) * number(flipped(i) == 12))),
+        (0, 30),
     ),
     "a product of integers": (lambda i: i * flipped(i), lambda i: flipped(i) * i, BOUNDS),
     "a choice inside a choice": (

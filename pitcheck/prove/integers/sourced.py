@@ -325,6 +325,7 @@ class SourcedAlgebra(RealAlgebra):
         return self._along(lambda x: below(x, axes), a, tuple(axes))
 
     def matmul(self, a: Value, b: Value) -> Value:
+        self._note("joint", _with_axis(a, -1), _with_axis(b, -3))
         result = super().matmul(_bare(a), _bare(b))
         rank = result.rank
         found = [
@@ -504,6 +505,16 @@ def _indexing(indices: Value) -> Codes:
     codes: Codes = indices.special
     result: Codes = np.where(codes & COMPUTED != 0, codes | HARD, codes)
     return result
+
+
+def _with_axis(a: Value, place: int) -> Value:
+    """Return a value with one more logical axis of size 1, at ``place`` from the end."""
+
+    def wider(array: Any) -> Any:
+        at = array.ndim + 1 + place
+        return array.reshape(*array.shape[:at], 1, *array.shape[at:])
+
+    return replace(a, data=wider(a.data), special=None if a.special is None else wider(a.special))
 
 
 def _bare(a: Value) -> Value:
