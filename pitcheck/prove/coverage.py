@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -113,5 +113,17 @@ class Outcomes:
         ), found
 
     def _real_trials(self) -> RealTrials:
-        self._reals = self._reals or RealTrials(self.shaped, self.seed, self.at_once, self._routing)
+        if self._reals is None:
+            shaped = _where_known(self.shaped)
+            self._reals = RealTrials(shaped, self.seed, self.at_once, self._routing)
         return self._reals
+
+
+def _where_known(shaped: ShapedStage) -> ShapedStage:
+    """Return a stage whose numbers at cuts are positive if that is known of them."""
+    positive = {
+        value: replace(fresh, domain="positive")
+        for value, fresh in shaped.fresh.items()
+        if value in shaped.stage.positive and fresh.domain == "any"
+    }
+    return replace(shaped, fresh={**shaped.fresh, **positive}) if positive else shaped

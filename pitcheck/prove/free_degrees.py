@@ -47,7 +47,7 @@ class FreeStageDegrees:
     def of(cls, shaped: ShapedStage) -> FreeStageDegrees:
         """Return the degrees of a stage at its sizes. Raises StepError."""
         algebra = FreeDegreeAlgebra(shaped.weights)
-        drawn = {value: drawn_degrees(algebra, fresh) for value, fresh in shaped.fresh.items()}
+        drawn = drawn_degrees(algebra, shaped)
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]
         return cls(

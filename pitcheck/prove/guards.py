@@ -172,12 +172,12 @@ class _Pair:
     """The guards of a draw that are not positive by construction, by their operands.
 
     ``own`` are those of the parallel plan, ``given`` those of the reference. ``positive`` are the
-    guards of both sides that are positive by construction.
+    guards of both sides that are positive by construction, with their numbers.
     """
 
     own: dict[Class, _Operand]
     given: dict[Class, _Operand]
-    positive: frozenset[Class]
+    positive: dict[Class, list[int]]
 
 
 class _Row(NamedTuple):
@@ -235,13 +235,12 @@ class _Look:
         """Return the guards of a draw."""
         # A number that inputs choose or count is small in most draws, and may be 0 in others.
         small = Known(self._prime).constants("div")
-        positive = {
-            each
-            for guard in self._guards
-            if guard not in self._open
-            for each in guard.places(draw)
-            if each[1] and _residue(each[1]) not in small
-        }
+        positive: dict[Class, list[int]] = {}
+        for guard in self._guards:
+            if guard not in self._open:
+                for each in guard.places(draw):
+                    if each[1] and _residue(each[1]) not in small:
+                        positive.setdefault(each, []).append(guard.number)
         own: dict[Class, _Operand] = {}
         given: dict[Class, _Operand] = {}
         for guard in self._open:
@@ -251,7 +250,7 @@ class _Look:
                     side = given if reference else own
                     operand = side.setdefault((what, word), _Operand(guard.site, {}))
                     operand.places[guard.number] = places
-        return _Pair(own, given, frozenset(positive))
+        return _Pair(own, given, positive)
 
     def domains(self, redraw: Redraw, compare: Compare, at_once: int, *, free: bool) -> Domains:
         """Return what both sides lack in some draw.
@@ -282,8 +281,21 @@ class _Look:
                 for side in (pair.own, pair.given)
             )
             lacking = lacking or self._lacking(draw, pair, own, given)
-            needed += given
+            needed += [
+                need
+                for each, need in zip(pair.given, given, strict=True)
+                if not self._holds(pair, each)
+            ]
         return Domains(lacking, extent(needed))
+
+    def _holds(self, pair: _Pair, guard: Class) -> bool:
+        """Return True if a guard equals one that is positive and has a value for all inputs."""
+        what, word = guard
+        return any(
+            number not in self._seen.dependent
+            for kind in as_strong(what)
+            for number in pair.positive.get((kind, word), ())
+        )
 
     def _unseen(self, draw: int, operands: Mapping[Class, _Operand]) -> list[_Operand]:
         """Return the operands of which this draw must show what needs them."""

@@ -56,7 +56,8 @@ class Obligation:
 
     ``output`` names the reference output that it is, "" for a cut in between. ``nodes`` are the
     parallel nodes that it covers. ``demands`` are the values, with their coordinates, that the
-    proof takes as given.
+    proof takes as given. ``signed``: True if the proof takes some of them for positive, which those
+    of a stage that looks the same need not be.
     """
 
     target: Target
@@ -66,6 +67,7 @@ class Obligation:
     widened: int = 0
     demands: tuple[tuple[int, Mask], ...] = ()
     nodes: tuple[int, ...] = ()
+    signed: bool = False
 
 
 @dataclass
@@ -341,7 +343,7 @@ class Prover:
                     widened,
                 )
             obligation = self._prove_stage(stage, target, output, widened)
-            if not widened:
+            if not widened and not obligation.signed:
                 self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
             if obligation.proof.outcome == "proven":
                 return obligation
@@ -389,7 +391,8 @@ class Prover:
         obligation.demands = tuple(
             (value, mask) for value, mask in demands.items() if mask is not None
         )
-        self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
+        if not obligation.signed:
+            self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
         return obligation
 
     def _again(self, key: Key, walk: Walk, target: Target, output: str) -> Obligation | None:
@@ -431,7 +434,19 @@ class Prover:
         return None if value in excluded else usable.get(value)
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
-        """Return the obligation of a target whose stage is cut out."""
+        """Return the obligation of a target whose stage is cut out.
+
+        If the parallel plan may divide by 0, what is known of the numbers at its cuts may help.
+        """
+        plain = self._attempt(stage, target, output, widened)
+        if not plain.proof.lacking:
+            return plain
+        known = self._without_value.with_signs(stage)
+        signed = self._attempt(known, target, output, widened) if known.positive else plain
+        return replace(signed, signed=True) if signed.proof.outcome == "proven" else plain
+
+    def _attempt(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
+        """Return the obligation of a target whose stage is cut out, from its numbers alone."""
         key, keys = canonical_form(stage)
         if stage.sampling is not None:
             key = f"{key}, at {sorted(stage.sampling.axes.items())}"

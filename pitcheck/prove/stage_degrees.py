@@ -11,7 +11,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.bound.degree_bounds import Degree, DrawError, Heights, Polynomial, draw_error
@@ -36,15 +36,10 @@ class StageDegrees:
     targets: tuple[tuple[Degree, Degree], ...]
 
     @classmethod
-    def of(cls, shaped: ShapedStage, positive: Collection[int] = ()) -> StageDegrees:
-        """Return the degrees of a stage at its sizes. Raises StepError.
-
-        ``positive`` are drawn values that are so for all inputs.
-        """
+    def of(cls, shaped: ShapedStage) -> StageDegrees:
+        """Return the degrees of a stage at its sizes. Raises StepError."""
         algebra = DegreeAlgebra(shaped.weights)
-        drawn = {value: drawn_degrees(algebra, fresh) for value, fresh in shaped.fresh.items()}
-        for value in drawn.keys() & positive:
-            drawn[value] = replace(drawn[value], sign=ABOVE_ZERO)
+        drawn = drawn_degrees(algebra, shaped)
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]
         return cls(
@@ -120,7 +115,15 @@ class StageDegrees:
         )
 
 
-def drawn_degrees(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
+def drawn_degrees(algebra: DegreeAlgebra, shaped: ShapedStage) -> dict[int, DegreeValue]:
+    """Return the degrees of all that a stage draws."""
+    drawn = {value: _degrees(algebra, fresh) for value, fresh in shaped.fresh.items()}
+    for value in drawn.keys() & shaped.stage.positive:
+        drawn[value] = replace(drawn[value], sign=drawn[value].sign | ABOVE_ZERO)
+    return drawn
+
+
+def _degrees(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
     """Return the degrees of an input: a variable, or a number of bounded size."""
     value = algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind)
     if fresh.kind == "field" and not fresh.numbers:

@@ -83,21 +83,28 @@ def prove_stage(
     return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
 
 
-def lacking_at_cuts(
-    stage: Stage, keys: dict[int, str], settings: Settings, positive: Collection[int]
-) -> bool:
-    """Return True if the reference side of a stage may lack values by operations of its own.
+def undefined_by_itself(stage: Stage, keys: dict[int, str], settings: Settings) -> Extent:
+    """Return the part of a proven stage's target that operations of its reference leave undefined.
 
-    ``positive`` are reference values at which it is cut that are so for all inputs.
+    What is known of the numbers at its cuts counts.
     """
     statement = _Statement(stage, keys, settings, Attempts("", settings.target_log2))
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     try:
-        shaped, _, _ = _shaped(statement, _measured(stage, symbolic, VARIANTS[0], settings))
-        guards = StageDegrees.of(shaped, positive).algebra.guards
+        shaped, symbols, sizes = _shaped(
+            statement, _measured(stage, symbolic, VARIANTS[0], settings)
+        )
+        degrees, at_once = StageDegrees.of(shaped), _at_once(symbols, sizes, settings)
+        if not any(site.startswith(REFERENCE) for site, _ in degrees.algebra.guards):
+            return Extent.NOTHING
+        for family in degrees.families(LENGTHS):
+            trials = StageTrials(Cases(shaped), family, degrees, settings, at_once, refutes=False)
+            found = trials.domains(settings.primes.chain(family, 0))
+            if not found.lacking:
+                return found.undefined
     except (PitcheckError, MemoryError):
-        return True
-    return any(site.startswith(REFERENCE) for site, _ in guards)
+        pass
+    return Extent.SOME
 
 
 def undefined_at_cuts(

@@ -165,7 +165,7 @@ class StageTrials:
             if vacuous:
                 return self._open(BUDGET, vacuous)
             self._one = one
-            found = self._domains(algebra.chain)
+            found = self.domains(algebra.chain)
             lacking = found.lacking or signless
             self._undefined_part = found.undefined
             if any(not_finite(each.expected) for each in comparisons):
@@ -184,18 +184,20 @@ class StageTrials:
                 else None
             )
             if different is not None:
-                return self._refuted("real numbers differ", different)
+                return replace(
+                    self._refuted("real numbers differ", different), lacking=bool(lacking)
+                )
             if lacking:
-                return self._open("PIT202", lacking)
+                return replace(self._open("PIT202", lacking), lacking=True)
         lacking = signless or self._unmatched(algebra)
         if lacking:
-            return self._open("PIT202", lacking)
+            return replace(self._open("PIT202", lacking), lacking=True)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
 
-    def _domains(self, chain: Chain) -> Domains:
-        """Return where both sides have values."""
+    def domains(self, chain: Chain) -> Domains:
+        """Return where both sides have values, from draws over one chain of primes."""
         return domains(
             self._degrees.algebra.guards,
             partial(self._algebra, chain),

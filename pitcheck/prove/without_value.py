@@ -6,38 +6,29 @@ a cut holds where the parallel plan lacks no more than the reference does
 
 >>> from pitcheck.plan.example import one_operator
 >>> plan = one_operator("exp", [(2, 3)], (2, 3))
->>> reference = Problem.of(plan, plan).reference
->>> sign_of(reference, 1) & ABOVE_ZERO == ABOVE_ZERO, sign_of(reference, 0) & ABOVE_ZERO
-(False, <Sign: 0>)
+>>> problem = Problem.of(plan, plan)
+>>> WithoutValue(problem).with_signs(problem.whole_stage()).positive
+frozenset()
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-import numpy as np
-
-from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, UNKNOWN, Sign
-from pitcheck.algebra.bound.degrees import DegreeAlgebra
-from pitcheck.base.numbers import parse_number
+from pitcheck.algebra.bound.degree_values import ABOVE_ZERO
 from pitcheck.claims.problem import Problem
-from pitcheck.errors import PitcheckError, UnsupportedError
+from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
-from pitcheck.graph.graph import Graph, sources_of
-from pitcheck.graph.grids import Grid, Mask
+from pitcheck.graph.grids import Mask
 from pitcheck.prove.guards import Extent
 from pitcheck.prove.proof import Proof, Settings
-from pitcheck.prove.stage_proof import lacking_at_cuts, undefined_at_cuts
-from pitcheck.stage.batch import extract
+from pitcheck.prove.reference_signs import Signs
+from pitcheck.prove.stage_proof import undefined_at_cuts, undefined_by_itself
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form
-from pitcheck.stage.evaluate import constant_value
-from pitcheck.stage.run_batch import run_batch
-from pitcheck.stage.stage import Stage, Target, constant_mask
-
-MOST_NODES = 12
-"""The operators before a value that are looked at to see that it is positive."""
+from pitcheck.stage.stage import Stage, Target
 
 
 class Claim(Protocol):
@@ -58,7 +49,7 @@ class WithoutValue:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._positive: dict[int, bool] = {}
+        self._signs = Signs(problem.reference)
         self._own: dict[tuple[str, tuple[bool, ...]], Extent] = {}
         self._known: dict[tuple[str, tuple[Extent, ...]], Extent | None] = {}
 
@@ -102,23 +93,22 @@ class WithoutValue:
         form = (claim.key, tuple(positive))
         if form not in self._own:
             stage = self._stage(claim, usable)
-            chosen = {
-                usable[value].reference
-                for (value, _), sign in zip(claim.demands, positive, strict=True)
-                if sign
-            }
+            if stage is not None:
+                stage = self.with_signs(stage)
             self._own[form] = (
                 part
-                if stage is None or lacking_at_cuts(stage, _keys(stage), settings, chosen)
-                else Extent.NOTHING
+                if stage is None
+                else min(part, undefined_by_itself(stage, _keys(stage), settings))
             )
         return self._own[form]
 
+    def with_signs(self, stage: Stage) -> Stage:
+        """Return a stage that knows which of the numbers at its cuts are positive."""
+        given = {cut.reference for cut in stage.cuts.values()}
+        return replace(stage, positive=frozenset(v for v in given if self._is_positive(v)))
+
     def _is_positive(self, reference: int) -> bool:
-        if reference not in self._positive:
-            sign = sign_of(self._problem.reference, reference)
-            self._positive[reference] = sign & ABOVE_ZERO == ABOVE_ZERO
-        return self._positive[reference]
+        return self._signs.of(reference) & ABOVE_ZERO == ABOVE_ZERO
 
     def _over(
         self,
@@ -159,58 +149,3 @@ class WithoutValue:
 
 def _keys(stage: Stage) -> dict[int, str]:
     return canonical_form(stage)[1]
-
-
-def sign_of(graph: Graph, value: int) -> Sign:
-    """Return what is known of the sign of a reference value, from the operators right before it."""
-    inner = _before(graph, value)
-    everywhere: Grid = np.zeros(graph.anywhere, dtype=np.int64)
-
-    def boundary(other: int) -> Grid | None:
-        return None if other in inner else everywhere
-
-    algebra = DegreeAlgebra()
-    try:
-        batch = extract(graph, {value: everywhere == 0}, boundary)
-        if batch.missing:
-            return UNKNOWN
-        inputs = {}
-        for other in batch.inputs:
-            info = graph.values[other]
-            if constant_mask(graph, other) is not None and info.tensor.value is not None:
-                number = parse_number(info.tensor.value, f"tensors[{info.name}].value")
-                inputs[other] = constant_value(algebra, number, info.shape, info.kind)
-            else:
-                inputs[other] = algebra.fresh(
-                    info.name, info.shape, batch.count(other), "any", info.kind
-                )
-        sign: Sign = run_batch(batch, algebra, inputs)[value].sign
-    except PitcheckError:
-        return UNKNOWN
-    return sign
-
-
-def _before(graph: Graph, value: int) -> set[int]:
-    """Return a value and the computed ones from which few operators compute it."""
-    found: set[int] = set()
-    nearest, nodes = [value], 0
-    while nearest and nodes < MOST_NODES:
-        following: list[int] = []
-        for each in nearest:
-            writers = graph.values[each].writers
-            if each in found or len(writers) != 1:
-                continue
-            found.add(each)
-            nodes += 1
-            following += _read(graph, writers)
-        nearest = following
-    return found
-
-
-def _read(graph: Graph, nodes: Iterable[int]) -> list[int]:
-    return [
-        source.value
-        for node in nodes
-        for operand in graph.nodes[node].inputs
-        for source in sources_of(operand)
-    ]

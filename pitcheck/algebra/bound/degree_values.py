@@ -29,7 +29,8 @@ class Sign(Flag):
 
     ``KNOWN``: made of integers and constants alone. ``NONNEGATIVE``: not negative. ``POSITIVE``: 0
     only if integers and constants make it 0, which a draw shows. ``NEVER_ZERO``: never 0.
-    ``INFINITE``: infinite or NaN.
+    ``INFINITE``: infinite or NaN. ``BELOW_INFINITY``: not plus infinity, if it has a value at all.
+    ``FINITE``: nor minus infinity.
     """
 
     KNOWN = auto()
@@ -37,6 +38,8 @@ class Sign(Flag):
     POSITIVE = auto()
     NEVER_ZERO = auto()
     INFINITE = auto()
+    BELOW_INFINITY = auto()
+    FINITE = auto()
 
     @property
     def divides(self) -> bool:

@@ -183,7 +183,8 @@ class TrialInputs(RealAlgebra):
     ) -> Value:
         """Return field values of the sort of every trial, shape (1, trials, instances, *shape).
 
-        Of domain ``square`` they are squares, of domain ``nonzero`` they have no zeros.
+        Of domain ``square`` they are squares, of domain ``nonzero`` they have no zeros, of domain
+        ``positive`` they are positive.
         """
         drawn = [min(trial, FIRST_SCALED) for trial in self.trials]
         words = [
@@ -218,6 +219,8 @@ class TrialInputs(RealAlgebra):
             result = np.where(signed, result, result * result)
         elif domain == "nonzero":
             result = np.where(result == 0, 1.0, result)
+        elif domain == "positive":
+            result = np.where(result == 0, 1.0, np.abs(result))
         return Value("field", result[None])
 
     def _draw(self, sort: int, rank: int) -> Callable[[_Draw], Floats]:
