@@ -149,6 +149,28 @@ def test_what_a_cut_lacks_is_lacking_behind_further_cuts(spoiled: bool) -> None:
     assert verdict in NOT_PROVEN if spoiled else verdict == "equivalent"
 
 
+@pytest.mark.parametrize("function", ["softmax", "exp"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_cut_is_0_only_where_something_is_masked(function: str, masked: bool) -> None:
+    """A stage behind such a cut divides by it; what is before decides if that has a value."""
+
+    def formula(hint: Any, *, divides: bool) -> Any:
+        def of(b: Builder, x: str, z: str) -> str:
+            if masked:
+                x = b.op("where", b.op("gt", z, Number(1)), x, Number("-inf"))
+            h = b.op("exp", x) if function == "exp" else b.op("softmax", x, axis=1)
+            h = b.op("mul", h, TWICE, out="h", hint=hint)
+            factor = b.op("div", h, h) if divides else Number(1)
+            return str(b.op("add", b.op("mul", z, factor), b.op("tanh", h)))
+
+        return of
+
+    verdict = found(
+        of_four(formula(None, divides=False)), of_four(formula({0: "r"}, divides=True), RANKS)
+    )[0]
+    assert verdict in NOT_PROVEN if masked else verdict == "equivalent"
+
+
 def test_gradients_are_clipped_by_the_norm_of_all() -> None:
     def clipped(together: bool, spoiled: bool = False) -> Any:
         def of(b: Builder, x: str, _: str) -> str:

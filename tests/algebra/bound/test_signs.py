@@ -1,0 +1,132 @@
+"""What is said of a number's sign and size, against numbers that NumPy computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pitcheck.algebra.bound.degree_values import DegreeValue, Sign
+from pitcheck.algebra.bound.signs import SignAlgebra
+from pitcheck.ops.registry import evaluate
+
+SHAPE = (4,)
+LARGEST = 300
+"""The numbers of which float64 holds the exponential."""
+LEAST = 1e-100
+"""The positive numbers of which float64 holds products."""
+NEGATIVE_INFINITY = float("-inf")
+Pair = tuple[DegreeValue, Any]
+"""A value with its facts, and numbers that it may be."""
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": np.negative,
+    "exp": np.exp,
+    "square": np.square,
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+}
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def leaf(algebra: SignAlgebra, name: str, numbers: Any) -> Pair:
+    if name == "x":
+        return algebra.fresh("x", SHAPE), numbers
+    number = NEGATIVE_INFINITY if name == "hidden" else int(name)
+    constant = algebra.expand(algebra.constant(float(number)), SHAPE)
+    return constant, np.full(SHAPE, float(number))
+
+
+def grown(algebra: SignAlgebra, pool: list[Pair], step: tuple[str, int, int]) -> Pair:
+    """Apply one operator to values of a pool."""
+    kind, first, second = step
+    (a, x), (b, y) = pool[first % len(pool)], pool[second % len(pool)]
+    if kind in BINARY:
+        return evaluate(algebra, kind, [a, b], {})[0], BINARY[kind](x, y)
+    if kind in UNARY:
+        return evaluate(algebra, kind, [a], {})[0], UNARY[kind](x)
+    if kind == "where":
+        chooser = evaluate(algebra, "gt", [a, b], {})[0]
+        return evaluate(algebra, "where", [chooser, a, b], {})[0], np.where(x > y, x, y)
+    if kind == "softmax":
+        return evaluate(algebra, "softmax", [a], {"axis": 0})[0], softmax(x)
+    total = evaluate(algebra, "sum", [a], {"axes": (0,), "keepdim": True})[0]
+    return algebra.expand(total, SHAPE), np.broadcast_to(x.sum(), SHAPE)
+
+
+KINDS = (*BINARY, *UNARY, "where", "softmax", "sum")
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(KINDS), st.integers(0, 9), st.integers(0, 9)),
+        min_size=1,
+        max_size=6,
+    ),
+    numbers=st.lists(st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0]), min_size=4, max_size=4),
+)
+def test_no_number_contradicts_what_is_said(
+    steps: list[tuple[str, int, int]], numbers: list[float]
+) -> None:
+    algebra = SignAlgebra()
+    pool = [leaf(algebra, name, np.array(numbers)) for name in ("x", "hidden", "0", "2")]
+    with np.errstate(all="ignore"):
+        for step in steps:
+            pool.append(grown(algebra, pool, step))
+            sizes = np.abs(pool[-1][1][np.isfinite(pool[-1][1])])
+            assume(sizes.max(initial=0) < LARGEST)
+            assume(sizes[sizes > 0].min(initial=1) > LEAST)
+    for value, result in pool[4:]:
+        defined = result[~np.isnan(result)]
+        assert Sign.NEVER_ZERO not in value.sign or (np.abs(defined) > 0).all()
+        assert Sign.NONNEGATIVE not in value.sign or (defined >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "operands", "expected"),
+    [
+        ("exp", ["x"], {"NEVER_ZERO", "FINITE", "BELOW_INFINITY"}),
+        ("exp", ["hidden"], {"FINITE", "BELOW_INFINITY"}),
+        ("add", ["x", "hidden"], {"BELOW_INFINITY"}),
+        ("sub", ["hidden", "x"], {"BELOW_INFINITY"}),
+        ("sub", ["x", "hidden"], set()),
+        ("neg", ["hidden"], set()),
+        ("mul", ["hidden", "x"], set()),
+        ("div", ["x", "hidden"], set()),
+        ("maximum", ["x", "hidden"], {"BELOW_INFINITY"}),
+        ("minimum", ["x", "2"], {"FINITE", "BELOW_INFINITY"}),
+        ("tanh", ["hidden"], set()),
+    ],
+)
+def test_what_is_finite(kind: str, operands: list[str], expected: set[str]) -> None:
+    algebra = SignAlgebra()
+    values = [leaf(algebra, name, None if name == "x" else np.zeros(4))[0] for name in operands]
+    sign = evaluate(algebra, kind, values, {})[0].sign
+    asked = (Sign.NEVER_ZERO, Sign.FINITE, Sign.BELOW_INFINITY)
+    assert {str(fact.name) for fact in asked if fact in sign} == expected
+
+
+def test_a_softmax_of_what_is_hidden_may_be_0() -> None:
+    algebra = SignAlgebra()
+    x, hidden = (leaf(algebra, name, np.zeros(4))[0] for name in ("x", "hidden"))
+    chosen = algebra.where(algebra.compare("gt", x, x), x, hidden)
+    for value, positive in ((x, True), (chosen, False)):
+        sign = evaluate(algebra, "softmax", [value], {"axis": 0})[0].sign
+        assert (Sign.NEVER_ZERO in sign) is positive
+        assert Sign.FINITE in sign
