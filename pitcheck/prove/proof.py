@@ -148,7 +148,7 @@ class Proof:
     """
     undefined: int = 0
     """The part of the reference's targets that inputs may leave without a value, as
-    :class:`pitcheck.prove.guards.Extent` counts it.
+    :class:`pitcheck.prove.domains.guards.Extent` counts it.
     """
     lacking: bool = False
     """True if it is not proven where the parallel plan may lack values that the reference has."""

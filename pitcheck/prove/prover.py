@@ -24,10 +24,10 @@ from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Mask, either
+from pitcheck.prove.domains.without_value import WithoutValue
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.stage_proof import prove_stage
-from pitcheck.prove.without_value import WithoutValue
 from pitcheck.prove.workers import LARGE, Workers, cost
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form

@@ -22,15 +22,15 @@ from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
+from pitcheck.prove.domains.guards import REFERENCE, Extent
+from pitcheck.prove.domains.undefined_cuts import needed
 from pitcheck.prove.error_budget import Attempt, Attempts
 from pitcheck.prove.free_degrees import FreeStageDegrees
-from pitcheck.prove.guards import REFERENCE, Extent
 from pitcheck.prove.integers.cases import Cases, with_cases
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_degrees import StageDegrees
 from pitcheck.prove.stage_trials import StageTrials, evaluate_targets, undefined_algebra_of
-from pitcheck.prove.undefined_cuts import needed
 from pitcheck.stage.evaluate import (
     check_memory,
 )

@@ -42,8 +42,8 @@ from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
 from pitcheck.prove.coverage import Outcomes
+from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
 from pitcheck.prove.free_degrees import FreeStageDegrees, unmatched
-from pitcheck.prove.guards import Domains, Extent, domains, undefined
 from pitcheck.prove.integers.cases import Cases
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings

@@ -16,7 +16,12 @@ from pitcheck.ops.registry import BACKWARD, operator_names
 ROOT = Path(pitcheck.__file__).parent
 MAKERS = ("ops", "execution", "frontends", "programs", "models")
 """Rooms that make operators, or are a second opinion on what they mean: they name them."""
-OF_ALGEBRAS = ("algebra", "prove/guards.py", "prove/known_ranges.py", "prove/reals/thresholds.py")
+OF_ALGEBRAS = (
+    "algebra",
+    "prove/domains/guards.py",
+    "prove/known_ranges.py",
+    "prove/reals/thresholds.py",
+)
 """Places where such names are those of an algebra's operations, which have no traits."""
 NAMES = {*operator_names(), *(f"{name}{BACKWARD}" for name in operator_names())}
 VALUES = {*REDUCTIONS, "mean", "none"}

@@ -71,8 +71,9 @@ def test_buffers_carry_the_tokens_that_their_numbers_say(
     monkeypatch.setattr(outcomes, "routing_of", recorded)
     report = check(*case.plans(), Options(seed=1, coordinates="full"))
     assert report.verdict == "equivalent", said(report)
-    assert found
-    for counted in found:
+    seen = [counted for counted in found if np.ndim(counted.sent)]  # others were refused
+    assert seen
+    for counted in seen:
         assert counted.exact is not None
         coverage = counted.exact.coverage()
         assert coverage is None or (coverage.pairs, coverage.carried) == (

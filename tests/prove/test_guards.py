@@ -18,9 +18,9 @@ from pitcheck.algebra.interface import Comparison
 from pitcheck.algebra.residues.chains import chains_of
 from pitcheck.algebra.residues.undefined import UndefinedAlgebra
 from pitcheck.algebra.value import NAN, Value
-from pitcheck.prove.guard_factors import Class, Known, discharging
-from pitcheck.prove.guards import Extent, extent
-from pitcheck.prove.undefined_cuts import patterns
+from pitcheck.prove.domains.guard_factors import Class, Known, discharging
+from pitcheck.prove.domains.guards import Extent, extent
+from pitcheck.prove.domains.undefined_cuts import patterns
 
 PRIME = 2147483647
 A, B, C = 1_000_003, 2_000_003, 3_000_017

@@ -2,7 +2,7 @@
 
 What the reference lacks at a cut may be lacking in all that is computed from it. A proof over such
 a cut holds where the parallel plan lacks no more than the reference does
-(:mod:`pitcheck.prove.undefined_cuts`); if it may lack more, the cut is of no use.
+(:mod:`pitcheck.prove.domains.undefined_cuts`); if it may lack more, the cut is of no use.
 
 >>> from pitcheck.plan.example import one_operator
 >>> plan = one_operator("exp", [(2, 3)], (2, 3))
@@ -22,9 +22,9 @@ from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Mask
-from pitcheck.prove.guards import Extent
+from pitcheck.prove.domains.guards import Extent
+from pitcheck.prove.domains.reference_signs import Signs
 from pitcheck.prove.proof import Proof, Settings
-from pitcheck.prove.reference_signs import Signs
 from pitcheck.prove.stage_proof import undefined_at_cuts, undefined_by_itself
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form

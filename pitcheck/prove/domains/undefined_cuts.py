@@ -3,7 +3,7 @@
 A stage takes the numbers at its cuts as given, and draws them. If inputs leave an element of a cut
 without a value, in both plans, the proof says nothing of such inputs: where(m, a, 0) and m * a are
 equal for all numbers a, and only the first has a value where m does not hold and a is NaN. So each
-element of such a cut is a guard of the stage (:mod:`pitcheck.prove.guards`), of both sides.
+element of such a cut is a guard of the stage (:mod:`pitcheck.prove.domains.guards`), of both sides.
 
 >>> samples = patterns((2, 40), Extent.SOME)
 >>> samples.shape, int(patterns((2, 2), Extent.SOME).sum(axis=(1, 2)).max())
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.residues.undefined import Undefined
-from pitcheck.prove.guards import DRAWS_OF_CHOICES, Bools, Extent, extent, undefined
+from pitcheck.prove.domains.guards import DRAWS_OF_CHOICES, Bools, Extent, extent, undefined
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.evaluate import compare_target, evaluate_stage
 from pitcheck.stage.shaped_stage import ShapedStage

@@ -35,7 +35,7 @@ from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.undefined import Undefined
 from pitcheck.algebra.value import NAN, Value
 from pitcheck.errors import BudgetError, PitcheckError
-from pitcheck.prove.guard_factors import Class, Known, as_strong, discharging
+from pitcheck.prove.domains.guard_factors import Class, Known, as_strong, discharging
 from pitcheck.stage.evaluate import Comparison
 
 Words = NDArray[np.int64]
