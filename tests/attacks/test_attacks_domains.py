@@ -149,7 +149,18 @@ def test_what_a_cut_lacks_is_lacking_behind_further_cuts(spoiled: bool) -> None:
     assert verdict in NOT_PROVEN if spoiled else verdict == "equivalent"
 
 
-@pytest.mark.parametrize("function", ["softmax", "exp"])
+POSITIVE: dict[str, Any] = {
+    "softmax": lambda b, x: b.op("softmax", x, axis=1),
+    "exp": lambda b, x: b.op("exp", x),
+    "sigmoid": lambda b, x: b.op("sigmoid", x),
+    "over a square": lambda b, x: b.op("rsqrt", b.op("add", b.op("square", x), Number(1))),
+    "of a sum of exponentials": lambda b, x: b.op(
+        "exp", b.op("logsumexp", x, axis=1, keepdim=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("function", POSITIVE)
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_cut_is_0_only_where_something_is_masked(function: str, masked: bool) -> None:
     """A stage behind such a cut divides by it; what is before decides if that has a value."""
@@ -158,8 +169,7 @@ def test_a_cut_is_0_only_where_something_is_masked(function: str, masked: bool) 
         def of(b: Builder, x: str, z: str) -> str:
             if masked:
                 x = b.op("where", b.op("gt", z, Number(1)), x, Number("-inf"))
-            h = b.op("exp", x) if function == "exp" else b.op("softmax", x, axis=1)
-            h = b.op("mul", h, TWICE, out="h", hint=hint)
+            h = b.op("mul", POSITIVE[function](b, x), TWICE, out="h", hint=hint)
             factor = b.op("div", h, h) if divides else Number(1)
             return str(b.op("add", b.op("mul", z, factor), b.op("tanh", h)))
 
@@ -169,6 +179,39 @@ def test_a_cut_is_0_only_where_something_is_masked(function: str, masked: bool) 
         of_four(formula(None, divides=False)), of_four(formula({0: "r"}, divides=True), RANKS)
     )[0]
     assert verdict in NOT_PROVEN if masked else verdict == "equivalent"
+
+
+CHOICES: dict[str, Any] = {
+    "a boolean": lambda b, i, m: m,
+    "its contrary": lambda b, i, m: b.op("logical_not", m),
+    "an integer": lambda b, i, m: b.op("eq", i, Number(7)),
+    "integers of one side": lambda b, i, m: b.op("ge", i, Number(25)),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_what_is_divided_by_may_be_chosen(choice: str) -> None:
+    """Few numbers make z - 1.375 x - 0.15625 vanish, and x does not."""
+
+    def plan(ranks: int, *, chosen: bool) -> Plan:
+        b = Builder("four", {"r": ranks} if ranks > 1 else None)
+        by, whole = ({0: "r"}, lineage) if ranks > 1 else (None, lambda _: None)
+        x, z = (b.input(name, (8 // ranks, 4), by) for name in ("x", "z"))
+        i = b.input("i", (1,), whole("i"), dtype="int64", bounds=(0, 50))
+        m = b.input("m", (1,), whole("m"), dtype="bool")
+        divisor = x
+        if chosen:
+            line = b.op("sub", b.op("mul", x, Number("1.375")), Number("0.15625"))
+            condition = CHOICES[choice](b, i, m)
+            divisor = b.op("where", condition, b.op("sub", z, line), x)
+        result = b.op("mul", z, b.op("div", divisor, divisor))
+        used = b.op("add", *(b.op("cast", each, dtype="float32") for each in (i, m)))
+        b.op("add", result, b.op("mul", used, b.op("mul", x, NOTHING)), out="out")
+        b.output("out", spec=lineage("out", {0: "r"}) if ranks > 1 else None)
+        return b.plan()
+
+    assert found(plan(1, chosen=False), plan(4, chosen=True))[0] in NOT_PROVEN
+    assert found(plan(1, chosen=False), plan(4, chosen=False)) == ("equivalent", "")
 
 
 def test_gradients_are_clipped_by_the_norm_of_all() -> None:

@@ -68,8 +68,11 @@ class SignAlgebra(DegreeAlgebra):
         return _with(super().multiply(a, b), _if_finite(a, b))
 
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Return a quotient, which is finite if both operands are: by 0 it has no value."""
-        return _with(super().divide(a, b), _if_finite(a, b))
+        """Return a quotient, which is finite if both operands are, and 0 over infinity."""
+        found = _with(super().divide(a, b), _if_finite(a, b))
+        return (
+            found if Sign.FINITE in b.sign else replace(found, sign=found.sign & ~Sign.NEVER_ZERO)
+        )
 
     def power(self, a: DegreeValue, exponent: int) -> DegreeValue:
         """Return a power, which is finite if the base is."""
@@ -82,6 +85,11 @@ class SignAlgebra(DegreeAlgebra):
         if Sign.FINITE in a.sign:
             found = replace(found, sign=found.sign | Sign.NEVER_ZERO)
         return _with(found, ENDS if Sign.BELOW_INFINITY in a.sign else Sign(0))
+
+    def log(self, a: DegreeValue) -> DegreeValue:
+        """Return a logarithm, which is minus infinity of 0."""
+        found = super().log(a)
+        return found if Sign.NEVER_ZERO in a.sign else _with(found, Sign.BELOW_INFINITY & a.sign)
 
     def _opaque(self, use: str, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
         return _with(super()._opaque(use, shape, *arguments), _if_finite(*arguments))

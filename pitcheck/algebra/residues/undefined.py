@@ -47,8 +47,10 @@ class Undefined(ResidueAlgebra):
     """True if comparisons of drawn numbers have random outcomes."""
     without_signs: frozenset[Cause] = frozenset()
     """The causes of infinities whose signs residues do not tell that are taken to be undefined."""
-    compared = False
-    """True once drawn numbers were compared."""
+    decided = False
+    """True once drawn numbers were compared, or integers or booleans that are drawn chose: then it
+    depends on the draw what is divided by.
+    """
     hidden: NDArray[np.bool_] = np.zeros(1, dtype=np.bool_)
     """The trials in which something that inputs decide chose between a value and an undefined one,
     shape (trials,), or (1,) if that is the same for all.
@@ -57,7 +59,7 @@ class Undefined(ResidueAlgebra):
     @property
     def chose(self) -> bool:
         """Return True if other draws may need other operands."""
-        return self.compared or bool(self.hidden.any())
+        return self.decided or bool(self.hidden.any())
 
     def guard(self, what: str, operand: Value) -> Value:
         """Note the operand of a partial operation, and return it with its undefined elements."""
@@ -105,11 +107,14 @@ class Undefined(ResidueAlgebra):
         return aligned(a.special == NAN, rank)
 
     def _hides(self, chooser: Value, hidden: Any) -> None:
-        """Note that inputs decide, if they decide on the chooser, which undefined elements stay.
+        """Note that inputs decide, if they do, and where that leaves undefined elements or not.
 
         ``hidden`` says where that is so, with the axes of a value; None: nowhere.
         """
-        if hidden is not None and chooser.data.shape[1] > 1 and bool(hidden.any()):
+        if chooser.data.shape[1] == 1:
+            return
+        self.decided = True
+        if hidden is not None and bool(hidden.any()):
             others = tuple(axis for axis in range(hidden.ndim) if axis != 1)
             self.hidden = self.hidden | to_host(self.xp, hidden.any(axis=others))
 
@@ -135,10 +140,10 @@ class Undefined(ResidueAlgebra):
         return self.without(super()._extremum(what, a, b, largest), self._lacking(a, b))
 
     def _reduced(self, a: Value, axis: int, largest: bool) -> Value:
-        compared, hidden = self.compared, self.hidden
+        decided, hidden = self.decided, self.hidden
         result, lacking = super()._reduced(a, axis, largest), self._along(a, (axis,))
         # An extremum of an undefined number is undefined: nothing is hidden.
-        self.compared, self.hidden = compared, hidden
+        self.decided, self.hidden = decided, hidden
         return self.without(result, None if lacking is None else lacking[self._at_first(axis)])
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
@@ -164,7 +169,7 @@ class Undefined(ResidueAlgebra):
         found = super()._compare_field(comparison, a, b)
         if max(a.data.shape[1], b.data.shape[1]) == 1:
             return found
-        self.compared = True
+        self.decided = True
         if not self.free_order:
             return found
         rank = max(a.rank, b.rank)

@@ -108,6 +108,9 @@ def domains(
         if not found.lacking and (seen.chose or look.by_chance):
             decided = seen.chose
             if decided:
+                if look.may_hold():
+                    ordinary = draw(range(DRAWS_OF_CHOICES))
+                    seen.held = _Look(guards, ordinary, compare, seen).held()
                 algebra: ResidueAlgebra = _free(redraw(range(DRAWS_OF_CHOICES)))
             else:
                 algebra = draw(range(DRAWS))
@@ -194,12 +197,15 @@ class _Seen:
 
     ``chose`` is True once inputs may have hidden an undefined number. ``needs`` are the elements
     that need an operand, by its key, if no choice of theirs could hide that: they are the same in
-    every draw. ``dependent`` are the numbers of guards whose operand needs another guard.
+    every draw. ``dependent`` are the numbers of guards whose operand needs another guard. ``held``
+    are the elements of guards of the reference that equal a positive guard whatever is decided, as
+    numbers of a guard and flat places.
     """
 
     chose: bool = False
     needs: dict[bytes, Bools] = field(default_factory=dict)
     dependent: set[int] = field(default_factory=set)
+    held: frozenset[tuple[int, int]] = frozenset()
 
 
 class _Look:
@@ -283,10 +289,24 @@ class _Look:
             lacking = lacking or self._lacking(draw, pair, own, given)
             needed += [
                 need
-                for each, need in zip(pair.given, given, strict=True)
-                if not self._holds(pair, each)
+                for (each, operand), need in zip(pair.given.items(), given, strict=True)
+                if not (self._holds(pair, each) or _elements(operand) <= self._seen.held)
             ]
         return Domains(lacking, extent(needed))
+
+    def may_hold(self) -> bool:
+        """Return True if the reference has guards, and there are positive ones they may equal."""
+        return any(pair.given and pair.positive for pair in self._pairs.values())
+
+    def held(self) -> frozenset[tuple[int, int]]:
+        """Return the elements of the reference's guards that hold in all draws."""
+        every = [
+            frozenset[tuple[int, int]]().union(
+                *(_elements(o) for each, o in pair.given.items() if self._holds(pair, each))
+            )
+            for pair in self._pairs.values()
+        ]
+        return frozenset.intersection(*every)
 
     def _holds(self, pair: _Pair, guard: Class) -> bool:
         """Return True if a guard equals one that is positive and has a value for all inputs."""
@@ -394,6 +414,13 @@ class _Look:
         self.by_chance = True
         for chosen in discharging((own[0], _residue(own[1])), given, known):
             yield tuple(near[place] for place in chosen)
+
+
+def _elements(operand: _Operand) -> frozenset[tuple[int, int]]:
+    """Return where an operand stands: numbers of a guard and flat places."""
+    return frozenset(
+        (number, place) for number, places in operand.places.items() for place in places.tolist()
+    )
 
 
 def _residue(word: int) -> int:
