@@ -129,7 +129,6 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
 BY_DAY = (
     "tokens are not sent",
     "an expert's gradient of one rank",
-    "results come back to others",
     "an expert's gradient over all data",
 )
 """The slow cases that CI has minutes for; a nightly job tries all."""

@@ -79,18 +79,18 @@ SLOW = {
         mixtral(), 8, groups=8, dp=2, ep=2, microbatches=2
     ),
     "pipeline": spread(deepseek(layers=4), 8, dp=2, pp=2, microbatches=2, ep=2),
+    "zero bubbles": spread(mixtral(2), 8, dp=2, pp=2, microbatches=2, ep=2, schedule="zero-bubble"),
     "pipeline, experts on the last stage only": spread(
         deepseek(), 8, dp=2, pp=2, microbatches=2, ep=2
     ),
-    "zero bubbles": spread(mixtral(2), 8, dp=2, pp=2, microbatches=2, ep=2, schedule="zero-bubble"),
     "interleaved": spread(
         mixtral(4), 8, dp=2, pp=2, virtual=2, microbatches=2, ep=2, schedule="interleaved"
     ),
     "softmax scores in groups": spread(deepseek(V2), 8, dp=2, ep=2, microbatches=2),
     "two shared experts": spread(deepseek(LITE), 8, dp=2, ep=4, **SEQUENCE),
     "shared experts with all experts on every rank": spread(deepseek(), tp=2, etp=2),
-    "optimizer shards": spread(deepseek(), 8, dp=4, ep=2, zero=1, bucket=300),
     "optimizer shards, every expert once": spread(mixtral(), dp=2, ep=2, zero=1, bucket=300),
+    "optimizer shards": spread(deepseek(), 8, dp=4, ep=2, zero=1, bucket=300),
     "gradient shards": spread(deepseek(), 8, dp=4, ep=2, zero=2, bucket=300, microbatches=2),
     "parameter shards": spread(deepseek(), 8, dp=4, ep=2, zero=3, microbatches=2),
     "parameter shards, every expert once": spread(mixtral(), dp=2, ep=2, zero=3),
@@ -206,6 +206,7 @@ def test_groups_of_a_balance_loss_lie_within_a_rank() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_dimension_may_be_reduced_twice() -> None:
     """Two of 16 senders are kept for each class with the second set of sizes.
 

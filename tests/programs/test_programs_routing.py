@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from programs.program_cases import said
 from programs.test_programs_experts import deepseek, mixtral, spread
-from support.by_day import some_at_once
 
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.base.options import Options
@@ -48,7 +47,13 @@ class Counted:
             self.sent = self.sent + numbers[np.asarray(good)].sum(axis=(0, 2))
 
 
-@pytest.mark.parametrize("name", some_at_once(CASES, 2))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow, pytest.mark.nightly] if place else [])
+        for place, name in enumerate(CASES)
+    ],
+)
 def test_buffers_carry_the_tokens_that_their_numbers_say(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
