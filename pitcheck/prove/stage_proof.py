@@ -88,13 +88,9 @@ def undefined_by_itself(stage: Stage, keys: dict[int, str], settings: Settings) 
 
     What is known of the numbers at its cuts counts.
     """
-    statement = _Statement(stage, keys, settings, Attempts("", settings.target_log2))
-    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     try:
-        shaped, symbols, sizes = _shaped(
-            statement, _measured(stage, symbolic, VARIANTS[0], settings)
-        )
-        degrees, at_once = StageDegrees.of(shaped), _at_once(symbols, sizes, settings)
+        shaped, at_once = _at_first_sizes(stage, keys, settings)
+        degrees = StageDegrees.of(shaped)
         if not any(site.startswith(REFERENCE) for site, _ in degrees.algebra.guards):
             return Extent.NOTHING
         for family in degrees.families(LENGTHS):
@@ -115,13 +111,8 @@ def undefined_at_cuts(
     ``parts``: what inputs may leave without a value of a reference value that is cut at. Return
     None if the parallel plan may lack more than the reference, or if that cannot be seen.
     """
-    statement = _Statement(stage, keys, settings, Attempts("", settings.target_log2))
-    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     try:
-        shaped, symbols, sizes = _shaped(
-            statement, _measured(stage, symbolic, VARIANTS[0], settings)
-        )
-        at_once = _at_once(symbols, sizes, settings)
+        shaped, at_once = _at_first_sizes(stage, keys, settings)
         for length in LENGTHS:
             chain = settings.primes.chain(Family(length), 0)
             redraw = partial(undefined_algebra_of, shaped, settings, chain)
@@ -133,6 +124,17 @@ def undefined_at_cuts(
     except (PitcheckError, MemoryError):
         pass
     return None
+
+
+def _at_first_sizes(
+    stage: Stage, keys: dict[int, str], settings: Settings
+) -> tuple[ShapedStage, int]:
+    """Return a stage at its first set of sizes, and the trials that are evaluated together."""
+    statement = _Statement(stage, keys, settings, Attempts("", settings.target_log2))
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
+    found = _measured(stage, symbolic, VARIANTS[0], settings)
+    shaped, symbols, sizes = _shaped(statement, found)
+    return shaped, _at_once(symbols, sizes, settings)
 
 
 def _apart_or_whole(

@@ -30,7 +30,7 @@ class Sign(Flag):
     ``KNOWN``: made of integers and constants alone. ``NONNEGATIVE``: not negative. ``POSITIVE``: 0
     only if integers and constants make it 0, which a draw shows. ``NEVER_ZERO``: never 0.
     ``INFINITE``: infinite or NaN. ``BELOW_INFINITY``: not plus infinity, if it has a value at all.
-    ``FINITE``: nor minus infinity.
+    ``FINITE``: neither plus nor minus infinity, if it has one.
     """
 
     KNOWN = auto()

@@ -1,1 +1,1 @@
-"""Where both sides have values: divisors, arguments of roots and logarithms, and cuts."""
+"""Domains of both sides: divisors, arguments of roots and logarithms, and cuts."""

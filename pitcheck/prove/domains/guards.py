@@ -193,7 +193,7 @@ class _Row(NamedTuple):
 
 @dataclass
 class _Seen:
-    """What several looks at one stage have seen.
+    """Facts that several looks at one stage share.
 
     ``chose`` is True once inputs may have hidden an undefined number. ``needs`` are the elements
     that need an operand, by its key, if no choice of theirs could hide that: they are the same in

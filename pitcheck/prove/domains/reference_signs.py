@@ -1,4 +1,4 @@
-"""What is known of the signs of the reference's values, from the plan's inputs on.
+"""Signs of the reference's values, followed from the inputs of the plan.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator

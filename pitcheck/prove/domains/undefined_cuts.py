@@ -65,7 +65,7 @@ def needed(
         made = patterns(shaped.fresh[value].shape, part)
         rows = [(0, pattern) for pattern in made]
         hidden, needs = _needs(shaped, value, rows, redraw, (False, at_once))
-        # What no choice can hide is the same in every draw.
+        # Elements that no choice can hide are the same in every draw.
         rows = [(draw, made[n]) for draw in range(DRAWS_OF_CHOICES) for n in np.flatnonzero(hidden)]
         needs += _needs(shaped, value, rows, redraw, (True, at_once))[1]
         if any((parallel & ~reference).any() for parallel, reference in needs):

@@ -1,4 +1,4 @@
-"""What is said of a number's sign and size, against numbers that NumPy computes."""
+"""Facts about the sign and the size of a number, against numbers that NumPy computes."""
 
 from __future__ import annotations
 
