@@ -150,8 +150,6 @@ class Proof:
     """The part of the reference's targets that inputs may leave without a value, as
     :class:`pitcheck.prove.domains.guards.Extent` counts it.
     """
-    lacking: bool = False
-    """True if it is not proven where the parallel plan may lack values that the reference has."""
     undecided: int | None = None
     """The node of a parallel step of which an outcome was not seen, and whose result may be drawn.
     """

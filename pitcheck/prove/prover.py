@@ -24,6 +24,7 @@ from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Mask, either
+from pitcheck.prove.domains.reference_signs import Signs
 from pitcheck.prove.domains.without_value import WithoutValue
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.prove.proof import Proof, Settings
@@ -56,8 +57,7 @@ class Obligation:
 
     ``output`` names the reference output that it is, "" for a cut in between. ``nodes`` are the
     parallel nodes that it covers. ``demands`` are the values, with their coordinates, that the
-    proof takes as given. ``signed``: True if the proof takes some of them for positive, which those
-    of a stage that looks the same need not be.
+    proof takes as given.
     """
 
     target: Target
@@ -67,7 +67,6 @@ class Obligation:
     widened: int = 0
     demands: tuple[tuple[int, Mask], ...] = ()
     nodes: tuple[int, ...] = ()
-    signed: bool = False
 
 
 @dataclass
@@ -136,6 +135,7 @@ class Prover:
         self._workers: Workers | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
+        self._signs = Signs(problem.reference, self._fingerprints)
         self._without_value = WithoutValue(problem)
         self._steps = 0
         self._sample: Sample | None = None
@@ -314,7 +314,9 @@ class Prover:
     def _prove(self, target: Target, usable: dict[int, Cut], output: str) -> Obligation:
         """Prove one target; merge a failing stage with its predecessors before it is blamed."""
         excluded: set[int] = set()
-        key, walk = self._fingerprints.of(target, partial(self._cut_of, usable, excluded))
+        cut_of = partial(self._cut_of, usable, excluded)
+        form, walk = self._fingerprints.of(target, cut_of)
+        key = (*form, *self._signs.positive(cut_of, walk.cuts))
         known = self._again(key, walk, target, output)
         if known is not None:
             return known
@@ -328,12 +330,7 @@ class Prover:
         first: Obligation | None = None
         for widened in range(1 if self._hoping else WIDENINGS + 1):
             try:
-                stage = build_stage(
-                    self.problem.reference,
-                    self.problem.parallel,
-                    partial(self._cut_of, usable, excluded),
-                    [target],
-                )
+                stage = build_stage(self.problem.reference, self.problem.parallel, cut_of, [target])
             except UnsupportedError as error:
                 return Obligation(
                     target,
@@ -343,7 +340,7 @@ class Prover:
                     widened,
                 )
             obligation = self._prove_stage(stage, target, output, widened)
-            if not widened and not obligation.signed:
+            if not widened:
                 self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
             if obligation.proof.outcome == "proven":
                 return obligation
@@ -391,8 +388,7 @@ class Prover:
         obligation.demands = tuple(
             (value, mask) for value, mask in demands.items() if mask is not None
         )
-        if not obligation.signed:
-            self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
+        self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
         return obligation
 
     def _again(self, key: Key, walk: Walk, target: Target, output: str) -> Obligation | None:
@@ -434,19 +430,8 @@ class Prover:
         return None if value in excluded else usable.get(value)
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
-        """Return the obligation of a target whose stage is cut out.
-
-        If the parallel plan may divide by 0, what is known of the numbers at its cuts may help.
-        """
-        plain = self._attempt(stage, target, output, widened)
-        if not plain.proof.lacking:
-            return plain
-        known = self._without_value.with_signs(stage)
-        signed = self._attempt(known, target, output, widened) if known.positive else plain
-        return replace(signed, signed=True) if signed.proof.outcome == "proven" else plain
-
-    def _attempt(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
-        """Return the obligation of a target whose stage is cut out, from its numbers alone."""
+        """Return the obligation of a target whose stage is cut out."""
+        stage = self._signs.of_stage(stage)
         key, keys = canonical_form(stage)
         if stage.sampling is not None:
             key = f"{key}, at {sorted(stage.sampling.axes.items())}"

@@ -22,7 +22,7 @@ from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
-from pitcheck.prove.domains.guards import REFERENCE, Extent
+from pitcheck.prove.domains.guards import Extent
 from pitcheck.prove.domains.undefined_cuts import needed
 from pitcheck.prove.error_budget import Attempt, Attempts
 from pitcheck.prove.free_degrees import FreeStageDegrees
@@ -81,26 +81,6 @@ def prove_stage(
     attempts = Attempts(statement, settings.target_log2)
     proof = _apart_or_whole(stage, keys, settings, attempts)
     return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
-
-
-def undefined_by_itself(stage: Stage, keys: dict[int, str], settings: Settings) -> Extent:
-    """Return the part of a proven stage's target that operations of its reference leave undefined.
-
-    What is known of the numbers at its cuts counts.
-    """
-    try:
-        shaped, at_once = _at_first_sizes(stage, keys, settings)
-        degrees = StageDegrees.of(shaped)
-        if not any(site.startswith(REFERENCE) for site, _ in degrees.algebra.guards):
-            return Extent.NOTHING
-        for family in degrees.families(LENGTHS):
-            trials = StageTrials(Cases(shaped), family, degrees, settings, at_once, refutes=False)
-            found = trials.domains(settings.primes.chain(family, 0))
-            if not found.lacking:
-                return found.undefined
-    except (PitcheckError, MemoryError):
-        pass
-    return Extent.SOME
 
 
 def undefined_at_cuts(

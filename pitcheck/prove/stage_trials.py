@@ -184,14 +184,12 @@ class StageTrials:
                 else None
             )
             if different is not None:
-                return replace(
-                    self._refuted("real numbers differ", different), lacking=bool(lacking)
-                )
+                return self._refuted("real numbers differ", different)
             if lacking:
-                return replace(self._open("PIT202", lacking), lacking=True)
+                return self._open("PIT202", lacking)
         lacking = signless or self._unmatched(algebra)
         if lacking:
-            return replace(self._open("PIT202", lacking), lacking=True)
+            return self._open("PIT202", lacking)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)

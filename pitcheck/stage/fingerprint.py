@@ -111,7 +111,7 @@ class Fingerprints:
             return None if self.first.values[value].writers else "initial"
 
         self._walk(self.first, 0, target.cut.reference, reference, given)
-        infos = tuple(self._info(0, value) for value in numbers)
+        infos = tuple(self.info(0, value) for value in numbers)
         key = (
             self._cut(target.cut),
             self._number(_said(target.where)),
@@ -120,6 +120,33 @@ class Fingerprints:
             infos,
         )
         return key, parallel
+
+    def node(self, side: int, number: int) -> int:
+        """Return the number of all that is known of a node, but for what it reads.
+
+        ``side``: 0 for the first graph, 1 for the second.
+        """
+        found = self._of[side].get(number)
+        if found is None:
+            node = (self.first, self.second)[side].nodes[number]
+            operands = tuple(self._operand(side, node, o) for o in node.inputs)
+            attributes = repr(sorted(node.attributes.items()))
+            axes = tuple(axis for axis, _ in node.home)
+            found = self._of[side][number] = self._number(
+                (node.kind, attributes, _said(node.near), axes, operands, len(node.outputs))
+            )
+        return found
+
+    def info(self, side: int, value: int) -> int:
+        """Return the number of all that is known of a value by itself; ``side`` as above."""
+        found = self._infos[side].get(value)
+        if found is None:
+            info = (self.first, self.second)[side].values[value]
+            tensor = info.tensor
+            found = self._infos[side][value] = self._number(
+                (info.shape, info.kind, repr(tensor.value), tensor.bounds, bool(info.writers))
+            )
+        return found
 
     def remember(
         self, key: Key, walk: Walk, stage: Stage, form: str, demanded: Sequence[tuple[int, Mask]]
@@ -146,7 +173,7 @@ class Fingerprints:
             end = ends(value)
             home = graph.values[value].home
             walk.said += [
-                self._info(side, value),
+                self.info(side, value),
                 end,
                 walk.homes.setdefault(home, len(walk.homes)),
             ]
@@ -160,7 +187,7 @@ class Fingerprints:
                     continue
                 walk.nodes[number] = len(walk.nodes)
                 walk.said += [
-                    self._node(side, number, node),
+                    self.node(side, number),
                     walk.homes.setdefault(node.home, len(walk.homes)),
                 ]
                 for source, _ in node.reads:
@@ -172,18 +199,6 @@ class Fingerprints:
     def _number(self, what: Hashable) -> int:
         """Return the number of something hashable."""
         return self._numbers.setdefault(what, len(self._numbers))
-
-    def _node(self, side: int, number: int, node: Node) -> int:
-        """Return the number of all that is known of a node."""
-        found = self._of[side].get(number)
-        if found is None:
-            operands = tuple(self._operand(side, node, o) for o in node.inputs)
-            attributes = repr(sorted(node.attributes.items()))
-            axes = tuple(axis for axis, _ in node.home)
-            found = self._of[side][number] = self._number(
-                (node.kind, attributes, _said(node.near), axes, operands, len(node.outputs))
-            )
-        return found
 
     def _operand(self, side: int, node: Node, operand: object) -> Hashable:
         """Return all that is known of how a node reads an operand."""
@@ -218,17 +233,6 @@ class Fingerprints:
         return there == tuple(
             (axis, read.places[place] if axis == read.axis else place) for axis, place in here
         ) and any(a == read.axis for a, _ in here)
-
-    def _info(self, side: int, value: int) -> int:
-        """Return the number of all that is known of a value by itself."""
-        found = self._infos[side].get(value)
-        if found is None:
-            info = (self.first, self.second)[side].values[value]
-            tensor = info.tensor
-            found = self._infos[side][value] = self._number(
-                (info.shape, info.kind, repr(tensor.value), tensor.bounds, bool(info.writers))
-            )
-        return found
 
     def _cut(self, cut: Cut) -> int:
         """Return the number of what a cut says."""

@@ -142,6 +142,11 @@ class _Guard:
     words: Words
     finite: Bools
 
+    def operands(self, draw: int) -> list[int]:
+        """Return the words of the different operands of a draw."""
+        different: list[int] = np.unique(self.words[draw][self.finite[draw]]).tolist()
+        return different
+
     def places(self, draw: int) -> dict[Class, Words]:
         """Return the different operands of a draw, each with the flat places where it stands."""
         finite = np.flatnonzero(self.finite[draw])
@@ -244,9 +249,9 @@ class _Look:
         positive: dict[Class, list[int]] = {}
         for guard in self._guards:
             if guard not in self._open:
-                for each in guard.places(draw):
-                    if each[1] and _residue(each[1]) not in small:
-                        positive.setdefault(each, []).append(guard.number)
+                for word in guard.operands(draw):
+                    if word and _residue(word) not in small:
+                        positive.setdefault((guard.what, word), []).append(guard.number)
         own: dict[Class, _Operand] = {}
         given: dict[Class, _Operand] = {}
         for guard in self._open:
@@ -406,7 +411,7 @@ class _Look:
             _residue(word)
             for guard in self._guards
             if guard.site.startswith(PARALLEL) and guard.number not in self._seen.dependent
-            for _, word in guard.places(draw)
+            for word in guard.operands(draw)
         }
         known = Known(self._prime, [(k, _residue(word)) for k, word in pair.positive], defined)
         near = [n for n, need in enumerate(needs) if (need & left).any()]

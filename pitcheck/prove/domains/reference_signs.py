@@ -3,39 +3,66 @@
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
 >>> plan = one_operator("exp", [(2, 3)], (2, 3))
->>> signs = Signs(Problem.of(plan, plan).reference)
+>>> problem = Problem.of(plan, plan)
+>>> signs = Signs(problem.reference, Fingerprints(problem.reference, problem.parallel, {}))
 >>> [Sign.NEVER_ZERO in signs.of(value) for value in (0, 1)]
 [False, True]
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from pitcheck.algebra.bound.degree_values import UNKNOWN, DegreeValue, Sign
+from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, UNKNOWN, DegreeValue, Sign
 from pitcheck.algebra.bound.signs import SignAlgebra
 from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PitcheckError
+from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, sources_of
 from pitcheck.graph.grids import Grid
-from pitcheck.stage.batch import extract
+from pitcheck.ops.registry import has_trait
+from pitcheck.ops.traits import Trait
+from pitcheck.stage.batch import Batch, extract
 from pitcheck.stage.evaluate import constant_value
+from pitcheck.stage.fingerprint import Fingerprints
 from pitcheck.stage.run_batch import run_batch
-from pitcheck.stage.stage import constant_mask
+from pitcheck.stage.stage import Stage, constant_mask
 
 
 class Signs:
     """The signs of all elements of a graph's values, for all real inputs.
 
     The inputs of the plan are finite. Each value is looked at once, from the signs of what its
-    operator reads.
+    operator reads. ``fingerprints``, whose first graph it is, tell which values are computed in the
+    same way, as those of layers are: of these one is looked at.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, fingerprints: Fingerprints) -> None:
         self._graph = graph
+        self._fingerprints = fingerprints
         self._known: dict[int, Sign] = {}
+        self._of: dict[Hashable, Sign] = {}
+
+    def of_stage(self, stage: Stage) -> Stage:
+        """Return a stage that knows which of the numbers at its cuts are positive.
+
+        That is of no use where all operators have values for all numbers.
+        """
+        if _is_total(stage.reference) and _is_total(stage.parallel):
+            return stage
+        given = {cut.reference for cut in stage.cuts.values()}
+        return replace(stage, positive=frozenset(v for v in given if self._is_positive(v)))
+
+    def positive(self, cut_of: Callable[[int], Cut | None], cuts: Sequence[int]) -> list[bool]:
+        """Return for parallel values if the reference's values at their cuts are positive."""
+        found = (cut_of(value) for value in cuts)
+        return [cut is not None and self._is_positive(cut.reference) for cut in found]
+
+    def _is_positive(self, value: int) -> bool:
+        return self.of(value) & ABOVE_ZERO == ABOVE_ZERO
 
     def of(self, value: int) -> Sign:
         """Return what is known of a value's sign."""
@@ -48,7 +75,10 @@ class Signs:
                 continue
             pending.pop()
             if last not in self._known:
-                self._known[last] = self._sign(last)
+                said = self._said(last)
+                if said not in self._of:
+                    self._of[said] = self._sign(last)
+                self._known[last] = self._of[said]
         return self._known[value]
 
     def _read(self, value: int) -> list[int]:
@@ -63,6 +93,21 @@ class Signs:
             for source in sources_of(operand)
             if source.value != value
         ]
+
+    def _said(self, value: int) -> Hashable:
+        """Return all that the sign of a value follows from."""
+        read = self._read(value)
+        nodes = [
+            (
+                tuple(output == value for output in self._graph.nodes[node].outputs),
+                self._fingerprints.node(0, node),
+            )
+            for node in self._graph.values[value].writers
+        ]
+        operands = [
+            (read.index(each), self._fingerprints.info(0, each), self._known[each]) for each in read
+        ]
+        return self._fingerprints.info(0, value), tuple(nodes), tuple(operands)
 
     def _sign(self, value: int) -> Sign:
         """Return the sign of a value from those of what its operator reads."""
@@ -94,3 +139,8 @@ class Signs:
             return stated
         fresh = algebra.fresh(info.name, info.shape, instances, "any", info.kind)
         return replace(fresh, sign=self._known[value]) if info.writers else fresh
+
+
+def _is_total(batch: Batch) -> bool:
+    """Return True if every step of a batch has a value for all numbers."""
+    return all(has_trait(s.kind, Trait.TOTAL, s.attributes) for s in batch.steps)

@@ -4,28 +4,26 @@ What the reference lacks at a cut may be lacking in all that is computed from it
 a cut holds where the parallel plan lacks no more than the reference does
 (:mod:`pitcheck.prove.domains.undefined_cuts`); if it may lack more, the cut is of no use.
 
+>>> import numpy as np
 >>> from pitcheck.plan.example import one_operator
 >>> plan = one_operator("exp", [(2, 3)], (2, 3))
 >>> problem = Problem.of(plan, plan)
->>> WithoutValue(problem).with_signs(problem.whole_stage()).positive
-frozenset()
+>>> WithoutValue(problem).useless([], {}, Settings(np, 1, -64.0, 1, False, 1 << 30))
+set()
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
-from pitcheck.algebra.bound.degree_values import ABOVE_ZERO
 from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Mask
 from pitcheck.prove.domains.guards import Extent
-from pitcheck.prove.domains.reference_signs import Signs
 from pitcheck.prove.proof import Proof, Settings
-from pitcheck.prove.stage_proof import undefined_at_cuts, undefined_by_itself
+from pitcheck.prove.stage_proof import undefined_at_cuts
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.stage import Stage, Target
@@ -49,8 +47,6 @@ class WithoutValue:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._signs = Signs(problem.reference)
-        self._own: dict[tuple[str, tuple[bool, ...]], Extent] = {}
         self._known: dict[tuple[str, tuple[Extent, ...]], Extent | None] = {}
 
     def useless(
@@ -64,7 +60,7 @@ class WithoutValue:
         for claim in reversed(claims):
             if claim.proof.outcome != "proven":
                 continue
-            part = self._by_itself(claim, usable, settings)
+            part = Extent(claim.proof.undefined)
             given = {
                 value: lacking[usable[value].reference]
                 for value, _ in claim.demands
@@ -78,37 +74,6 @@ class WithoutValue:
             reference = claim.target.cut.reference
             lacking[reference] = max(part, lacking.get(reference, part))
         return set()
-
-    def _by_itself(self, claim: Claim, usable: Mapping[int, Cut], settings: Settings) -> Extent:
-        """Return what a target lacks because of operations of its own stage."""
-        part = Extent(claim.proof.undefined)
-        if part in (Extent.NOTHING, Extent.SEEN):
-            return part
-        positive = [
-            value in usable and self._is_positive(usable[value].reference)
-            for value, _ in claim.demands
-        ]
-        if not any(positive):
-            return part
-        form = (claim.key, tuple(positive))
-        if form not in self._own:
-            stage = self._stage(claim, usable)
-            if stage is not None:
-                stage = self.with_signs(stage)
-            self._own[form] = (
-                part
-                if stage is None
-                else min(part, undefined_by_itself(stage, _keys(stage), settings))
-            )
-        return self._own[form]
-
-    def with_signs(self, stage: Stage) -> Stage:
-        """Return a stage that knows which of the numbers at its cuts are positive."""
-        given = {cut.reference for cut in stage.cuts.values()}
-        return replace(stage, positive=frozenset(v for v in given if self._is_positive(v)))
-
-    def _is_positive(self, reference: int) -> bool:
-        return self._signs.of(reference) & ABOVE_ZERO == ABOVE_ZERO
 
     def _over(
         self,
