@@ -23,7 +23,7 @@ from pitcheck.errors import PitcheckError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, sources_of
 from pitcheck.graph.grids import Grid
-from pitcheck.ops.registry import has_trait
+from pitcheck.ops.registry import BACKWARD, has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Batch, extract
 from pitcheck.stage.evaluate import constant_value
@@ -142,5 +142,9 @@ class Signs:
 
 
 def _is_total(batch: Batch) -> bool:
-    """Return True if every step of a batch has a value for all numbers."""
-    return all(has_trait(s.kind, Trait.TOTAL, s.attributes) for s in batch.steps)
+    """Return True if every step of a batch has a value for all numbers.
+
+    The derivative of an operator takes no quotient or root that the operator does not take.
+    """
+    kinds = ((step.kind.removesuffix(BACKWARD), step.attributes) for step in batch.steps)
+    return all(has_trait(kind, Trait.TOTAL, attributes) for kind, attributes in kinds)
