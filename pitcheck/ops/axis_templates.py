@@ -112,6 +112,9 @@ class _Recorder(AxisSystem):
     def add_literal(self, number: Any) -> None:
         self._note("add_literal", (), number)
 
+    def repeat(self, node: Dimension) -> None:
+        self._note("repeat", (node,))
+
     def add_extent(self, nodes: Sequence[Dimension]) -> None:
         self._note("add_extent", tuple(nodes))
 

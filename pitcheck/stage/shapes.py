@@ -184,7 +184,7 @@ def _keep_counts(system: AxisSystem, given: Sequence[Dimension]) -> None:
     """Keep every dimension whole that none of ``given`` has.
 
     What is made along such a dimension (a sum of ones) is a number, which the other side may get
-    from other numbers.
+    from other numbers, or along a dimension of that size: that is kept whole, too.
     """
     queue, seen = list(given), set()
     while queue:
@@ -196,6 +196,15 @@ def _keep_counts(system: AxisSystem, given: Sequence[Dimension]) -> None:
     for number, own in system.classes():
         if number not in seen and own.inner is None and own.total > 1:
             system.fix(own.members[0], "its size is a number: nothing that is given has it")
+    counts = {
+        node.size
+        for node in system.repeated
+        if system.number_of(node) not in seen and system.class_of(node).mixed
+    }
+    for _, own in system.classes():
+        hit = next((member.size for member in own.members if member.size in counts), None)
+        if own.mixed and hit is not None:
+            system.fix(own.members[0], f"{hit} numbers may be counted along it")
 
 
 def _has_range(batch: Batch, value: int) -> bool:

@@ -84,6 +84,8 @@ class AxisAlgebra(AxisArithmetic):
     def expand(self, a: AxisValue, shape: Sequence[int]) -> AxisValue:
         """Return the value with new dimensions in front, or where a size 1 is repeated.
 
+        A sum of a number other than 0 that is repeated is a count of elements.
+
         Raises:
             ShapeError: if the shape cannot be expanded so.
         """
@@ -95,6 +97,8 @@ class AxisAlgebra(AxisArithmetic):
             node = old if old is not None and old.size == size else self._repeated(size)
             if old is node and isinstance(size, Size):
                 self._bound(node, size)
+            if old is not node and a.literal:
+                self.system.repeat(node)
             dims.append(node)
         return replace(a, dims=tuple(dims))
 

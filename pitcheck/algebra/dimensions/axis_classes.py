@@ -86,6 +86,8 @@ class AxisSystem:
         self._parent: list[int] = []
         self._classes: dict[int, ScalingClass] = {}
         self._literals: set[int] = set()
+        self.repeated: list[Dimension] = []
+        """The dimensions along which a number other than 0 is repeated."""
         self._counts: set[int] = set()
         self._extents: list[tuple[Dimension, ...]] = []
         self._mixing = True
@@ -263,6 +265,10 @@ class AxisSystem:
         attention, and 1/24 the 2/48 of the derivative of a mean of squares.
         """
         self._extents.append(tuple(nodes))
+
+    def repeat(self, node: Dimension) -> None:
+        """Say that a number other than 0 is repeated along a dimension: its sum is a count."""
+        self.repeated.append(node)
 
     # --- factors
     def factor(self, node: Dimension, size: int) -> tuple[Dimension, Dimension]:
