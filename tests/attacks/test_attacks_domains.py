@@ -182,10 +182,14 @@ def test_a_cut_is_0_only_where_something_is_masked(function: str, masked: bool) 
 
 
 CHOICES: dict[str, Any] = {
-    "a boolean": lambda b, i, m: m,
-    "its contrary": lambda b, i, m: b.op("logical_not", m),
-    "an integer": lambda b, i, m: b.op("eq", i, Number(7)),
-    "integers of one side": lambda b, i, m: b.op("ge", i, Number(25)),
+    "a boolean": lambda b, x, i, m: m,
+    "its contrary": lambda b, x, i, m: b.op("logical_not", m),
+    "an integer": lambda b, x, i, m: b.op("eq", i, Number(7)),
+    "integers of one side": lambda b, x, i, m: b.op("ge", i, Number(25)),
+    "all numbers": lambda b, x, i, m: b.op("all", b.op("gt", x, NOTHING)),
+    "none of all numbers": lambda b, x, i, m: b.op(
+        "logical_not", b.op("any", b.op("ge", x, Number(1)))
+    ),
 }
 
 
@@ -202,7 +206,7 @@ def test_what_is_divided_by_may_be_chosen(choice: str) -> None:
         divisor = x
         if chosen:
             line = b.op("sub", b.op("mul", x, Number("1.375")), Number("0.15625"))
-            condition = CHOICES[choice](b, i, m)
+            condition = CHOICES[choice](b, x, i, m)
             divisor = b.op("where", condition, b.op("sub", z, line), x)
         result = b.op("mul", z, b.op("div", divisor, divisor))
         used = b.op("add", *(b.op("cast", each, dtype="float32") for each in (i, m)))

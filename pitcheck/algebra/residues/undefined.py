@@ -5,7 +5,8 @@ undefined. NaN stands for that, and follows IEEE 754 through arithmetic. Two thi
 decided or indexed by an undefined number is undefined, too, so integers and booleans hold NaN here.
 And a choice hides what it does not take, so its outcome must be any that inputs can cause: in
 ``free_order`` a comparison of drawn numbers is a random boolean, one for each difference compared.
-Then x > 0 and x >= 0 are two conditions, and x > 0 and 0 < x are one.
+Then x > 0 and x >= 0 are two conditions, and x > 0 and 0 < x are one. In a few draws all of them
+hold, or none: random ones would never make all of 64 numbers positive.
 
 >>> import numpy as np
 >>> from pitcheck.algebra.residues.chains import chains_of
@@ -34,6 +35,9 @@ from pitcheck.algebra.residues.signless_infinity import Cause
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, NAN, Value
+
+ONE_OUTCOME = {12: (True, False), 13: (False, True), 14: (True, True), 15: (False, False)}
+"""The draws in which all differences are below 0, or none is; and all numbers equal, or none."""
 
 
 class Undefined(ResidueAlgebra):
@@ -190,7 +194,14 @@ class Undefined(ResidueAlgebra):
         equal = comparison in ("eq", "ne")
         hashed = self._hashed("equal" if equal else "below", [difference], even=equal)
         outcome = hashed.data[:1] % 2 == 1
+        for trial, (below, same) in ONE_OUTCOME.items():
+            here = aligned(self._trials_are(trial), difference.rank)
+            outcome = self.xp.where(here, same if equal else below, outcome)
         return ~outcome if comparison in ("ne", "le", "ge") else outcome
+
+    def _trials_are(self, trial: int) -> Any:
+        """Return which trials are a draw, shape (1, trials, 1)."""
+        return self.xp.asarray(self.trials).reshape(1, -1, 1) == trial
 
     # --- choices
     def where(self, condition: Value, a: Value, b: Value) -> Value:
