@@ -39,6 +39,7 @@ from pitcheck.prove.integers.sourced import (
     is_hard,
 )
 from pitcheck.prove.integers.tested import Tested
+from pitcheck.prove.integers.unvaried import with_unvaried
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.inputs import Fresh
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -117,6 +118,7 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
     sources = _sources(cone, drawn)
     if sources is None:
         return Cases(shaped, None, f"nothing can be computed from {drawn[0].fresh.key} alone")
+    cone, sources, parts = with_unvaried(cone, sources)
     cone = _with_ends(cone, sources)
     hard = tuple(
         {
@@ -154,7 +156,8 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
             cases[own.value] = _filled(own, chosen)
     left = [own for own in drawn if own not in enumerated] if any(hard) else []
     untried = [(own.first, own.first + own.size) for own in left]
-    tested = Tested.of(cone, _numbers(cone, drawn, np.zeros(1, dtype=np.int64)), untried)
+    one_lane = _numbers(cone, drawn, np.zeros(1, dtype=np.int64))
+    tested = Tested.of(cone, one_lane, untried, parts)
     if tested is not None:
         for own in drawn:
             cases[own.value] = np.concatenate(

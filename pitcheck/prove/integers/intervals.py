@@ -298,6 +298,29 @@ def possible_outcomes(cone: Cone, count: int) -> list[tuple[Bools, Bools]] | Non
     """
     algebra = IntervalAlgebra()
     algebra.events = []
+    if _ranges(cone, algebra) is None or len(algebra.events) != count:
+        return None
+    return [possible(event.what, event.first, event.second) for event in algebra.events]
+
+
+def possible_changes(cone: Cone) -> tuple[dict[int, Bools], dict[int, Bools]] | None:
+    """Return by value of either side where drawn integers may change it, or None if not known.
+
+    The shapes are (1, 1, instances, *shape).
+    """
+    found = _ranges(cone, IntervalAlgebra())
+    if found is None:
+        return None
+    first, second = (
+        {value: v.data[:, :1] != v.data[:, -1:] for value, v in side.items()} for side in found
+    )
+    return first, second
+
+
+def _ranges(
+    cone: Cone, algebra: IntervalAlgebra
+) -> tuple[dict[int, Value], dict[int, Value]] | None:
+    """Return the least and the greatest numbers of all values; None if that is not known."""
     drawn = {}
     try:
         for value, fresh in cone.shaped.fresh.items():
@@ -309,12 +332,9 @@ def possible_outcomes(cone: Cone, count: int) -> list[tuple[Bools, Bools]] | Non
                 drawn[value] = Value(kind, numbers != 0 if kind == "bool" else numbers)
             elif fresh.kind != "field" or fresh.numbers:
                 drawn[value] = draw(algebra, fresh)
-        cone.run(algebra, drawn)
+        return cone.run(algebra, drawn)
     except PitcheckError:
         return None
-    if len(algebra.events) != count:
-        return None
-    return [possible(event.what, event.first, event.second) for event in algebra.events]
 
 
 def may_be(outcome: Bools, where: Bools) -> Bools:

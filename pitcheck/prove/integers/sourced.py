@@ -164,6 +164,8 @@ class SourcedAlgebra(RealAlgebra):
         """Return a result with codes and further flags; fixed elements have none."""
         if codes is None:
             return result
+        # Padding gives codes to every draw; they are the same in all.
+        codes = codes[:, :1]
         codes = np.where(element_of(codes) == 0, 0, codes | flags)
         shape = (1, 1, *result.data.shape[2:])
         return replace(result, special=np.broadcast_to(aligned(codes, result.rank), shape))

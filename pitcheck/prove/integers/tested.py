@@ -22,17 +22,18 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import Value
 from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.cone import Cone
-from pitcheck.prove.integers.intervals import may_be, possible_outcomes
+from pitcheck.prove.integers.intervals import may_be, possible_changes, possible_outcomes
 from pitcheck.prove.integers.sourced import (
     COMPUTED,
     FOREIGN,
     MANY,
     Event,
     SourcedAlgebra,
+    codes_of,
     element_of,
     merged,
 )
-from pitcheck.stage.drawn_inputs import draw
+from pitcheck.prove.integers.unvaried import Found, drawn_of, still
 
 MOST_COLUMNS = 1 << 12
 """The elements of decisions that are compared between the sides at most."""
@@ -106,27 +107,48 @@ class Tested:
     watched: list[_Watched]
     count: int
     """The decisions of all steps."""
+    parts: Found = ({}, {})
+    """The parts of computed integers that are to be seen to change."""
+    _left: Found = ({}, {})
+    """Those that were not yet."""
+    _firsts: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+    """What such parts hold in the first draw, by value of either side."""
     _possible: list[tuple[Bools, Bools]] | None = None
     _ranged: bool = False
 
     @classmethod
     def of(
-        cls, cone: Cone, drawn: Mapping[int, Value], untried: Sequence[tuple[int, int]]
+        cls,
+        cone: Cone,
+        drawn: Mapping[int, Value],
+        untried: Sequence[tuple[int, int]],
+        unvaried: Found = ({}, {}),
     ) -> Tested | None:
         """Return the decisions to watch; None if there are none.
 
-        ``untried`` are ranges of drawn elements of which not all values were evaluated.
+        ``untried`` are ranges of drawn elements of which not all values were evaluated, and
+        ``unvaried`` parts that were the same in some draws.
         """
         algebra = SourcedAlgebra()
         algebra.events = []
-        cone.run(algebra, drawn)
+        values = cone.run(algebra, drawn)
         watched = []
         for number, event in enumerate(algebra.events):
             for where, required in zip(_counts(event, untried), (True, False), strict=True):
                 if where.any():
                     none = np.zeros(len(where), dtype=np.bool_)
                     watched.append(_Watched(number, event, where, none, none.copy(), required))
-        return cls(cone, watched, len(algebra.events)) if any(w.required for w in watched) else None
+        first, second = (
+            {
+                value: left
+                for value, where in parts.items()
+                if (left := where & _of_several(side[value], untried)).any()
+            }
+            for side, parts in zip(values, unvaried, strict=True)
+        )
+        if not (first or second or any(w.required for w in watched)):
+            return None
+        return cls(cone, watched, len(algebra.events), (first, second))
 
     def anew(self) -> Tested:
         """Return the same decisions, of which nothing has been seen.
@@ -138,7 +160,7 @@ class Tested:
             replace(own, true=unseen, false=unseen.copy(), first=None, distances=[])
             for own, unseen in zip(self.watched, none, strict=True)
         ]
-        return replace(self, watched=watched)
+        return replace(self, watched=watched, _left=self.parts, _firsts=({}, {}))
 
     def observe(self, trials: Sequence[int], seed: int) -> None:
         """Take in what some trials of residues drew. ``seed`` is theirs."""
@@ -146,20 +168,20 @@ class Tested:
         if not algebra.trials:
             return
         algebra.events = []
-        fresh = self.cone.shaped.fresh
         try:
-            self.cone.run(
-                algebra,
-                {
-                    value: draw(algebra, fresh[value])
-                    for value in fresh
-                    if fresh[value].kind != "field" or fresh[value].numbers
-                },
-            )
+            values = self.cone.run(algebra, drawn_of(self.cone, algebra))
         except PitcheckError:
             return  # nothing is seen then, and what needs it stays open
+        self._left = (self._still(0, values[0]), self._still(1, values[1]))
         for own in self.watched:
             self._take(own, algebra.events[own.number], len(trials))
+
+    def _still(self, side: int, values: Mapping[int, Value]) -> dict[int, Bools]:
+        """Return the parts of a side that did not change yet, once more draws are taken in."""
+        known, left = self._firsts[side], self._left[side]
+        for value in left:
+            known.setdefault(value, values[value].data[0, :1])
+        return still(left, values, known)
 
     def _take(self, own: _Watched, event: Event, draws: int) -> None:
         """Take in an event of some draws."""
@@ -204,7 +226,21 @@ class Tested:
                         f"a decision by computed integers never had both outcomes: "
                         f"{self._named(own)} ({own.event.what}) was never: {name}"
                     )
-        return self._together()
+        return self._together() or self._unvaried()
+
+    def _unvaried(self) -> str:
+        """Return a part of computed integers that was the same in all draws, or ""."""
+        if not any(self._left):
+            return ""
+        known = possible_changes(self.cone)
+        for number, (side, left) in enumerate(zip(self.cone.sides, self._left, strict=True)):
+            for value, where in left.items():
+                if known is None or may_be(known[number][value], where).any():
+                    return (
+                        f"integers may change {side.described(value)}, which was the same in all "
+                        f"draws"
+                    )
+        return ""
 
     def _divides_alone(self, own: _Watched) -> bool:
         """Return True if the parallel plan divides by what the reference does not divide by."""
@@ -315,6 +351,21 @@ def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> tuple[Bools, Bo
     beside = counts & ~required & (event.what in (*COMPARISONS, *EXTREMA))
     first, second = (np.broadcast_to(each[0, 0], shape) for each in (required, beside))
     return first, second
+
+
+def _of_several(value: Value, untried: Sequence[tuple[int, int]]) -> Bools:
+    """Return the elements of several drawn ones, or of one of which not all values were tried.
+
+    The shape is (instances, *shape).
+    """
+    codes = codes_of(value)
+    if codes is None:
+        return np.zeros(value.data.shape[2:], dtype=np.bool_)
+    element = element_of(codes[0, 0])
+    found: Bools = element == MANY
+    for low, high in untried:
+        found = found | ((element >= low) & (element < high))
+    return found
 
 
 def _operands(event: Event) -> tuple[Any, Any]:
