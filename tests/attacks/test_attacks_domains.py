@@ -218,6 +218,32 @@ def test_what_is_divided_by_may_be_chosen(choice: str) -> None:
     assert found(plan(1, chosen=False), plan(4, chosen=False)) == ("equivalent", "")
 
 
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_first_draw_may_choose_what_is_positive(seed: int) -> None:
+    """That this draw divides by nothing else says nothing of others."""
+
+    def plan(ranks: int, *, spoiled: bool) -> Plan:
+        b = Builder("four", {"r": ranks} if ranks > 1 else None)
+        by, whole = ({0: "r"}, lineage) if ranks > 1 else (None, lambda _: None)
+        x, z = (b.input(name, (8 // ranks, 4), by) for name in ("x", "z"))
+        m = b.input("m", (1,), whole("m"), dtype="bool")
+        s = b.input("s", (16,), whole("s"))
+        above = b.op("exp", x)
+        line = b.op("sub", z, b.op("mul", x, Number("1.375")))
+        divisor = b.op("where", m, above, b.op("sub", line, Number("0.15625")))
+        quotients = b.op("div", z, divisor), b.op("div", x, above)
+        h = b.op("add", *quotients, out="h", hint={0: "r"} if ranks > 1 else None)
+        given = b.op("add", z, b.op("sub", h, h)) if spoiled else z
+        total = b.op("sum", s, keepdim=True)
+        chosen = b.op("where", b.op("gt", total, NOTHING), given, h)
+        used = b.op("add", b.op("cast", m, dtype="float32"), b.op("sum", s))
+        b.op("add", chosen, b.op("mul", b.op("mul", x, used), NOTHING), out="out")
+        b.output("out", spec=lineage("out", {0: "r"}) if ranks > 1 else None)
+        return b.plan()
+
+    assert found(plan(1, spoiled=False), plan(RANKS, spoiled=True), seed)[0] in NOT_PROVEN
+
+
 def test_gradients_are_clipped_by_the_norm_of_all() -> None:
     def clipped(together: bool, spoiled: bool = False) -> Any:
         def of(b: Builder, x: str, _: str) -> str:

@@ -275,6 +275,9 @@ class _Look:
                 self._unseen(draw, pair.own), self._unseen(draw, pair.given)
             )
         ]
+        if not rows and not self._seen.chose:
+            # That this draw divides by nothing else may be chosen, too.
+            self._evaluated([_Row(next(iter(self._pairs)), None, None)] * 2, redraw, compare, free)
         if len(rows) > MOST_ROWS:
             many = f"{len(rows)} different numbers are divisors or arguments of roots or logarithms"
             return Domains(f"{many}, which are too many", Extent.SOME)
@@ -336,18 +339,7 @@ class _Look:
         """
         # One trial alone would not tell what is drawn from what is constant.
         many = rows if len(rows) > 1 else [*rows, *rows]
-        algebra = redraw([self._trials[row.draw] for row in many])
-        algebra.free_order = free
-        algebra.undefined = {guard.number: self._places(guard, many) for guard in self._open}
-        comparisons = compare(algebra)
-        if comparisons is None or len(algebra.guarded) != len(self._guards):
-            raise BudgetError("it is computed in another way")
-        self._seen.chose = self._seen.chose or algebra.chose
-        self._seen.dependent |= {
-            number
-            for number, (_, _, operand) in enumerate(algebra.guarded)
-            if operand.special is not None and bool((operand.special == NAN).any())
-        }
+        algebra, comparisons = self._evaluated(many, redraw, compare, free)
         hidden = np.broadcast_to(algebra.hidden, (len(many),))
         found = {}
         for row, need, hides in zip(rows, undefined(algebra, comparisons), hidden, strict=False):
@@ -358,6 +350,24 @@ class _Look:
                 if self._whole[row.draw] and not hides:
                     self._seen.needs[operand.key] = elements
         return found
+
+    def _evaluated(
+        self, rows: Sequence[_Row], redraw: Redraw, compare: Compare, free: bool
+    ) -> tuple[Undefined, Sequence[Comparison]]:
+        """Return an evaluation of some rows, at least two, and what was compared in it."""
+        algebra = redraw([self._trials[row.draw] for row in rows])
+        algebra.free_order = free
+        algebra.undefined = {guard.number: self._places(guard, rows) for guard in self._open}
+        comparisons = compare(algebra)
+        if comparisons is None or len(algebra.guarded) != len(self._guards):
+            raise BudgetError("it is computed in another way")
+        self._seen.chose = self._seen.chose or algebra.chose
+        self._seen.dependent |= {
+            number
+            for number, (_, _, operand) in enumerate(algebra.guarded)
+            if operand.special is not None and bool((operand.special == NAN).any())
+        }
+        return algebra, comparisons
 
     def _places(self, guard: _Guard, rows: Sequence[_Row]) -> Bools:
         """Return where a guard's operand is undefined, shape (rows, instances, *shape)."""
