@@ -60,6 +60,11 @@ class Undefined(ResidueAlgebra):
     shape (trials,), or (1,) if that is the same for all.
     """
 
+    unsure: NDArray[np.bool_] = np.zeros(1, dtype=np.bool_)
+    """The trials in which ``hidden`` may not say all that it would of each undefined operand by
+    itself, of the same shape.
+    """
+
     @property
     def chose(self) -> bool:
         """Return True if other draws may need other operands."""
@@ -110,22 +115,34 @@ class Undefined(ResidueAlgebra):
             return self.xp.zeros((1,) * (LEADING + rank), dtype=np.bool_)
         return aligned(a.special == NAN, rank)
 
-    def _hides(self, chooser: Value, hidden: Any) -> None:
+    def _hides(self, chooser: Value, hidden: Any, unsure: Any = None) -> None:
         """Note that inputs decide, if they do, and where that leaves undefined elements or not.
 
-        ``hidden`` says where that is so, with the axes of a value; None: nowhere.
+        ``hidden`` says where that is so, with the axes of a value; None: nowhere. ``unsure`` says
+        where it may be so of one undefined operand, and is not of several.
         """
         if chooser.data.shape[1] == 1:
             return
         self.decided = True
-        if hidden is not None and bool(hidden.any()):
-            others = tuple(axis for axis in range(hidden.ndim) if axis != 1)
-            self.hidden = self.hidden | to_host(self.xp, hidden.any(axis=others))
+        self.hidden = self.hidden | self._trials_of(hidden)
+        self.unsure = self.unsure | self._trials_of(unsure)
 
-    def _varying(self, a: Value, axis: int) -> Any:
-        """Return where only a part of ``a`` along an axis, which keeps size 1, is undefined."""
+    def _trials_of(self, places: Any) -> NDArray[np.bool_]:
+        """Return in which trials any of some places is, shape (trials,) or (1,); None: nowhere."""
+        if places is None:
+            return np.zeros(1, dtype=np.bool_)
+        others = tuple(axis for axis in range(places.ndim) if axis != 1)
+        found: NDArray[np.bool_] = to_host(self.xp, places.any(axis=others))
+        return found
+
+    def _varying(self, a: Value, axis: int) -> tuple[Any, Any]:
+        """Return where only a part of ``a`` along an axis, which keeps size 1, is undefined.
+
+        Return where all is, too.
+        """
         lacking, place = self._places(a, a.rank), LEADING + axis
-        return lacking.any(axis=place, keepdims=True) & ~lacking.all(axis=place, keepdims=True)
+        whole = lacking.all(axis=place, keepdims=True)
+        return lacking.any(axis=place, keepdims=True) & ~whole, whole
 
     # --- integers and booleans
     def _int_binary(self, what: str, operation: Any, a: Value, b: Value) -> Value:
@@ -144,10 +161,10 @@ class Undefined(ResidueAlgebra):
         return self.without(super()._extremum(what, a, b, largest), self._lacking(a, b))
 
     def _reduced(self, a: Value, axis: int, largest: bool) -> Value:
-        decided, hidden = self.decided, self.hidden
+        before = self.decided, self.hidden, self.unsure
         result, lacking = super()._reduced(a, axis, largest), self._along(a, (axis,))
         # An extremum of an undefined number is undefined: nothing is hidden.
-        self.decided, self.hidden = decided, hidden
+        self.decided, self.hidden, self.unsure = before
         return self.without(result, None if lacking is None else lacking[self._at_first(axis)])
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
@@ -207,18 +224,19 @@ class Undefined(ResidueAlgebra):
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         rank = max(condition.rank, a.rank, b.rank)
         unknown, of_a, of_b = (self._places(each, rank) for each in (condition, a, b))
-        self._hides(condition, (of_a ^ of_b) & ~unknown)
+        hidden = (of_a ^ of_b) & ~unknown
+        self._hides(condition, hidden, (of_a | of_b) & ~hidden)
         return self.without(super().where(condition, a, b), self._lacking(condition))
 
     def take(self, a: Value, axis: int, indices: Value) -> Value:
-        self._hides(indices, self._varying(a, axis))
+        self._hides(indices, *self._varying(a, axis))
         result, lacking = super().take(a, axis, indices), self._lacking(indices)
         if lacking is not None:
             lacking = lacking.reshape(*lacking.shape, *(1,) * (a.rank - axis - 1))
         return self.without(result, lacking)
 
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
-        self._hides(indices, self._varying(a, axis))
+        self._hides(indices, *self._varying(a, axis))
         return self.without(super().take_along(a, axis, indices), self._lacking(indices))
 
     def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:

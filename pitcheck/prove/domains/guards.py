@@ -19,32 +19,33 @@ Domains(lacking='', undefined=<Extent.NOTHING: 0>, decided=False)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cached_property
-from hashlib import blake2b
 from itertools import zip_longest
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import to_host
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.undefined import Undefined
 from pitcheck.algebra.value import NAN, Value
 from pitcheck.errors import BudgetError, PitcheckError
+from pitcheck.prove.domains.group_tests import Answer, GroupTest, grouped
 from pitcheck.prove.domains.guard_factors import Class, Known, as_strong, discharging
+from pitcheck.prove.domains.operands import (
+    BITS,
+    Bools,
+    Guard,
+    Operand,
+    elements_of,
+    guards_of,
+)
 from pitcheck.stage.evaluate import Comparison
-
-Words = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 REFERENCE, PARALLEL = "reference ", "parallel "
 SAID = {"div": "a quotient by", "log": "the logarithm of", "sqrt": "the root of"}
-BITS = 31
-"""The bits of a residue. An operand's word has a residue, or two, the upper level's below."""
 DRAWS = 2
 """The draws in which guards are compared by one residue each, or as products of others. Otherwise
 one draw is enough: different numbers have the same two residues once in 2^60.
@@ -53,8 +54,8 @@ DRAWS_OF_CHOICES = 16
 """The draws if inputs decide which operands are needed. In each, every decision between drawn
 numbers has a random outcome.
 """
-MOST_ROWS = 1 << 14
-"""The trials that one look may take: the different operands of all draws."""
+MOST_OPERANDS = 1 << 14
+"""The different operands of either side at which one look is taken, over all draws."""
 
 _Key = tuple[int, bytes]
 """A draw, and the key of an operand."""
@@ -129,52 +130,6 @@ def _free(algebra: Undefined) -> Undefined:
     return algebra
 
 
-@dataclass(frozen=True, eq=False)
-class _Guard:
-    """A guard, by its number among all, with its operand in every draw.
-
-    ``words`` and ``finite`` have shape (draws, instances, *shape). NaN and infinity have no word.
-    """
-
-    number: int
-    site: str
-    what: str
-    words: Words
-    finite: Bools
-
-    def operands(self, draw: int) -> list[int]:
-        """Return the words of the different operands of a draw."""
-        different: list[int] = np.unique(self.words[draw][self.finite[draw]]).tolist()
-        return different
-
-    def places(self, draw: int) -> dict[Class, Words]:
-        """Return the different operands of a draw, each with the flat places where it stands."""
-        finite = np.flatnonzero(self.finite[draw])
-        words = self.words[draw].ravel()[finite]
-        different, which, counts = np.unique(words, return_inverse=True, return_counts=True)
-        parts = np.split(finite[np.argsort(which, kind="stable")], np.cumsum(counts))[:-1]
-        return {(self.what, w): part for w, part in zip(different.tolist(), parts, strict=True)}
-
-
-@dataclass(frozen=True)
-class _Operand:
-    """One operand of a draw: the site of its first guard, and where it stands.
-
-    ``places`` has flat places by the number of a guard.
-    """
-
-    site: str
-    places: dict[int, Words]
-
-    @cached_property
-    def key(self) -> bytes:
-        """Return what is the same in two draws if the operand stands in the same places."""
-        hashed = blake2b(digest_size=16)
-        for number, places in self.places.items():
-            hashed.update(np.array([number, places.size]).tobytes() + places.tobytes())
-        return hashed.digest()
-
-
 @dataclass(frozen=True)
 class _Pair:
     """The guards of a draw that are not positive by construction, by their operands.
@@ -183,8 +138,8 @@ class _Pair:
     guards of both sides that are positive by construction, with their numbers.
     """
 
-    own: dict[Class, _Operand]
-    given: dict[Class, _Operand]
+    own: dict[Class, Operand]
+    given: dict[Class, Operand]
     positive: dict[Class, list[int]]
 
 
@@ -192,8 +147,8 @@ class _Row(NamedTuple):
     """A trial in which an operand has no value: of the parallel plan, of the reference, or both."""
 
     draw: int
-    own: _Operand | None
-    given: _Operand | None
+    own: Operand | None
+    given: Operand | None
 
 
 @dataclass
@@ -236,7 +191,7 @@ class _Look:
             not (parallel.any() or reference.any())
             for parallel, reference in undefined(algebra, comparisons)
         ]
-        self._prime, self._guards, levels = _guards(algebra)
+        self._prime, self._guards, levels = guards_of(algebra)
         self.by_chance = levels < 2
         self._open = [each for each in self._guards if (each.site, each.what) in guards]
         self._pairs = {draw: self._pair(draw) for draw in self._trials}
@@ -252,14 +207,14 @@ class _Look:
                 for word in guard.operands(draw):
                     if word and _residue(word) not in small:
                         positive.setdefault((guard.what, word), []).append(guard.number)
-        own: dict[Class, _Operand] = {}
-        given: dict[Class, _Operand] = {}
+        own: dict[Class, Operand] = {}
+        given: dict[Class, Operand] = {}
         for guard in self._open:
             reference = guard.site.startswith(REFERENCE)
             for (what, word), places in guard.places(draw).items():
                 if reference or not any((kind, word) in positive for kind in as_strong(what)):
                     side = given if reference else own
-                    operand = side.setdefault((what, word), _Operand(guard.site, {}))
+                    operand = side.setdefault((what, word), Operand(guard.site, {}))
                     operand.places[guard.number] = places
         return _Pair(own, given, positive)
 
@@ -268,24 +223,33 @@ class _Look:
 
         With ``free`` every decision between drawn numbers has a random outcome.
         """
-        rows = [
-            _Row(draw, own, given)
+        unseen = [
+            (draw, side, self._unseen(draw, operands))
             for draw, pair in self._pairs.items()
-            for own, given in zip_longest(
-                self._unseen(draw, pair.own), self._unseen(draw, pair.given)
-            )
+            for side, operands in enumerate((pair.own, pair.given))
         ]
-        if not rows and not self._seen.chose:
-            # That this draw divides by nothing else may be chosen, too.
-            self._evaluated([_Row(next(iter(self._pairs)), None, None)] * 2, redraw, compare, free)
-        if len(rows) > MOST_ROWS:
-            many = f"{len(rows)} different numbers are divisors or arguments of roots or logarithms"
+        count = sum(len(operands) for _, _, operands in unseen)
+        if count > 2 * MOST_OPERANDS:
+            many = f"{count} different numbers are divisors or arguments of roots or logarithms"
             return Domains(f"{many}, which are too many", Extent.SOME)
+
+        def evaluated(rows: Sequence[_Row]) -> tuple[Undefined, Sequence[Comparison]]:
+            return self._evaluated(rows, redraw, compare, free)
+
+        if not count and not self._seen.chose:
+            # That this draw divides by nothing else may be chosen, too.
+            evaluated([_Row(next(iter(self._pairs)), None, None)] * 2)
         found: dict[_Key, Bools] = {}
-        for start in range(0, len(rows), max(at_once, 2)):
-            found |= self._needs(rows[start : start + max(at_once, 2)], redraw, compare, free)
+        tests = [
+            GroupTest(draw, side, group)
+            for draw, side, operands in unseen
+            for group in grouped(operands)
+        ]
+        left = self._tested(tests, evaluated, at_once, found)
+        alone = [replace(test, operands=(each,)) for test in left for each in test.operands]
+        self._tested(alone, evaluated, at_once, found)
         lacking = ""
-        needed: list[Bools] = []
+        needs: list[Bools] = []
         for draw, pair in self._pairs.items():
             own, given = (
                 [
@@ -295,12 +259,12 @@ class _Look:
                 for side in (pair.own, pair.given)
             )
             lacking = lacking or self._lacking(draw, pair, own, given)
-            needed += [
+            needs += [
                 need
                 for (each, operand), need in zip(pair.given.items(), given, strict=True)
-                if not (self._holds(pair, each) or _elements(operand) <= self._seen.held)
+                if not (self._holds(pair, each) or elements_of(operand) <= self._seen.held)
             ]
-        return Domains(lacking, extent(needed))
+        return Domains(lacking, extent(needs))
 
     def may_hold(self) -> bool:
         """Return True if the reference has guards, and there are positive ones they may equal."""
@@ -310,7 +274,7 @@ class _Look:
         """Return the elements of the reference's guards that hold in all draws."""
         every = [
             frozenset[tuple[int, int]]().union(
-                *(_elements(o) for each, o in pair.given.items() if self._holds(pair, each))
+                *(elements_of(o) for each, o in pair.given.items() if self._holds(pair, each))
             )
             for pair in self._pairs.values()
         ]
@@ -325,31 +289,64 @@ class _Look:
             for number in pair.positive.get((kind, word), ())
         )
 
-    def _unseen(self, draw: int, operands: Mapping[Class, _Operand]) -> list[_Operand]:
+    def _unseen(self, draw: int, operands: Mapping[Class, Operand]) -> list[Operand]:
         """Return the operands of which this draw must show what needs them."""
         known = self._seen.needs if self._whole[draw] else {}
         return [each for each in operands.values() if each.key not in known]
 
-    def _needs(
-        self, rows: Sequence[_Row], redraw: Redraw, compare: Compare, free: bool
-    ) -> dict[_Key, Bools]:
-        """Return the elements, shape (elements,), that need the operands of some rows.
+    def _tested(
+        self,
+        tests: Sequence[GroupTest],
+        evaluated: Callable[[Sequence[_Row]], tuple[Undefined, Sequence[Comparison]]],
+        at_once: int,
+        found: dict[_Key, Bools],
+    ) -> list[GroupTest]:
+        """Note in ``found`` which elements need the operands of some tests.
 
-        They are elements of the parallel plan if the operand is, and else of the reference.
+        They are elements of the parallel plan if the operand is, and else of the reference, shape
+        (elements,). Return the tests that do not tell.
         """
-        # One trial alone would not tell what is drawn from what is constant.
-        many = rows if len(rows) > 1 else [*rows, *rows]
-        algebra, comparisons = self._evaluated(many, redraw, compare, free)
-        hidden = np.broadcast_to(algebra.hidden, (len(many),))
-        found = {}
-        for row, need, hides in zip(rows, undefined(algebra, comparisons), hidden, strict=False):
-            for operand, elements in zip((row.own, row.given), need, strict=True):
-                if operand is None:
-                    continue
-                found[row.draw, operand.key] = elements
-                if self._whole[row.draw] and not hides:
+        trials: dict[int, tuple[list[Operand], list[Operand]]] = {}
+        places = []
+        for test in tests:
+            asked = trials.setdefault(test.draw, ([], []))[test.side]
+            places.append(len(asked))
+            asked += test.asked
+        rows = [_Row(draw, *pair) for draw, sides in trials.items() for pair in zip_longest(*sides)]
+        answers: dict[tuple[int, int], list[Answer]] = {}
+        for start in range(0, len(rows), max(at_once, 2)):
+            self._answer(rows[start : start + max(at_once, 2)], evaluated, answers)
+        left = []
+        for test, first in zip(tests, places, strict=True):
+            own = answers[test.draw, test.side][first : first + len(test.asked)]
+            told = test.told(own)
+            if told is None:
+                left.append(test)
+                continue
+            for operand, elements, hides in told:
+                found[test.draw, operand.key] = elements
+                if self._whole[test.draw] and not hides:
                     self._seen.needs[operand.key] = elements
-        return found
+        return left
+
+    def _answer(
+        self,
+        rows: Sequence[_Row],
+        evaluated: Callable[[Sequence[_Row]], tuple[Undefined, Sequence[Comparison]]],
+        answers: dict[tuple[int, int], list[Answer]],
+    ) -> None:
+        """Add what some trials leave undefined to ``answers``, by draw and side."""
+        many = rows if len(rows) > 1 else [*rows, *rows]
+        algebra, comparisons = evaluated(many)
+        hidden, unsure = (
+            np.broadcast_to(each, (len(many),)) for each in (algebra.hidden, algebra.unsure)
+        )
+        needs = undefined(algebra, comparisons)
+        for row, need, hides, vague in zip(rows, needs, hidden, unsure, strict=False):
+            for side, elements in enumerate(need):
+                answers.setdefault((row.draw, side), []).append(
+                    Answer(elements, bool(hides), bool(vague))
+                )
 
     def _evaluated(
         self, rows: Sequence[_Row], redraw: Redraw, compare: Compare, free: bool
@@ -369,7 +366,7 @@ class _Look:
         }
         return algebra, comparisons
 
-    def _places(self, guard: _Guard, rows: Sequence[_Row]) -> Bools:
+    def _places(self, guard: Guard, rows: Sequence[_Row]) -> Bools:
         """Return where a guard's operand is undefined, shape (rows, instances, *shape)."""
         shape = guard.finite.shape[1:]
         found = np.zeros((len(rows), prod(shape)), dtype=np.bool_)
@@ -431,50 +428,9 @@ class _Look:
             yield tuple(near[place] for place in chosen)
 
 
-def _elements(operand: _Operand) -> frozenset[tuple[int, int]]:
-    """Return where an operand stands: numbers of a guard and flat places."""
-    return frozenset(
-        (number, place) for number, places in operand.places.items() for place in places.tolist()
-    )
-
-
 def _residue(word: int) -> int:
     """Return the upper residue of a word."""
     return word & ((1 << BITS) - 1)
-
-
-def _guards(algebra: ResidueAlgebra) -> tuple[int, list[_Guard], int]:
-    """Return the prime of the upper residues, all guards of an evaluation, and their levels.
-
-    Words are of the upper levels that all operands have. If they have none in common, each has the
-    word of its own upper level, and equals only those of that level.
-    """
-    spans = [(v.lowest, v.lowest + int(v.data.shape[0])) for _, _, v in algebra.guarded]
-    low, stop = max(low for low, _ in spans), min(stop for _, stop in spans)
-    found = []
-    for number, (site, what, value) in enumerate(algebra.guarded):
-        own = (low, stop) if low < stop else (value.lowest, spans[number][1])
-        words, finite = _words(algebra, value, *own)
-        if low >= stop:
-            words = words | (np.int64(own[1]) << 2 * BITS)
-        found.append(_Guard(number, site, what, words, finite))
-    return algebra.chain.primes[stop - 1], found, stop - low
-
-
-def _words(algebra: ResidueAlgebra, value: Value, low: int, stop: int) -> tuple[Words, Bools]:
-    """Return the words of all elements at levels from ``low`` to before ``stop``.
-
-    Returns:
-        The words and where they stand for finite numbers, both of shape (draws, instances, *shape).
-    """
-    data = to_host(algebra.xp, value.data)
-    words = data[stop - 1 - value.lowest]
-    if stop - low > 1:
-        words = words | (data[stop - 2 - value.lowest] << BITS)
-    special = np.uint8(0) if value.special is None else to_host(algebra.xp, value.special)[0]
-    words, special = np.broadcast_arrays(words, special)
-    shape = (len(algebra.trials), *words.shape[1:])
-    return np.broadcast_to(words, shape), np.broadcast_to(special == 0, shape)
 
 
 def undefined(

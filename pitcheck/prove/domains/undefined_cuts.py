@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.residues.undefined import Undefined
-from pitcheck.prove.domains.guards import DRAWS_OF_CHOICES, Bools, Extent, extent, undefined
+from pitcheck.prove.domains.guards import DRAWS_OF_CHOICES, Extent, extent, undefined
+from pitcheck.prove.domains.operands import Bools
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.evaluate import compare_target, evaluate_stage
 from pitcheck.stage.shaped_stage import ShapedStage
