@@ -35,7 +35,7 @@ from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.prove.domains.group_tests import Answer, GroupTest, grouped
 from pitcheck.prove.domains.guard_factors import Class, Known, as_strong, discharging
 from pitcheck.prove.domains.operands import (
-    BITS,
+    UPPER,
     Bools,
     Guard,
     Operand,
@@ -135,12 +135,12 @@ class _Pair:
     """The guards of a draw that are not positive by construction, by their operands.
 
     ``own`` are those of the parallel plan, ``given`` those of the reference. ``positive`` are the
-    guards of both sides that are positive by construction, with their numbers.
+    words of the guards of both sides that are positive by construction, by operation.
     """
 
     own: dict[Class, Operand]
     given: dict[Class, Operand]
-    positive: dict[Class, list[int]]
+    positive: dict[str, set[int]]
 
 
 class _Row(NamedTuple):
@@ -194,25 +194,25 @@ class _Look:
         self._prime, self._guards, levels = guards_of(algebra)
         self.by_chance = levels < 2
         self._open = [each for each in self._guards if (each.site, each.what) in guards]
+        self._strong = [each for each in self._guards if (each.site, each.what) not in guards]
         self._pairs = {draw: self._pair(draw) for draw in self._trials}
         self._seen = seen
 
     def _pair(self, draw: int) -> _Pair:
         """Return the guards of a draw."""
         # A number that inputs choose or count is small in most draws, and may be 0 in others.
-        small = Known(self._prime).constants("div")
-        positive: dict[Class, list[int]] = {}
-        for guard in self._guards:
-            if guard not in self._open:
-                for word in guard.operands(draw):
-                    if word and _residue(word) not in small:
-                        positive.setdefault((guard.what, word), []).append(guard.number)
+        small = np.array([*Known(self._prime).constants("div")])
+        positive: dict[str, set[int]] = {}
+        for guard in self._strong:
+            words = guard.operands(draw)
+            kept = words[(words != 0) & ~np.isin(words & UPPER, small)]
+            positive.setdefault(guard.what, set()).update(kept.tolist())
         own: dict[Class, Operand] = {}
         given: dict[Class, Operand] = {}
         for guard in self._open:
             reference = guard.site.startswith(REFERENCE)
             for (what, word), places in guard.places(draw).items():
-                if reference or not any((kind, word) in positive for kind in as_strong(what)):
+                if reference or not any(word in positive.get(kind, ()) for kind in as_strong(what)):
                     side = given if reference else own
                     operand = side.setdefault((what, word), Operand(guard.site, {}))
                     operand.places[guard.number] = places
@@ -262,31 +262,34 @@ class _Look:
             needs += [
                 need
                 for (each, operand), need in zip(pair.given.items(), given, strict=True)
-                if not (self._holds(pair, each) or elements_of(operand) <= self._seen.held)
+                if not (self._holds(draw, each) or elements_of(operand) <= self._seen.held)
             ]
         return Domains(lacking, extent(needs))
 
     def may_hold(self) -> bool:
         """Return True if the reference has guards, and there are positive ones they may equal."""
-        return any(pair.given and pair.positive for pair in self._pairs.values())
+        return any(pair.given and any(pair.positive.values()) for pair in self._pairs.values())
 
     def held(self) -> frozenset[tuple[int, int]]:
         """Return the elements of the reference's guards that hold in all draws."""
         every = [
             frozenset[tuple[int, int]]().union(
-                *(elements_of(o) for each, o in pair.given.items() if self._holds(pair, each))
+                *(elements_of(o) for each, o in pair.given.items() if self._holds(draw, each))
             )
-            for pair in self._pairs.values()
+            for draw, pair in self._pairs.items()
         ]
         return frozenset.intersection(*every)
 
-    def _holds(self, pair: _Pair, guard: Class) -> bool:
+    def _holds(self, draw: int, guard: Class) -> bool:
         """Return True if a guard equals one that is positive and has a value for all inputs."""
         what, word = guard
         return any(
-            number not in self._seen.dependent
+            word in self._pairs[draw].positive.get(kind, ())
+            and any(
+                own.what == kind and own.number not in self._seen.dependent and own.has(draw, word)
+                for own in self._strong
+            )
             for kind in as_strong(what)
-            for number in pair.positive.get((kind, word), ())
         )
 
     def _unseen(self, draw: int, operands: Mapping[Class, Operand]) -> list[Operand]:
@@ -415,12 +418,13 @@ class _Look:
         if not left.any():
             return
         defined = {
-            _residue(word)
+            word
             for guard in self._guards
             if guard.site.startswith(PARALLEL) and guard.number not in self._seen.dependent
-            for word in guard.operands(draw)
+            for word in (guard.operands(draw) & UPPER).tolist()
         }
-        known = Known(self._prime, [(k, _residue(word)) for k, word in pair.positive], defined)
+        positive = [(k, _residue(word)) for k, words in pair.positive.items() for word in words]
+        known = Known(self._prime, positive, defined)
         near = [n for n, need in enumerate(needs) if (need & left).any()]
         given = [(classes[n][0], _residue(classes[n][1])) for n in near]
         self.by_chance = True
@@ -430,7 +434,7 @@ class _Look:
 
 def _residue(word: int) -> int:
     """Return the upper residue of a word."""
-    return word & ((1 << BITS) - 1)
+    return word & UPPER
 
 
 def undefined(

@@ -25,6 +25,8 @@ Bools = NDArray[np.bool_]
 
 BITS = 31
 """The bits of a residue. An operand's word has a residue, or two, the upper level's below."""
+UPPER = (1 << BITS) - 1
+"""The bits of the upper residue."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +42,13 @@ class Guard:
     words: Words
     finite: Bools
 
-    def operands(self, draw: int) -> list[int]:
+    def operands(self, draw: int) -> Words:
         """Return the words of the different operands of a draw."""
-        different: list[int] = np.unique(self.words[draw][self.finite[draw]]).tolist()
-        return different
+        return np.unique(self.words[draw][self.finite[draw]])
+
+    def has(self, draw: int, word: int) -> bool:
+        """Return True if some operand of a draw has a word."""
+        return bool(((self.words[draw] == word) & self.finite[draw]).any())
 
     def places(self, draw: int) -> dict[Class, Words]:
         """Return the different operands of a draw, each with the flat places where it stands."""
