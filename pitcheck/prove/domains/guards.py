@@ -54,8 +54,8 @@ DRAWS_OF_CHOICES = 16
 """The draws if inputs decide which operands are needed. In each, every decision between drawn
 numbers has a random outcome.
 """
-MOST_OPERANDS = 1 << 14
-"""The different operands of either side at which one look is taken, over all draws."""
+MOST_OPERANDS = 1 << 15
+"""The different operands of both sides at which one look is taken, over all draws."""
 
 _Key = tuple[int, bytes]
 """A draw, and the key of an operand."""
@@ -229,7 +229,7 @@ class _Look:
             for side, operands in enumerate((pair.own, pair.given))
         ]
         count = sum(len(operands) for _, _, operands in unseen)
-        if count > 2 * MOST_OPERANDS:
+        if count > MOST_OPERANDS:
             many = f"{count} different numbers are divisors or arguments of roots or logarithms"
             return Domains(f"{many}, which are too many", Extent.SOME)
 
