@@ -4,7 +4,6 @@ that looks less often at the plans that tests keep.
 
 import gc
 
-import pytest
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
@@ -12,6 +11,6 @@ settings.load_profile("ci")
 gc.set_threshold(100_000, 50, 100)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:  # noqa: ARG001  the hook's argument
+def pytest_collection_finish() -> None:
     """Leave to the collector what tests make, and not what was imported."""
     gc.freeze()

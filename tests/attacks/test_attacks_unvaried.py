@@ -19,9 +19,12 @@ from attacks.integer_pairs import (
     filled,
     flipped,
     number,
+    plan,
     total,
     verdict,
+    where,
 )
+from attacks.pairs import found
 
 BOUNDS = (0, 3000)
 
@@ -160,3 +163,87 @@ def test_the_same_in_another_way(name: str) -> None:
     one, two, bounds = RIGHT[name]
     assert not differ(one, two, bounds, None)
     assert verdict(one, two, bounds) == ("equivalent", "")
+
+
+def below(i: Any) -> Any:
+    return number(i < 1000)
+
+
+def without_one(i: Any) -> Any:
+    """The same, but for one integer: it counts as those above do."""
+    return where(i * 18 == 2412, filled(i, 0), below(i))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_count_of_what_drawn_integers_decide(seed: int) -> None:
+    """What a sum hides is told apart on both sides, also if no computed integer decides on one."""
+
+    def one(i: Any) -> Any:
+        return total(below(i)) * 2
+
+    def two(i: Any) -> Any:
+        return total(without_one(i)) * 2
+
+    assert differ(one, two, (0, 2000), [134, 0, 1, 2, 3, 4])
+    assert found(plan(one, (0, 2000), "int64", 1), plan(two, (0, 2000), "int64", 2), seed)[0] in (
+        "mismatch",
+        "inconclusive",
+    )
+    assert verdict(one, one, (0, 2000)) == ("equivalent", "")
+
+
+def added(at: Any, size: int, place: int) -> Any:
+    """The element at a place of what x adds at indices: real numbers, and not counts."""
+    write = at.writer.write
+    base = write("full", dtype="float32", shape=(size,), sizes=(size,), value=0)
+    table = write("index_add", base, at, "x", dtype="float32", shape=(size,), axis=0)
+    return write("slice", table, dtype="float32", shape=(1,), axis=0, start=place, stop=place + 1)
+
+
+def used(i: Any, *parts: Any) -> Any:
+    """1 and the sum of parts, once for each integer."""
+    result = (i.cast("float32") * 0) + 1
+    for part in parts:
+        result = result + part
+    return result
+
+
+ADDED: dict[str, tuple[Formula, Formula, tuple[int, int], bool]] = {
+    "another place": (
+        lambda i: used(i, added(i, 9000, 2331)),
+        lambda i: used(i, added(i, 9000, 2332)),
+        (0, 9000),
+        False,
+    ),
+    "another place of computed indices": (
+        lambda i: used(i, added(i * 3, 9000, 2331)),
+        lambda i: used(i, added(i * 3, 9000, 2334)),
+        (0, 3000),
+        False,
+    ),
+    "another place of few": (
+        lambda i: used(i, added(i, 300, 231)),
+        lambda i: used(i, added(i + 5, 310, 237)),
+        (0, 300),
+        False,
+    ),
+    "the same place": (
+        lambda i: used(i, added(i, 300, 231)),
+        lambda i: used(i, added(i + 5, 310, 236)),
+        (0, 300),
+        True,
+    ),
+    "two places, exchanged": (
+        lambda i: used(i, added(i, 300, 231), added(i, 300, 77)),
+        lambda i: used(i, added(i, 300, 77), added(i, 300, 231)),
+        (0, 300),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_a_place_of_real_numbers_that_are_added(name: str) -> None:
+    one, two, bounds, right = ADDED[name]
+    told = verdict(one, two, bounds)
+    assert told == ("equivalent", "") if right else told[0] in ("mismatch", "inconclusive")

@@ -39,7 +39,7 @@ from pitcheck.prove.integers.sourced import (
     is_hard,
 )
 from pitcheck.prove.integers.tested import Tested
-from pitcheck.prove.integers.unvaried import with_unvaried
+from pitcheck.prove.integers.unvaried import Found, with_unvaried
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.inputs import Fresh
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -117,6 +117,9 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
         first += prod(shaped.fresh[value].shape)
     sources = _sources(cone, drawn)
     if sources is None:
+        cone = cone.without_places()
+        sources = _sources(cone, drawn)
+    if sources is None:
         return Cases(shaped, None, f"nothing can be computed from {drawn[0].fresh.key} alone")
     cone, sources, parts = with_unvaried(cone, sources)
     cone = _with_ends(cone, sources)
@@ -159,9 +162,11 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
     one_lane = _numbers(cone, drawn, np.zeros(1, dtype=np.int64))
     tested = Tested.of(cone, one_lane, untried, parts)
     if tested is not None:
+        reaching = _reaching(cone, drawn, tested.parts, cost)
         for own in drawn:
+            fills = [*_fills(own), *_filled_with(own, own.bounds[0] + reaching)]
             cases[own.value] = np.concatenate(
-                [*_fills(own), *([cases[own.value]] if own.value in cases else ())]
+                [*fills, *([cases[own.value]] if own.value in cases else ())]
             )
     fresh = {
         value: replace(one, cases=tuple(cases[value])) if value in cases else one
@@ -237,16 +242,20 @@ def _computed(value: Value) -> bool:
 def _with_ends(cone: Cone, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> Cone:
     """Return the cone with the values of one element each of which others are made.
 
-    A sum hides what decides one of its terms.
+    A sum hides what decides one of its terms. If computed integers decide any, those of both sides
+    are told apart, also where only a drawn integer decides.
     """
-    sides = []
+    ends: list[list[int]] = []
     for side, values in zip(cone.sides, sources, strict=True):
-        ends: set[int] = set()
+        found: dict[int, None] = {}
         for step in side.batch.steps:
             outputs = [values[o] for o in step.outputs if o is not None]
             if any(_several(value) for value in outputs):
-                ends.update(argument.value for argument in step.looked_into)
-        sides.append(side.with_sinks(v for v in ends if _hard(values[v])))
+                found.update((argument.value, None) for argument in step.looked_into)
+        ends.append([v for v in found if v not in side.given and codes_of(values[v]) is not None])
+    if not any(_hard(values[v]) for values, own in zip(sources, ends, strict=True) for v in own):
+        return cone
+    sides = [side.with_sinks(own) for side, own in zip(cone.sides, ends, strict=True)]
     return replace(cone, sides=(sides[0], sides[1]))
 
 
@@ -381,14 +390,36 @@ def _filled(own: _Drawn, chosen: Mapping[int, NDArray[np.int64]]) -> NDArray[np.
     return result.reshape(count, *own.fresh.shape)
 
 
+def _reaching(cone: Cone, drawn: Sequence[_Drawn], parts: Found, cost: int) -> NDArray[np.int64]:
+    """Return numbers that change the parts of several elements if all elements are such a number.
+
+    They are counted from the least number of each tensor. Parts that are too dear have none.
+    """
+    most = max(own.bounds[1] - own.bounds[0] for own in drawn)
+    sinks = []
+    for number, of_side in enumerate(parts):
+        for value, where in of_side.items():
+            places = np.flatnonzero(where)
+            none = np.zeros(len(places), dtype=np.int64)
+            sinks.append(_Sink(number, value, none, places, none != 0))
+    kept = sum(len(sink.places) for sink in sinks)
+    if not sinks or most > MOST_VALUES or most * max(cost, kept) > MOST_CELLS:
+        return np.zeros(0, dtype=np.int64)
+    changed = [(own != own[:1]).any(axis=1) for own in _results(cone, drawn, most, sinks)]
+    return np.unique([int(own.argmax()) for own in changed if own.any()]).astype(np.int64)
+
+
 def _fills(own: _Drawn) -> list[NDArray[np.int64]]:
     """Return draws of a tensor that hold one number each, shapes (1, *shape)."""
     low, high = own.bounds
     marks = own.fresh.marks[: MOST_FILLS // 2] + own.fresh.marks[-MOST_FILLS // 2 :]
-    return [
-        np.full((1, *own.fresh.shape), number, dtype=np.int64)
-        for number in sorted({low, high - 1, *marks})
-    ]
+    return _filled_with(own, np.array(sorted({low, high - 1, *marks})))
+
+
+def _filled_with(own: _Drawn, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return draws of a tensor each of which holds one of some numbers, shapes (1, *shape)."""
+    within = np.minimum(numbers, own.bounds[1] - 1).tolist()
+    return [np.full((1, *own.fresh.shape), number, dtype=np.int64) for number in within]
 
 
 def _names(cone: Cone, sinks: Sequence[_Sink], own: _Drawn) -> str:

@@ -16,7 +16,8 @@ from fractions import Fraction
 from typing import Any
 
 from pitcheck.algebra.interface import Kind
-from pitcheck.ops.registry import random_kinds
+from pitcheck.ops.registry import BACKWARD, has_trait, random_kinds
+from pitcheck.ops.traits import Trait
 from pitcheck.prove.integers.sourced import SourcedAlgebra
 from pitcheck.stage.batch import Batch, Step
 from pitcheck.stage.drawn_inputs import derive_all
@@ -29,6 +30,45 @@ SIDES = ("reference ", "parallel ")
 """The beginnings of the sites of both sides."""
 
 Attributes = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Steps that show which places integers reach, where anything may be written.
+
+    They add numbers that are no integers at drawn indices, or move the sums. Numbers that they read
+    and that are not computed here are 1: so a sum shows how often its place was an index. ``ones``
+    are the shapes and kinds of such values; those of other kinds than numbers are 0.
+    """
+
+    batch: Batch
+    attributes: Attributes
+    ones: Mapping[int, tuple[tuple[int, ...], Kind]]
+
+    def run(self, algebra: SourcedAlgebra, known: Mapping[int, Any], side: str) -> dict[int, Any]:
+        """Return the sums, from the discrete values of a side. Raises StepError."""
+        ones = {
+            value: algebra.expand(algebra.constant(Fraction(int(kind == "field")), kind), shape)
+            for value, (shape, kind) in self.ones.items()
+        }
+        events, algebra.events = algebra.events, None
+        try:
+            return run_batch(
+                self.batch, algebra, {**ones, **known}, self.attributes, side=f"{side}reached "
+            )
+        finally:
+            algebra.events = events
+
+    def leading_to(self, values: Collection[int]) -> tuple[Reached, set[int]]:
+        """Return the steps that some values need, and what these need of others."""
+        needed, kept = _leading_to(self.batch.steps, values)
+        reached = replace(
+            self,
+            batch=replace(self.batch, steps=[self.batch.steps[n] for n in kept]),
+            attributes=[self.attributes[n] for n in kept],
+            ones={value: one for value, one in self.ones.items() if value in needed},
+        )
+        return reached, needed
 
 
 @dataclass(frozen=True)
@@ -47,6 +87,8 @@ class Side:
     sinks: Mapping[int, frozenset[int]]
     stubs: Mapping[int, tuple[tuple[int, ...], Kind]]
     divisors: frozenset[int] = frozenset()
+    reached: Reached | None = None
+    """None: where integers reach is not looked at."""
 
     def operator(self, site: str) -> str:
         """Return the operator of a site of this side, or a divisor, in words."""
@@ -72,6 +114,8 @@ class Side:
             for value in sorted(self.divisors):
                 algebra.site = f"{self.name}divisor {self.batch.graph.values[value].name!r}"
                 algebra.note_divisor(values[value])
+            if self.reached is not None:
+                values = {**values, **self.reached.run(algebra, values, self.name)}
         return values
 
     def _stubbed(self, algebra: Any) -> dict[int, Any]:
@@ -87,15 +131,13 @@ class Side:
 
     def leading_to(self, values: Collection[int]) -> Side:
         """Return the steps that some sinks need, with these sinks alone."""
-        needed, kept = set(values), []
-        for number in reversed(range(len(self.batch.steps))):
-            step = self.batch.steps[number]
-            if any(output in needed for output in step.outputs):
-                kept.append(number)
-                needed.update(argument.value for argument in step.arguments)
-        kept.reverse()
+        reached, further = (
+            (None, set(values)) if self.reached is None else self.reached.leading_to(values)
+        )
+        needed, kept = _leading_to(self.batch.steps, further)
         return replace(
             self,
+            reached=reached,
             batch=replace(self.batch, steps=[self.batch.steps[n] for n in kept]),
             attributes=[self.attributes[n] for n in kept],
             sinks={value: named for value, named in self.sinks.items() if value in values},
@@ -134,6 +176,11 @@ class Cone:
             first.run(algebra, {**constants[0], **given}),
             second.run(algebra, {**constants[1], **held}),
         )
+
+    def without_places(self) -> Cone:
+        """Return the cone without the places that integers reach."""
+        first, second = (replace(side, reached=None) for side in self.sides)
+        return replace(self, sides=(first, second))
 
     def leading_to(self, values: tuple[Collection[int], Collection[int]]) -> Cone:
         """Return the steps that some sinks of either side need."""
@@ -219,6 +266,7 @@ def _side(
     sinks = {**{value: frozenset[int]() for value in sorted(divisors)}, **sinks}
     steps = [batch.steps[place] for place in inside]
     read = {argument.value for step in steps for argument in step.arguments}
+    outside = [place for place in range(len(batch.steps)) if place not in inside]
     return Side(
         SIDES[number],
         replace(batch, steps=steps),
@@ -230,7 +278,65 @@ def _side(
             for value in read & mixed
         },
         frozenset(divisors),
+        _reached(shaped, number, batch, [p for p in outside if p not in free], mixed),
     )
+
+
+def _reached(
+    shaped: ShapedStage, number: int, batch: Batch, outside: Sequence[int], mixed: Collection[int]
+) -> Reached | None:
+    """Return the steps that show which places drawn integers reach; None if there are none."""
+    found: list[int] = []
+    made: set[int] = set()
+    for place in outside:
+        step, attributes = batch.steps[place], shaped.attributes[number][place]
+        read = [argument.value for argument in step.looked_into]
+        chosen = any(v in mixed and batch.graph.values[v].kind != "field" for v in read)
+        if not chosen and (
+            (any(v not in mixed for v in read) and _adds_at(step, attributes))
+            or (made.intersection(read) and _moves(step, attributes))
+        ):
+            found.append(place)
+            made.update(output for output in step.outputs if output is not None)
+    if not found:
+        return None
+    steps = [batch.steps[place] for place in found]
+    read_here = {argument.value for step in steps for argument in step.arguments}
+    return Reached(
+        replace(batch, steps=steps),
+        [shaped.attributes[number][place] for place in found],
+        {
+            value: (shaped.shapes[number][value], batch.graph.values[value].kind)
+            for value in (read_here & set(mixed)) - made
+        },
+    )
+
+
+def _adds_at(step: Step, attributes: Mapping[str, Any]) -> bool:
+    """Return True if a step adds at indices: itself, or the gradient of what is read at them."""
+    kind = step.kind.removesuffix(BACKWARD)
+    if kind == step.kind:
+        return has_trait(kind, Trait.ADDS_WITHIN, attributes)
+    return all(has_trait(kind, t, attributes) for t in (Trait.TOTAL, Trait.ROUNDS_NOTHING))
+
+
+def _moves(step: Step, attributes: Mapping[str, Any]) -> bool:
+    """Return True if a step moves numbers, or adds some of them up where they stand."""
+    kind = step.kind.removesuffix(BACKWARD)
+    return has_trait(kind, Trait.TOTAL, attributes) and (
+        has_trait(kind, Trait.ROUNDS_NOTHING, attributes)
+        or has_trait(kind, Trait.ADDS_WITHIN, attributes)
+    )
+
+
+def _leading_to(steps: Sequence[Step], values: Collection[int]) -> tuple[set[int], list[int]]:
+    """Return the values that some steps need for others, and which steps these are, in order."""
+    needed, kept = set(values), []
+    for number in reversed(range(len(steps))):
+        if any(output in needed for output in steps[number].outputs):
+            kept.append(number)
+            needed.update(argument.value for argument in steps[number].arguments)
+    return needed, kept[::-1]
 
 
 def _reads(step: Step, values: set[int]) -> bool:

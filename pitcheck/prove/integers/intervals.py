@@ -332,7 +332,7 @@ def _ranges(
                 drawn[value] = Value(kind, numbers != 0 if kind == "bool" else numbers)
             elif fresh.kind != "field" or fresh.numbers:
                 drawn[value] = draw(algebra, fresh)
-        return cone.run(algebra, drawn)
+        return cone.without_places().run(algebra, drawn)
     except PitcheckError:
         return None
 

@@ -235,7 +235,8 @@ class Tested:
         known = possible_changes(self.cone)
         for number, (side, left) in enumerate(zip(self.cone.sides, self._left, strict=True)):
             for value, where in left.items():
-                if known is None or may_be(known[number][value], where).any():
+                may = None if known is None else known[number].get(value)
+                if may is None or may_be(may, where).any():
                     return (
                         f"integers may change {side.described(value)}, which was the same in all "
                         f"draws"

@@ -11,7 +11,7 @@ Of a count over 9,000 places draws meet a few. If the place 2331 alone is read, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
 from pitcheck.errors import PitcheckError
-from pitcheck.ops.registry import has_trait
+from pitcheck.ops.registry import BACKWARD, has_trait, operator_kind
 from pitcheck.ops.traits import Trait
 from pitcheck.prove.integers.cone import Cone, Side
 from pitcheck.prove.integers.sourced import FOREIGN, HARD, SourcedAlgebra, codes_of, element_of
-from pitcheck.stage.batch import Step
+from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.drawn_inputs import draw
 
 LOOKS = range(16)
@@ -119,7 +119,7 @@ def varied(data: Any, first: Any, where: Bools) -> Bools:
 def _parts(side: Side, sources: Values, seen: Values | None) -> list[int]:
     """Return the values of a side that fixed places or factors make of one that changes."""
     found = []
-    for step, attributes in zip(side.batch.steps, side.attributes, strict=True):
+    for step, attributes in _steps(side):
         drawn = {v for v in _read(step) if _drawn(sources[v]).any()}
         if len(drawn) == 1 and _chooses(step, attributes, drawn, sources):
             (value,) = drawn
@@ -133,12 +133,26 @@ def _chooses(
 ) -> bool:
     """Return True if a step picks places, or multiplies by fixed numbers of which some are 0."""
     read = _read(step)
-    if all(has_trait(step.kind, t, attributes) for t in (Trait.TOTAL, Trait.ROUNDS_NOTHING)):
-        return read[0] in drawn  # else it is an index
+    kind = step.kind.removesuffix(BACKWARD)
+    if all(has_trait(kind, t, attributes) for t in (Trait.TOTAL, Trait.ROUNDS_NOTHING)):
+        conditions = [step.inputs[place] for place in operator_kind(kind).conditions]
+        # What is drawn may be an index, or the condition.
+        return (
+            not any(isinstance(each, Argument) and each.value in drawn for each in conditions)
+            if conditions
+            else read[0] in drawn
+        )
     fixed = (sources[value] for value in read if value not in drawn)
     return has_trait(step.kind, Trait.MULTILINEAR, attributes) and any(
         bool((value.data == 0).any()) for value in fixed
     )
+
+
+def _steps(side: Side) -> Iterator[tuple[Step, Mapping[str, Any]]]:
+    """Yield the steps of a side with their attributes, also those that show what is reached."""
+    yield from zip(side.batch.steps, side.attributes, strict=True)
+    if side.reached is not None:
+        yield from zip(side.reached.batch.steps, side.reached.attributes, strict=True)
 
 
 def _read(step: Step) -> list[int]:
