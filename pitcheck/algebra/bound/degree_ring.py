@@ -48,7 +48,7 @@ from pitcheck.errors import BudgetError, UnsupportedError
 
 _LARGEST_POWER = 60
 """The bits of an exponent beyond which a degree says nothing."""
-_DOMAINS = {"any": 1, "nonzero": 1, "square": 2}
+_DOMAINS = {"any": 1, "positive": 1, "nonzero": 1, "square": 2}
 
 
 class DegreeRing:
@@ -123,8 +123,8 @@ class DegreeRing:
     ) -> DegreeValue:
         """Return bounds for inputs that are drawn anew, shape (instances, *shape).
 
-        They are uniform field elements (degree 1), nonzero ones, or nonzero squares (degree 2 in
-        what is drawn). Integers have degree 0.
+        They are uniform field elements (degree 1), which may stand for positive numbers, nonzero
+        ones, or nonzero squares (degree 2 in what is drawn). Integers have degree 0.
 
         Raises:
             UnsupportedError: if the domain is unknown.
@@ -135,9 +135,10 @@ class DegreeRing:
                 f"{', '.join(_DOMAINS)}"
             )
         degree = _DOMAINS[domain] if kind == "field" else 0
-        if degree and domain != "any":
+        if degree and domain in ("nonzero", "square"):
             self.divisions.append(Division(Degree(Polynomial(1)), prod(shape) * instances))
-        return self._value(kind, tuple(int(n) for n in shape), instances, Polynomial(degree))
+        value = self._value(kind, tuple(int(n) for n in shape), instances, Polynomial(degree))
+        return replace(value, sign=value.sign | ABOVE_ZERO) if domain == "positive" else value
 
     def integers(self, array: Any) -> DegreeValue:
         """Return bounds for integers or booleans of shape (trials, instances, *shape): degree 0."""
