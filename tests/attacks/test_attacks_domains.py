@@ -220,7 +220,7 @@ def test_what_is_divided_by_may_be_chosen(choice: str) -> None:
 
 @pytest.mark.parametrize("seed", [1, 3])
 def test_the_first_draw_may_choose_what_is_positive(seed: int) -> None:
-    """That this draw divides by nothing else says nothing of others."""
+    """A draw that divides by positive numbers alone says nothing of others."""
 
     def plan(ranks: int, *, spoiled: bool) -> Plan:
         b = Builder("four", {"r": ranks} if ranks > 1 else None)

@@ -1,4 +1,4 @@
-"""Which of many operands each element needs, from few trials.
+"""Trials of many operands at once, which tell what each element needs.
 
 Where several operands are undefined at once, an element is undefined that needs one of them. So
 most elements, which need one of *n* operands at most, tell which from 2·log2 *n* trials: in one of
@@ -30,7 +30,7 @@ from pitcheck.prove.domains.operands import Bools, Operand, together
 Numbers = NDArray[np.int64]
 
 FEW = 8
-"""The operands up to which each has a trial of its own: that costs no more."""
+"""The operands up to which each is tried alone: that costs hardly more than groups."""
 
 
 def groups(count: int) -> list[list[int]]:
@@ -60,7 +60,7 @@ def needed(count: int, undefined: Sequence[Bools]) -> Numbers | None:
 
 
 class Answer(NamedTuple):
-    """What a trial leaves undefined, shape (elements,).
+    """The outcome of a trial: the elements that it leaves undefined, shape (elements,).
 
     ``hides``: something that inputs decide may hide it in other draws. ``vague``: that is not
     known, if several operands were undefined.

@@ -237,7 +237,7 @@ class _Look:
             return self._evaluated(rows, redraw, compare, free)
 
         if not count and not self._seen.chose:
-            # That this draw divides by nothing else may be chosen, too.
+            # This draw may have chosen to divide by nothing that is open; others may choose not to.
             evaluated([_Row(next(iter(self._pairs)), None, None)] * 2)
         found: dict[_Key, Bools] = {}
         tests = [
