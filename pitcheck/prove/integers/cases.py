@@ -117,9 +117,6 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
         first += prod(shaped.fresh[value].shape)
     sources = _sources(cone, drawn)
     if sources is None:
-        cone = cone.without_places()
-        sources = _sources(cone, drawn)
-    if sources is None:
         return Cases(shaped, None, f"nothing can be computed from {drawn[0].fresh.key} alone")
     cone, sources, parts = with_unvaried(cone, sources)
     cone = _with_ends(cone, sources)

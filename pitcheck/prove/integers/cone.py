@@ -314,19 +314,23 @@ def _reached(
 
 def _adds_at(step: Step, attributes: Mapping[str, Any]) -> bool:
     """Return True if a step adds at indices: itself, or the gradient of what is read at them."""
-    kind = step.kind.removesuffix(BACKWARD)
-    if kind == step.kind:
-        return has_trait(kind, Trait.ADDS_WITHIN, attributes)
-    return all(has_trait(kind, t, attributes) for t in (Trait.TOTAL, Trait.ROUNDS_NOTHING))
+    if step.kind.endswith(BACKWARD):
+        return picks(step, attributes)
+    return has_trait(step.kind, Trait.ADDS_WITHIN, attributes)
 
 
 def _moves(step: Step, attributes: Mapping[str, Any]) -> bool:
     """Return True if a step moves numbers, or adds some of them up where they stand."""
     kind = step.kind.removesuffix(BACKWARD)
-    return has_trait(kind, Trait.TOTAL, attributes) and (
-        has_trait(kind, Trait.ROUNDS_NOTHING, attributes)
-        or has_trait(kind, Trait.ADDS_WITHIN, attributes)
-    )
+    adds = (Trait.TOTAL, Trait.ADDS_WITHIN)
+    return picks(step, attributes) or all(has_trait(kind, trait, attributes) for trait in adds)
+
+
+def picks(step: Step, attributes: Mapping[str, Any]) -> bool:
+    """Return True if a step hands numbers on as they are, or is the derivative of one that does."""
+    kind = step.kind.removesuffix(BACKWARD)
+    hands_on = (Trait.TOTAL, Trait.ROUNDS_NOTHING)
+    return all(has_trait(kind, trait, attributes) for trait in hands_on)
 
 
 def _leading_to(steps: Sequence[Step], values: Collection[int]) -> tuple[set[int], list[int]]:

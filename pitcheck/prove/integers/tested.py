@@ -27,6 +27,7 @@ from pitcheck.prove.integers.sourced import (
     COMPUTED,
     FOREIGN,
     MANY,
+    Codes,
     Event,
     SourcedAlgebra,
     codes_of,
@@ -107,14 +108,17 @@ class Tested:
     watched: list[_Watched]
     count: int
     """The decisions of all steps."""
-    parts: Found = ({}, {})
+    parts: Found
     """The parts of computed integers that are to be seen to change."""
-    _left: Found = ({}, {})
+    _left: Found = field(init=False)
     """Those that were not yet."""
-    _firsts: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
-    """What such parts hold in the first draw, by value of either side."""
+    _firsts: tuple[dict[int, Any], dict[int, Any]] = field(init=False)
+    """The contents of such parts in the first draw, by value of either side."""
     _possible: list[tuple[Bools, Bools]] | None = None
     _ranged: bool = False
+
+    def __post_init__(self) -> None:
+        self._left, self._firsts = self.parts, ({}, {})
 
     @classmethod
     def of(
@@ -122,7 +126,7 @@ class Tested:
         cone: Cone,
         drawn: Mapping[int, Value],
         untried: Sequence[tuple[int, int]],
-        unvaried: Found = ({}, {}),
+        unvaried: Found,
     ) -> Tested | None:
         """Return the decisions to watch; None if there are none.
 
@@ -142,7 +146,7 @@ class Tested:
             {
                 value: left
                 for value, where in parts.items()
-                if (left := where & _of_several(side[value], untried)).any()
+                if (left := where & _in_draws_alone(side[value], untried)).any()
             }
             for side, parts in zip(values, unvaried, strict=True)
         )
@@ -160,7 +164,7 @@ class Tested:
             replace(own, true=unseen, false=unseen.copy(), first=None, distances=[])
             for own, unseen in zip(self.watched, none, strict=True)
         ]
-        return replace(self, watched=watched, _left=self.parts, _firsts=({}, {}))
+        return replace(self, watched=watched)
 
     def observe(self, trials: Sequence[int], seed: int) -> None:
         """Take in what some trials of residues drew. ``seed`` is theirs."""
@@ -339,10 +343,8 @@ def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> tuple[Bools, Bo
         return none, none
     both = merged(codes[0], codes[-1])
     element = element_of(both)
-    counts: Bools = (element == MANY) | ((event.what == "order") & (element > 0))
-    for low, high in untried:
-        counts = counts | ((element >= low) & (element < high))
-    counts = counts & (element != FOREIGN)
+    counts: Bools = _left_to_draws(element, untried)
+    counts = (counts | ((event.what == "order") & (element > 0))) & (element != FOREIGN)
     if event.what == "joint":
         if len(codes) < len((event.first, event.second)):
             return none, none
@@ -354,15 +356,16 @@ def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> tuple[Bools, Bo
     return first, second
 
 
-def _of_several(value: Value, untried: Sequence[tuple[int, int]]) -> Bools:
-    """Return the elements of several drawn ones, or of one of which not all values were tried.
-
-    The shape is (instances, *shape).
-    """
+def _in_draws_alone(value: Value, untried: Sequence[tuple[int, int]]) -> Bools:
+    """Return the elements of a value that only draws show, shape (instances, *shape)."""
     codes = codes_of(value)
     if codes is None:
         return np.zeros(value.data.shape[2:], dtype=np.bool_)
-    element = element_of(codes[0, 0])
+    return _left_to_draws(element_of(codes[0, 0]), untried)
+
+
+def _left_to_draws(element: Codes, untried: Sequence[tuple[int, int]]) -> Bools:
+    """Return where several drawn elements make one, or one of which not all values were tried."""
     found: Bools = element == MANY
     for low, high in untried:
         found = found | ((element >= low) & (element < high))

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
 from pitcheck.errors import PitcheckError
-from pitcheck.ops.registry import BACKWARD, has_trait, operator_kind
+from pitcheck.ops.registry import has_trait, operator_kind
 from pitcheck.ops.traits import Trait
-from pitcheck.prove.integers.cone import Cone, Side
+from pitcheck.prove.integers.cone import Cone, Side, picks
 from pitcheck.prove.integers.sourced import FOREIGN, HARD, SourcedAlgebra, codes_of, element_of
 from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.drawn_inputs import draw
@@ -35,7 +35,7 @@ must be seen to change in others.
 Bools = NDArray[np.bool_]
 Values = dict[int, Value]
 Found = tuple[dict[int, Bools], dict[int, Bools]]
-"""Where drawn integers may change a part, shape (instances, *shape), by value, of either side."""
+"""By value of either side, the elements that drawn integers may change, (instances, *shape)."""
 
 
 def with_unvaried(
@@ -51,12 +51,15 @@ def with_unvaried(
     sides, coded = [], []
     for side, values, own in zip(cone.sides, sources, found, strict=True):
         sides.append(side.with_sinks(own))
-        coded.append({**values, **{value: _hard(values[value]) for value in own}})
+        coded.append({**values, **{value: _made_hard(values[value]) for value in own}})
     return replace(cone, sides=(sides[0], sides[1])), (coded[0], coded[1]), found
 
 
 def unvaried(cone: Cone, sources: tuple[Values, Values]) -> Found:
     """Return the parts of computed integers that are the same in some draws of the inputs."""
+    sides = list(zip(cone.sides, sources, strict=True))
+    if not any(_parts(side, values, None) for side, values in sides):
+        return {}, {}
     algebra = SourcedAlgebra(LOOKS)
     try:
         seen = cone.run(algebra, drawn_of(cone, algebra))
@@ -64,7 +67,7 @@ def unvaried(cone: Cone, sources: tuple[Values, Values]) -> Found:
         seen = None
     first, second = (
         _unvaried(side, values, None if seen is None else seen[number])
-        for number, (side, values) in enumerate(zip(cone.sides, sources, strict=True))
+        for number, (side, values) in enumerate(sides)
     )
     return first, second
 
@@ -133,10 +136,9 @@ def _chooses(
 ) -> bool:
     """Return True if a step picks places, or multiplies by fixed numbers of which some are 0."""
     read = _read(step)
-    kind = step.kind.removesuffix(BACKWARD)
-    if all(has_trait(kind, t, attributes) for t in (Trait.TOTAL, Trait.ROUNDS_NOTHING)):
-        conditions = [step.inputs[place] for place in operator_kind(kind).conditions]
-        # What is drawn may be an index, or the condition.
+    if picks(step, attributes):
+        conditions = [step.inputs[place] for place in operator_kind(step.kind).conditions]
+        # An index or a condition that is drawn chooses places itself: they are not fixed.
         return (
             not any(isinstance(each, Argument) and each.value in drawn for each in conditions)
             if conditions
@@ -169,8 +171,8 @@ def _drawn(value: Value) -> Bools:
     return where
 
 
-def _hard(value: Value) -> Value:
-    """Return a value that a computed integer decides."""
+def _made_hard(value: Value) -> Value:
+    """Return a value with the codes of one that a computed integer decides."""
     codes = codes_of(value)
     if codes is None:
         return value
