@@ -255,6 +255,10 @@ def filled(a: Any, value: int) -> Any:
     return Ints([value] * len(a))
 
 
+def ones(a: Any) -> Any:
+    return filled(a, 1)
+
+
 def flipped(a: Any) -> Any:
     if isinstance(a, Made):
         return a.writer.write("flip", a, dtype=a.dtype, axes=(0,))

@@ -19,6 +19,7 @@ from attacks.integer_pairs import (
     flipped,
     larger,
     number,
+    ones,
     smaller,
     total,
     verdict,
@@ -26,10 +27,6 @@ from attacks.integer_pairs import (
 )
 
 BOUNDS = (0, 5000)
-
-
-def ones(i: Any) -> Any:
-    return filled(i, 1)
 
 
 def line(i: Any) -> Any:

@@ -19,6 +19,7 @@ from attacks.integer_pairs import (
     filled,
     flipped,
     number,
+    ones,
     plan,
     total,
     verdict,
@@ -27,10 +28,6 @@ from attacks.integer_pairs import (
 from attacks.pairs import found
 
 BOUNDS = (0, 3000)
-
-
-def ones(i: Any) -> Any:
-    return filled(i, 1)
 
 
 def element(a: Any, place: int = 0) -> Any:
@@ -47,7 +44,7 @@ def constant(a: Made, size: int, value: int) -> Made:
 
 
 def counts(at: Any, size: int, kind: str = "index_add") -> Any:
-    """How often each place is an index, shape (size,)."""
+    """The number of times that each place is an index, shape (size,)."""
     if isinstance(at, Ints):
         return Ints([list(at).count(place) for place in range(size)])
     added = constant(at, at.shape[0], 1)

@@ -37,7 +37,9 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, NAN, Value
 
 ONE_OUTCOME = {12: (True, False), 13: (False, True), 14: (True, True), 15: (False, False)}
-"""The draws in which all differences are below 0, or none is; and all numbers equal, or none."""
+"""By draw, the one outcome of all comparisons for order (the difference is below 0), and of all for
+equality. They are among the draws in which guards are looked at, so that each look has them.
+"""
 
 
 class Undefined(ResidueAlgebra):
@@ -136,9 +138,9 @@ class Undefined(ResidueAlgebra):
         return found
 
     def _varying(self, a: Value, axis: int) -> tuple[Any, Any]:
-        """Return where only a part of ``a`` along an axis, which keeps size 1, is undefined.
+        """Return where a part of ``a`` along an axis is undefined, and where all of it is.
 
-        Return where all is, too.
+        The axis keeps size 1 in both.
         """
         lacking, place = self._places(a, a.rank), LEADING + axis
         whole = lacking.all(axis=place, keepdims=True)
@@ -211,14 +213,11 @@ class Undefined(ResidueAlgebra):
         equal = comparison in ("eq", "ne")
         hashed = self._hashed("equal" if equal else "below", [difference], even=equal)
         outcome = hashed.data[:1] % 2 == 1
-        for trial, (below, same) in ONE_OUTCOME.items():
-            here = aligned(self._trials_are(trial), difference.rank)
-            outcome = self.xp.where(here, same if equal else below, outcome)
+        trials = self.xp.asarray(self.trials).reshape(1, -1, 1)
+        for trial, outcomes in ONE_OUTCOME.items():
+            here = aligned(trials == trial, difference.rank)
+            outcome = self.xp.where(here, outcomes[equal], outcome)
         return ~outcome if comparison in ("ne", "le", "ge") else outcome
-
-    def _trials_are(self, trial: int) -> Any:
-        """Return which trials are a draw, shape (1, trials, 1)."""
-        return self.xp.asarray(self.trials).reshape(1, -1, 1) == trial
 
     # --- choices
     def where(self, condition: Value, a: Value, b: Value) -> Value:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pitcheck.algebra.bound.degree_values import DegreeValue, Sign
+from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, DegreeValue, Sign
+from pitcheck.algebra.bound.degrees import DegreeAlgebra
 from pitcheck.algebra.bound.signs import SignAlgebra
 from pitcheck.ops.registry import evaluate
 
@@ -130,3 +131,12 @@ def test_a_softmax_of_what_is_hidden_may_be_0() -> None:
         sign = evaluate(algebra, "softmax", [value], {"axis": 0})[0].sign
         assert (Sign.NEVER_ZERO in sign) is positive
         assert Sign.FINITE in sign
+
+
+def test_numbers_that_are_drawn_positive_are_bounded_as_any_are() -> None:
+    algebra = DegreeAlgebra()
+    anything, positive = (algebra.fresh("x", (2,), domain=domain) for domain in ("any", "positive"))
+    assert positive.sign & ABOVE_ZERO == ABOVE_ZERO
+    assert anything.sign & ABOVE_ZERO != ABOVE_ZERO
+    assert positive.top == anything.top
+    assert not algebra.divisions
