@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Callable, Iterator
 from math import prod
 
 from pitcheck.engine.state import Check
+from pitcheck.prove.proof import Proof
 from pitcheck.prove.prover import Ledger, Obligation
 from pitcheck.report.report import (
     OutputCounts,
@@ -21,14 +23,13 @@ LEAST_LOG2 = -1074.0
 """The least error that is claimed, that of the smallest float64 above 0. The bound would be 0 for
 outputs that nothing random enters (integers, constants).
 """
+UNTRIED = "the discrete cases that were not tried"
 NOT_COVERED = (
-    "the discrete cases that were not tried",
-    "the reduction of shapes to small sizes (--shapes full does without)",
     "the meanings of the operators, derived backward formulas among them",
     "the specification: lineage of inputs, parameters and outputs",
     "rounding: both plans are compared over exact numbers",
 )
-"""The limits of what an equivalent verdict says."""
+"""The limits of what an equivalent verdict says, besides the sizes that were tried."""
 
 
 def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> Report:
@@ -58,6 +59,9 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
             failed=sum(o.proof.outcome == "failed" for o in ledger.obligations),
             inconclusive=sum(o.proof.outcome == "inconclusive" for o in ledger.obligations),
             widened=sum(o.widened > 0 for o in ledger.obligations),
+            every_size=sum(
+                o.proof.outcome == "proven" and not o.proof.sizes for o in ledger.obligations
+            ),
         ),
         seconds=check.clock.seconds(check.load_seconds),
         peak_memory_mb=_peak_memory(),
@@ -74,7 +78,9 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
         routing=_routed(ledger),
         reductions=tuple(dict.fromkeys(line for p in used.values() for line in p.reductions)),
         heuristic=_estimates(ledger, len(used)),
-        not_covered=NOT_COVERED if verdict == "equivalent" else (),
+        not_covered=(UNTRIED, *_sizes(ledger, len(used)), *NOT_COVERED)
+        if verdict == "equivalent"
+        else (),
         dead_operators=check.dead,
         shown=shown,
         findings=tuple(check.findings),
@@ -83,19 +89,40 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
 
 def _estimates(ledger: Ledger, distinct: int) -> tuple[str, ...]:
     """Return a sentence for every reason why the bounds of some distinct stages are estimates."""
+
+    def reason(proof: Proof) -> str:
+        told = proof.no_tables or "exponentials, roots, orders or keyed functions occur"
+        return told if proof.heuristic else ""
+
+    return tuple(
+        f"the bounds of {stages} of {distinct} distinct stages, the first that of {first!r}, are "
+        f"estimates: {why}"
+        for why, stages, first in _by_reason(ledger, reason)
+    )
+
+
+def _sizes(ledger: Ledger, distinct: int) -> tuple[str, ...]:
+    """Return a sentence for every reason why some distinct stages may not hold at every size."""
+    return tuple(
+        f"the reduction of shapes to small sizes (--shapes full does without) in {stages} of "
+        f"{distinct} distinct stages, the first that of {first!r}: {why}"
+        for why, stages, first in _by_reason(ledger, lambda proof: proof.sizes)
+    )
+
+
+def _by_reason(ledger: Ledger, reason: Callable[[Proof], str]) -> Iterator[tuple[str, int, str]]:
+    """Yield every reason that holds of proofs, but "", in the order of the obligations.
+
+    With it come the number of distinct stages, and the name of the first one.
+    """
     keys: dict[str, set[str]] = {}
     first: dict[str, str] = {}
     for obligation in ledger.obligations:
-        proof = obligation.proof
-        if obligation.key and proof.heuristic:
-            reason = proof.no_tables or "exponentials, roots, orders or keyed functions occur"
-            keys.setdefault(reason, set()).add(obligation.key)
-            first.setdefault(reason, obligation.output or obligation.target.name)
-    return tuple(
-        f"the bounds of {len(own)} of {distinct} distinct stages, the first that of "
-        f"{first[reason]!r}, are estimates: {reason}"
-        for reason, own in keys.items()
-    )
+        if obligation.key and (why := reason(obligation.proof)):
+            keys.setdefault(why, set()).add(obligation.key)
+            first.setdefault(why, obligation.output or obligation.target.name)
+    for why, own in keys.items():
+        yield why, len(own), first[why]
 
 
 def _routed(ledger: Ledger) -> tuple[RoutedTokens, ...]:

@@ -109,6 +109,12 @@ class _Recorder(AxisSystem):
     def mix(self, node: Dimension) -> None:
         self._note("mix", (node,))
 
+    def mix_unweighted(self, node: Dimension) -> None:
+        self._note("mix_unweighted", (node,))
+
+    def mark_ordered(self, node: Dimension) -> None:
+        self._note("mark_ordered", (node,))
+
     def add_literal(self, number: Any) -> None:
         self._note("add_literal", (), number)
 

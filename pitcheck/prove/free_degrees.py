@@ -26,6 +26,7 @@ from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family, squares_for
 from pitcheck.algebra.residues.prime import PrimeAlgebra
+from pitcheck.algebra.residues.weights import degrees
 from pitcheck.algebra.value import Value
 from pitcheck.prove.domains.guard_factors import as_strong
 from pitcheck.prove.domains.guards import PARALLEL, REFERENCE
@@ -46,7 +47,7 @@ class FreeStageDegrees:
     @classmethod
     def of(cls, shaped: ShapedStage) -> FreeStageDegrees:
         """Return the degrees of a stage at its sizes. Raises StepError."""
-        algebra = FreeDegreeAlgebra(shaped.weights)
+        algebra = FreeDegreeAlgebra(degrees(shaped.weights))
         drawn = drawn_degrees(algebra, shaped)
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]

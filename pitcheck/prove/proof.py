@@ -125,6 +125,8 @@ class Proof:
     ``error_log2``: log2 of a bound on the probability that it was called proven although it is
     false. ``heuristic``: the bound is an estimate. ``no_tables``: why functions as tables of random
     residues, which would have given a theorem, did not prove it; "" if that was not tried.
+    ``sizes``: why it is not known to hold at every size of the axes that were reduced; "" if it is,
+    or if the stage was proven at its own sizes.
     """
 
     outcome: Outcome
@@ -134,6 +136,7 @@ class Proof:
     primes: tuple[int, ...] = ()
     heuristic: bool = False
     no_tables: str = ""
+    sizes: str = ""
     code: str = ""
     reason: str = ""
     reductions: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, Sign, log2_of
 from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue, rejected_share
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family, squares_for
+from pitcheck.algebra.residues.weights import degrees
 from pitcheck.errors import UsageError
 from pitcheck.stage.evaluate import Comparison, Evaluated, evaluate_stage
 from pitcheck.stage.inputs import Fresh
@@ -38,7 +39,7 @@ class StageDegrees:
     @classmethod
     def of(cls, shaped: ShapedStage) -> StageDegrees:
         """Return the degrees of a stage at its sizes. Raises StepError."""
-        algebra = DegreeAlgebra(shaped.weights)
+        algebra = DegreeAlgebra(degrees(shaped.weights))
         drawn = drawn_degrees(algebra, shaped)
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]

@@ -14,11 +14,10 @@ A stage is proven at two sets of sizes, and with weights for the places of axes 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
-from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
@@ -27,35 +26,34 @@ from pitcheck.prove.domains.undefined_cuts import needed
 from pitcheck.prove.error_budget import Attempt, Attempts
 from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.integers.cases import Cases, with_cases
+from pitcheck.prove.place_counts import PlaceCounts
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_degrees import StageDegrees
-from pitcheck.prove.stage_trials import StageTrials, evaluate_targets, undefined_algebra_of
-from pitcheck.stage.evaluate import (
-    check_memory,
+from pitcheck.prove.stage_sizes import (
+    FIRST,
+    FULL_SIZES,
+    LARGER,
+    WEIGHTED,
+    Statement,
+    described,
+    few_places,
+    input_sizes,
+    measured_at,
+    shaped_at,
+    trials_at_once,
+    with_enough_places,
 )
-from pitcheck.stage.reductions.pipeline import measured, reduced
+from pitcheck.prove.stage_trials import StageTrials, evaluate_targets, undefined_algebra_of
+from pitcheck.stage.evaluate import check_memory
+from pitcheck.stage.reductions.pipeline import reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.reductions.sizes import Measured
 from pitcheck.stage.run_batch import StepError
-from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
+from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stage.stage import Stage
 
-MOST_ELEMENTS = 1 << 19
-"""The elements of the largest value, over trials that are evaluated together. More do not fit into
-caches, and fewer calls save little.
-"""
-VARIANTS = (0, 1)
-"""The sets of sizes at which every stage is proven."""
-FULL = "full shapes, where smaller sizes left a stage open"
-"""The words for full shapes in a report."""
-WEIGHTED = 1
-"""The set of sizes with which places have weights."""
-LARGER = (2, 3)
-"""The sets of sizes for axes that have no weights."""
-FULL_SIZES = 4
-"""The number of full sizes among the sets of sizes, so that other numbers are drawn."""
 SMALL = 1 << 18
 """The elements of a stage at full sizes up to which these are tried if places have no weights."""
 LENGTHS = (3, 4)
@@ -64,6 +62,9 @@ ORDERED = "numbers are compared, sorted or rounded"
 DIFFERENT = "a law of a function is needed that tables of random residues do not have"
 FREED = "any numbers stand in for steps that did not decide both ways"
 """The reasons for the estimate of a stage; the last one is that of a stage with free steps."""
+ESTIMATED = "the bound at reduced sizes is an estimate"
+NO_WEIGHTS = "places along an axis have no weights"
+"""The reasons why a proof may not hold at every size, besides those of its places."""
 MOST_FREE = 2
 """The number of steps of a stage, with all that compute the same, for which any numbers are tried.
 """
@@ -110,11 +111,11 @@ def _at_first_sizes(
     stage: Stage, keys: dict[int, str], settings: Settings
 ) -> tuple[ShapedStage, int]:
     """Return a stage at its first set of sizes, and the trials that are evaluated together."""
-    statement = _Statement(stage, keys, settings, Attempts("", settings.target_log2))
+    statement = Statement(stage, keys, settings, Attempts("", settings.target_log2))
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
-    found = _measured(stage, symbolic, VARIANTS[0], settings)
-    shaped, symbols, sizes = _shaped(statement, found)
-    return shaped, _at_once(symbols, sizes, settings)
+    found = measured_at(statement, symbolic, FIRST)
+    shaped, symbols, sizes = shaped_at(statement, found)
+    return shaped, trials_at_once(symbols, sizes, settings)
 
 
 def _apart_or_whole(
@@ -125,31 +126,16 @@ def _apart_or_whole(
     first = (
         None
         if apart is stage
-        else _proof_of(_Statement(apart, keys, settings, attempts, "parts apart, "))
+        else _proof_of(Statement(apart, keys, settings, attempts, "parts apart, "))
     )
     if first is not None and first.outcome == "proven":
         return first
     # A stage that is wrong or undecided is looked at as the plan has it, so that findings name the
     # plan's rows. If that is too large, the failure with parts as rows stands.
-    proof = _proof_of(_Statement(stage, keys, settings, attempts))
+    proof = _proof_of(Statement(stage, keys, settings, attempts))
     return (
         first if first is not None and first.outcome == "failed" and proof.code == BUDGET else proof
     )
-
-
-@dataclass(frozen=True)
-class _Statement:
-    """A stage, the settings, and the attempts at it.
-
-    ``kind`` begins the names of the attempts. ``free``: the nodes that give any numbers.
-    """
-
-    stage: Stage
-    keys: dict[int, str]
-    settings: Settings
-    attempts: Attempts
-    kind: str = ""
-    free: tuple[int, ...] = ()
 
 
 def _apart(stage: Stage, settings: Settings) -> Stage:
@@ -160,7 +146,7 @@ def _apart(stage: Stage, settings: Settings) -> Stage:
         return stage
 
 
-def _proof_of(statement: _Statement) -> Proof:
+def _proof_of(statement: Statement) -> Proof:
     """Return the proof of a stage, in which errors are outcomes."""
     try:
         return _whatever_is_decided(statement)
@@ -172,7 +158,7 @@ def _proof_of(statement: _Statement) -> Proof:
         return _refused(BudgetError("memory"), f"a stage does not fit into memory: {error}")
 
 
-def _whatever_is_decided(statement: _Statement) -> Proof:
+def _whatever_is_decided(statement: Statement) -> Proof:
     """Return the proof of a stage, also if steps do not decide both ways.
 
     Any numbers are then drawn for what these steps give. That such numbers differ refutes nothing.
@@ -190,7 +176,7 @@ def _whatever_is_decided(statement: _Statement) -> Proof:
     return proof if last.outcome != "proven" else last
 
 
-def _either_way(statement: _Statement) -> Proof:
+def _either_way(statement: Statement) -> Proof:
     """Return the proof with formal roots, or without if these are squared and prove nothing.
 
     Each is a proof by itself.
@@ -217,48 +203,24 @@ def _refused(error: PitcheckError, text: str) -> Proof:
     return Proof("inconclusive", code=code, reason=text)
 
 
-def _prove_variants(statement: _Statement) -> Proof:
+def _prove_variants(statement: Statement) -> Proof:
     """Return the proof at all sets of sizes; the first one that fails decides."""
     stage, settings = statement.stage, statement.settings
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
-    proofs: list[Proof] = []
-    seen: set[tuple[int, ...]] = set()
-    for variant in VARIANTS:
-        shaped, symbols, sizes = _shaped(statement, _measured(stage, symbolic, variant, settings))
-        signature = tuple(n for fresh in shaped.fresh.values() for n in fresh.shape)
-        if proofs and signature in seen:
-            continue
-        seen.add(signature)
-        if proofs and proofs[-1].no_tables:
-            # Tables that do not prove it at one set of sizes do not at another.
-            statement = replace(statement, settings=replace(settings, free_functions=False))
-        at_once = _at_once(symbols, sizes, settings)
-        weighted, weighed = (
-            _prove_weighted(statement, shaped, at_once)
-            if variant == WEIGHTED
-            else (None, frozenset[int]())
-        )
-        proven = weighted is not None and weighted.outcome == "proven"
-        proof = (
-            weighted
-            if weighted is not None and proven
-            else _prove_shaped(statement, shaped, variant, at_once)
-        )
-        proof.reductions = _described(sizes, settings)
-        if proof.outcome != "proven":
-            return proof
-        proofs.append(proof)
-        if (
-            variant == WEIGHTED
-            and not settings.full_shapes
-            and _few_places(symbols, sizes, weighed)
-        ):
-            larger = _prove_larger(statement, symbolic, weighted)
-            if larger[-1].outcome != "proven":
-                return larger[-1]
-            proofs += larger
-        if settings.full_shapes:
-            break
+    found = measured_at(statement, symbolic, FIRST)
+    shaped, symbols, sizes = shaped_at(statement, found)
+    at_once = trials_at_once(symbols, sizes, settings)
+    proofs = [_prove_shaped(statement, shaped, FIRST, at_once)]
+    proofs[0].reductions = described(sizes, settings)
+    if proofs[0].outcome != "proven":
+        return proofs[0]
+    if proofs[0].no_tables:
+        # Tables that do not prove it at one set of sizes do not at another.
+        statement = replace(statement, settings=replace(settings, free_functions=False))
+    if not settings.full_shapes:
+        proofs += _prove_with_weights(statement, symbolic, shaped)
+    if proofs[-1].outcome != "proven":
+        return proofs[-1]
     last = proofs[-1]
     last.trials = max(p.trials for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
@@ -269,85 +231,34 @@ def _prove_variants(statement: _Statement) -> Proof:
     return last
 
 
-def _described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:
-    """Return the sizes in sentences, which say if they are larger than those of other stages."""
-    if not settings.attempt:
-        return tuple(sizes.describe())
-    if sizes.identity:
-        return (FULL,)
-    return tuple(f"{line}, where smaller sizes left a stage open" for line in sizes.describe())
+def _prove_with_weights(
+    statement: Statement, symbolic: SymbolicPair, first: ShapedStage
+) -> list[Proof]:
+    """Return the proofs at other sizes than ``first``, with weights, and at more if need be.
 
-
-def _measured(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> Measured:
-    """Return the stage at full or reduced shapes, after the reductions of its coordinates.
-
-    At reduced shapes it has one (then two) coordinates of every symmetric class.
-
-    Raises:
-        UnsupportedError: a stage that shows a few coordinates does not stand for all.
+    A proof that fails is the last.
     """
-    return measured(
-        stage,
-        symbolic,
-        settings.phases(),
-        Context(settings.templates, variant, settings.least),
-        settings.reductions,
+    shaped, symbols, sizes = with_enough_places(statement, symbolic)
+    if input_sizes(shaped) == input_sizes(first):
+        return []
+    at_once = trials_at_once(symbols, sizes, statement.settings)
+    weighted, weighed = _prove_weighted(statement, shaped, at_once)
+    proven = weighted is not None and weighted.outcome == "proven"
+    proof = (
+        weighted
+        if weighted is not None and proven
+        else _prove_shaped(statement, shaped, WEIGHTED, at_once)
     )
-
-
-def _shaped(statement: _Statement, found: Measured) -> tuple[ShapedStage, SymbolicPair, Sizes]:
-    """Return a stage at definite sizes, with any numbers for the results of the free steps.
-
-    Returns:
-        The stage, its dimensions, and the sizes.
-    """
-    shaped = shape_stage(found.stage, found.symbolic, found.sizes, statement.keys)
-    shaped = reduced(
-        shaped, Phase.STEPS, Context(free=statement.free), statement.settings.reductions
-    )
-    if statement.free and not shaped.free:
-        raise UnsupportedError("no step is freed of those that are not decided")
-    return shaped, found.symbolic, found.sizes
-
-
-def _at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
-    """Return how many trials are evaluated together.
-
-    Raises:
-        BudgetError: one trial needs more memory, or more elements, than is allowed.
-    """
-    most = settings.max_memory
-    largest = max(symbolic.reference.largest(sizes), symbolic.parallel.largest(sizes), 1)
-    read = max(symbolic.reference.largest_read(sizes), symbolic.parallel.largest_read(sizes))
-    if 8 * LENGTHS[0] * read > most:
-        raise BudgetError(
-            f"a stage reads {read} elements at once, more than --max-memory allows ({most >> 20} "
-            f"MiB)"
-        )
-    held = symbolic.reference.held(sizes) + symbolic.parallel.held(sizes)
-    if 8 * LENGTHS[0] * held > most:
-        raise BudgetError(
-            f"a draw of a stage has {held} elements, more than --max-memory allows ({most >> 20} "
-            f"MiB)"
-        )
-    if settings.allowance is not None:
-        settings.allowance.take(held)
-    return max(1, MOST_ELEMENTS // largest)
-
-
-def _few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:
-    """Return True if places along a reduced axis without weights are combined.
-
-    That the axis has few places may be why both sides agree.
-    """
-    return any(
-        own.mixed and number not in weighed and sizes.unit(number) is not None
-        for number, own in symbolic.system.classes()
-    )
+    proof.reductions = described(sizes, statement.settings)
+    if not proven:
+        proof.sizes = PlaceCounts.of(shaped).limit(shaped)
+    if proof.outcome == "proven" and few_places(symbols, sizes, weighed):
+        return [proof, *_prove_larger(statement, symbolic, weighted)]
+    return [proof]
 
 
 def _prove_larger(
-    statement: _Statement, symbolic: SymbolicPair, weighted: Proof | None
+    statement: Statement, symbolic: SymbolicPair, weighted: Proof | None
 ) -> list[Proof]:
     """Return the proofs at full sizes if they are small, else at more reduced ones.
 
@@ -369,19 +280,19 @@ def _prove_larger(
         found = (
             Measured(statement.stage, symbolic)
             if small
-            else _measured(statement.stage, symbolic, variant, statement.settings)
+            else measured_at(statement, symbolic, variant)
         )
-        shaped, symbols, sizes = _shaped(statement, found)
-        proofs.append(
-            _prove_shaped(statement, shaped, variant, _at_once(symbols, sizes, statement.settings))
-        )
-        if proofs[-1].outcome != "proven":
+        shaped, symbols, sizes = shaped_at(statement, found)
+        at_once = trials_at_once(symbols, sizes, statement.settings)
+        proof = _prove_shaped(statement, shaped, variant, at_once)
+        proofs.append(replace(proof, sizes="" if small else NO_WEIGHTS))
+        if proof.outcome != "proven":
             break
     return proofs
 
 
 def _prove_weighted(
-    statement: _Statement, shaped: ShapedStage, at_once: int
+    statement: Statement, shaped: ShapedStage, at_once: int
 ) -> tuple[Proof | None, frozenset[int]]:
     """Return the proof of a stage with a weight for every place of its reduced axes.
 
@@ -389,15 +300,14 @@ def _prove_weighted(
 
     Returns:
         The proof, or None if it cannot be tried; the classes of dimensions that have weights, if
-            the
-        stage is proven.
+        the stage is proven.
     """
     context = Context()
     while (
         weighted := reduced(shaped, Phase.WEIGHTS, context, statement.settings.reductions)
     ).weights:
         try:
-            proof = _prove_shaped(statement, weighted, VARIANTS[1], at_once)
+            proof = _prove_shaped(statement, weighted, WEIGHTED, at_once)
         except StepError as error:
             if not isinstance(error.cause, UnweighedError):
                 break
@@ -405,12 +315,15 @@ def _prove_weighted(
         except PitcheckError:
             break
         else:
-            classes = (number for pattern in weighted.weights.values() for number, _, _ in pattern)
-            return proof, frozenset(classes if proof.outcome == "proven" else ())
+            if proof.outcome != "proven":
+                return proof, frozenset()
+            counts = PlaceCounts.of(weighted)
+            proof.sizes = counts.limit(weighted) or (ESTIMATED if proof.heuristic else "")
+            return proof, frozenset(counts.needed)
     return None, frozenset()
 
 
-def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
+def _prove_shaped(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
     """Return the proof of a stage at definite sizes.
 
     Functions are taken as tables first, which gives a theorem. Then primes without exponentials are
@@ -435,9 +348,7 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
     attempt = statement.attempts.reserve(sizes)
     settings = replace(settings, seed=attempt.seed(settings.seed))
     for family in degrees.families(LENGTHS):
-        trials = StageTrials(
-            cases, family, degrees, settings, at_once, refutes=variant == VARIANTS[0]
-        )
+        trials = StageTrials(cases, family, degrees, settings, at_once, refutes=variant == FIRST)
         proof = _settled(statement.attempts, attempt, trials)
         if proof is not None:
             return replace(proof, no_tables=free.reason)
@@ -449,7 +360,7 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
 
 
 def _prove_free(
-    statement: _Statement, cases: Cases, sizes: str, variant: int, at_once: int
+    statement: Statement, cases: Cases, sizes: str, variant: int, at_once: int
 ) -> Proof:
     """Return the proof of a stage with tables in place of functions; it refutes nothing.
 
@@ -467,7 +378,7 @@ def _prove_free(
             target_log2=settings.target_log2 - settings.free_margin_log2,
         )
         trials = StageTrials(
-            cases, degrees.family, degrees, settings, at_once, refutes=variant == VARIANTS[0]
+            cases, degrees.family, degrees, settings, at_once, refutes=variant == FIRST
         )
         proof = _settled(attempts, attempt, trials)
     except StepError as error:

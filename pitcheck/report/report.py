@@ -115,7 +115,8 @@ class StageCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of stages.
 
     ``distinct``: those left when equal stages are proven once. ``widened``: those that were merged
-    with their predecessors.
+    with their predecessors. ``every_size``: those whose proof holds at every size of the axes that
+    were reduced, or was made at their own sizes.
     """
 
     total: int = 0
@@ -124,6 +125,7 @@ class StageCounts(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     inconclusive: int = 0
     widened: int = 0
+    every_size: int = 0
 
 
 class RoutedTokens(msgspec.Struct, frozen=True, kw_only=True):

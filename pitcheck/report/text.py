@@ -208,8 +208,8 @@ def _summary(report: Report, verbose: bool) -> list[Line]:
     lines += _labelled("outputs", f"{report.outputs.proven} of {report.outputs.total} proven")
     if stages.total:
         proven = (
-            f"{stages.proven} proven, {stages.failed} failed, {stages.inconclusive} "
-            f"inconclusive, {stages.widened} widened"
+            f"{stages.proven} proven ({stages.every_size} for every size), {stages.failed} failed, "
+            f"{stages.inconclusive} inconclusive, {stages.widened} widened"
         )
         lines += _labelled("stages", f"{stages.total} ({stages.distinct} distinct): {proven}")
     lines += _labelled(

@@ -12,7 +12,7 @@ vary along a summed axis, or is known to be the same one in both terms, counts o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import count
@@ -55,10 +55,11 @@ class DegreeRing:
     """Arithmetic on degree bounds.
 
     ``divisions`` lists the values that must not vanish; integers that are drawn have degree 0.
-    ``weighted`` has the sizes of axes along which sums have a weight of degree 1 for every place.
+    ``weighted`` has the degree of the weight of a place along axes whose sums are weighted, by
+    their sizes.
     """
 
-    def __init__(self, weighted: Collection[int] = ()) -> None:
+    def __init__(self, weighted: Mapping[int, int] | None = None) -> None:
         self.divisions: list[Division] = []
         self.guards: set[tuple[str, str]] = set()
         """The (site, "div", "log" or "sqrt") of all results that may not be defined for all
@@ -77,7 +78,7 @@ class DegreeRing:
         self.irrational = 0
         """The number of times that a root of a number is taken that is not rational."""
         self._denominators: dict[int, int] = {}
-        self._weighted = weighted
+        self._weighted = weighted or {}
         self.site = ""
         self.seed = 0
         self.trials = (0,)
@@ -157,9 +158,9 @@ class DegreeRing:
         return self._known(self._value(kind, ()), Fraction(number) if exact else None)
 
     def extent(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
-        """Return bounds for a 0-d constant of degree 1 for every axis with weights, else 0."""
+        """Return bounds for a 0-d constant with the degree of the weights of all axes."""
         size = prod(a.shape[axis] for axis in axes)
-        weighted = sum(a.shape[axis] in self._weighted for axis in axes)
+        weighted = sum(self._weighted.get(a.shape[axis], 0) for axis in axes)
         if not weighted:
             return self.constant(Fraction(size))
         top = Polynomial(weighted, height_log2=log2_of(size))
@@ -327,7 +328,7 @@ class DegreeRing:
     def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
         size = a.shape[axis]
         if size in self._weighted and a.kind == "field":
-            a = replace(a, top=a.top.times(Polynomial(1)))
+            a = replace(a, top=a.top.times(Polynomial(self._weighted[size])))
         place = len(a.shape) + axis
         shape = a.shape[:place] + a.shape[place + 1 :]
         if size == 0:
@@ -343,7 +344,7 @@ class DegreeRing:
                     self._key(),
                     without_axis(frozenset().union(*(m.varies for m in varying)), axis),
                 )
-            ] = Divisor(product.to_the(size))
+            ] = Divisor(product.to_the(self._own_divisors(size)))
         roots: dict[Mark, int] = {}
         for mark, number in a.roots.items():
             moved = (
@@ -353,7 +354,7 @@ class DegreeRing:
             )
             roots[moved] = number * (size if axis in mark.varies else 1)
         exponents = repeated_exponents(a.exponents, size) if product.powers else a.exponents
-        top = a.top.times(product.to_the(size - 1)).summed(size)
+        top = a.top.times(product.to_the(self._own_divisors(size) - 1)).summed(size)
         return replace(
             a,
             identity=self._key(),
@@ -364,6 +365,10 @@ class DegreeRing:
             exponents=exponents,
             number=None,
         )
+
+    def _own_divisors(self, size: int) -> int:
+        """Return how many terms of a sum of ``size`` have divisors of their own, if these vary."""
+        return size
 
 
 def _varying(a: DegreeValue) -> set[Mark]:

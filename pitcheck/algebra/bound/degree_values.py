@@ -127,9 +127,9 @@ class DegreeValue:
     """The number that every element is; None if that is not known."""
     sign: Sign = UNKNOWN
     """The facts that are known of the sign of every element, for all real inputs."""
-    power: tuple[Polynomial, Polynomial] = (Polynomial(1), ONE)
+    power: tuple[Polynomial, Polynomial] | None = None
     """The bounds for numerator and denominator of the exponential of an element, over tables
-    (:mod:`pitcheck.algebra.bound.free_degrees`).
+    (:mod:`pitcheck.algebra.bound.free_degrees`); None if it is one variable.
     """
     is_log: bool = False
     """True if a logarithm is a term of it, over tables."""
@@ -145,7 +145,7 @@ class DegreeValue:
     @property
     def splits(self) -> bool:
         """True if the exponential is more than one variable."""
-        return self.power != (Polynomial(1), ONE)
+        return self.power is not None
 
     @property
     def bottom(self) -> Polynomial:

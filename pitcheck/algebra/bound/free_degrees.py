@@ -14,7 +14,7 @@ arguments of every table are counted, with the greatest degree among them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -43,8 +43,7 @@ from pitcheck.algebra.residues.free_functions import LARGEST_FACTOR
 from pitcheck.algebra.residues.keyed_functions import EVEN, ODD
 from pitcheck.algebra.shape_checks import broadcast
 
-LINE = Polynomial(1)
-"""The bounds for one variable."""
+_LINE = Polynomial(1)
 _HALF = Fraction(1, 2)
 
 
@@ -102,25 +101,29 @@ class Guards:
 class FreeDegreeAlgebra(DegreeAlgebra):
     """Degree bounds over tables.
 
-    ``tables`` has the arguments of every function by its name. ``ordered`` says that something
-    depends on the order of numbers, which no table knows. ``numbers`` has, for every site, the
-    rational of which each of its roots is taken, or None for anything else.
+    ``line`` has the bounds for one variable. ``tables`` has the arguments of every function by its
+    name. ``ordered`` says that something depends on the order of numbers, which no table knows.
+    ``numbers`` has, for every site, the rational of which each of its roots is taken, or None for
+    anything else.
     """
 
-    def __init__(self, weighted: Collection[int] = ()) -> None:
+    line = _LINE
+
+    def __init__(self, weighted: Mapping[int, int] | None = None) -> None:
         super().__init__(weighted)
         self.tables: dict[str, Table] = {}
         self.guarded = Guards()
         self.ordered = False
         self.numbers: dict[str, list[Fraction | None]] = {}
 
-    def _enter(self, name: str, entries: int, degree: Degree) -> None:
+    def _enter(self, name: str, entries: int, degree: Degree, shape: tuple[int, ...]) -> None:  # noqa: ARG002
+        """Enter arguments of a degree, which are elements of a tensor of ``shape``."""
         table = self.tables.setdefault(name, Table(name in ODD or name in EVEN))
         table.add(entries, degree)
 
     def _variable(self, like: DegreeValue, sign: Sign) -> DegreeValue:
         """Return bounds for one variable at every element."""
-        return replace(self._value("field", like.shape, like.instances, LINE), sign=sign)
+        return replace(self._value("field", like.shape, like.instances, self.line), sign=sign)
 
     # --- making values
     def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:
@@ -131,21 +134,26 @@ class FreeDegreeAlgebra(DegreeAlgebra):
 
     def draw(self, stream: str, index: DegreeValue) -> DegreeValue:
         """Return bounds for random draws: a variable for every index."""
-        return replace(super().draw(stream, index), top=LINE)
+        return replace(super().draw(stream, index), top=self.line)
 
     # --- exponentials of sums
     def _sum(self, result: DegreeValue, a: DegreeValue, b: DegreeValue, sign: int) -> DegreeValue:
         """Return a sum or difference with bounds for its exponential."""
         if result.kind != "field":
             return result
-        up, down = b.power if sign > 0 else (b.power[1], b.power[0])
+        (first, below), power = self._power(a), self._power(b)
+        up, down = power if sign > 0 else (power[1], power[0])
         is_log = a.is_log or b.is_log
         if sign > 0 and not (a.splits or b.splits or is_log):
             return result
         if result.number is not None:
             for term in (a, b):
-                self._enter("exp", 0, term.degree)
-        return self._powered(result, a.power[0].times(up), a.power[1].times(down), is_log)
+                self._enter("exp", 0, term.degree, term.shape)
+        return self._powered(result, first.times(up), below.times(down), is_log)
+
+    def _power(self, value: DegreeValue) -> tuple[Polynomial, Polynomial]:
+        """Return the bounds for numerator and denominator of the exponential of an element."""
+        return value.power or (self.line, ONE)
 
     def _powered(
         self, value: DegreeValue, up: Polynomial, down: Polynomial, is_log: bool
@@ -154,10 +162,11 @@ class FreeDegreeAlgebra(DegreeAlgebra):
 
         That of a logarithm may be looked up, and so may those of its other parts.
         """
-        value = replace(value, power=(up.either(LINE), down), is_log=is_log)
+        power = (up.either(self.line), down)
+        value = replace(value, power=None if power == (self.line, ONE) else power, is_log=is_log)
         if is_log:
-            self._enter("log", value.elements, Degree(*value.power))
-            self._enter("exp", value.elements * _factors(value), value.degree)
+            self._enter("log", value.elements, Degree(*power), value.shape)
+            self._enter("exp", value.elements * _factors(value), value.degree, value.shape)
         return value
 
     def add(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
@@ -170,19 +179,22 @@ class FreeDegreeAlgebra(DegreeAlgebra):
 
     def negate(self, a: DegreeValue) -> DegreeValue:
         """Return the same bounds, and those of the inverse exponential."""
-        return self._powered(super().negate(a), a.power[1], a.power[0], a.is_log)
+        up, down = self._power(a)
+        return self._powered(super().negate(a), down, up, a.is_log)
 
     def multiply(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for a product; a literal is a power of the exponential."""
         product = super().multiply(a, b)
         if product.kind != "field":
             return product
-        power = (a.power[0].either(b.power[0]), a.power[1].either(b.power[1]))
+        first, second = self._power(a), self._power(b)
+        power = (first[0].either(second[0]), first[1].either(second[1]))
         is_log = False
         for one, other in ((a, b), (b, a)):
             number = other.number
             if number is not None and number.denominator == 1 and abs(number) <= LARGEST_FACTOR:
-                both = one.power if number > 0 else (one.power[1], one.power[0])
+                own = self._power(one)
+                both = own if number > 0 else (own[1], own[0])
                 times = max(abs(int(number)), 1)
                 scaled = (both[0].to_the(times), both[1].to_the(times))
                 power = (power[0].either(scaled[0]), power[1].either(scaled[1]))
@@ -193,7 +205,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         """Return a product or quotient; that of two formal roots is the root of a new argument."""
         if a.is_root and b.is_root:
             whole = result.top.times(result.bottom)
-            self._enter("sqrt", result.elements, Degree(whole, whole))
+            self._enter("sqrt", result.elements, Degree(whole, whole), result.shape)
         return replace(result, is_root=a.is_root and b.is_root)
 
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
@@ -206,7 +218,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
     def sum(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
         """Return bounds for a sum over ``axes``, which is split if it has one term."""
         if a.splits:
-            self._enter("exp", a.elements, a.degree)
+            self._enter("exp", a.elements, a.degree, a.shape)
         return replace(super().sum(a, axes), is_log=False, is_root=False)
 
     def _one_of(
@@ -219,24 +231,25 @@ class FreeDegreeAlgebra(DegreeAlgebra):
     ) -> DegreeValue:
         """Return bounds for elements each of which is one of ``values``."""
         chosen = super()._one_of(kind, shape, values, along, *deciding)
-        up, down = values[0].power
+        up, down = self._power(values[0])
         for value in values[1:]:
-            up, down = up.either(value.power[0]), down.either(value.power[1])
+            own = self._power(value)
+            up, down = up.either(own[0]), down.either(own[1])
         chosen = replace(chosen, is_root=any(v.is_root for v in values))
         return self._powered(chosen, up, down, any(v.is_log for v in values))
 
     # --- functions
     def exp(self, a: DegreeValue) -> DegreeValue:
         """Return bounds for a product of variables other than 0, and of their inverses."""
-        up, down = a.power
-        self._enter("exp", a.elements * _factors(a), a.degree)
+        up, down = self._power(a)
+        self._enter("exp", a.elements * _factors(a), a.degree, a.shape)
         divisors = (
             {Mark(self._key(), wide_axes(a.shape)): Divisor(down)}
             if down.degree or down.height_log2
             else {}
         )
         sign = Sign.NONNEGATIVE | Sign.POSITIVE
-        return replace(self._variable(a, sign), top=up.either(LINE), divisors=divisors)
+        return replace(self._variable(a, sign), top=up.either(self.line), divisors=divisors)
 
     def log(self, a: DegreeValue) -> DegreeValue:
         """Return bounds for a variable whose exponential is the argument."""
@@ -254,9 +267,9 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         shape = broadcast(*(a.shape for a in arguments))
         instances = max(a.instances for a in arguments)
         for argument in arguments:
-            entries = prod(shape) * instances
-            self._enter(name, 0 if argument is not arguments[0] else entries, argument.degree)
-        return self._value("field", shape, instances, LINE)
+            entries = 0 if argument is not arguments[0] else prod(shape) * instances
+            self._enter(name, entries, argument.degree, shape)
+        return self._value("field", shape, instances, self.line)
 
     def _normal_cdf(self, a: DegreeValue) -> DegreeValue:
         """Return bounds for (1 + erf(x / sqrt 2)) / 2."""
@@ -278,14 +291,14 @@ class FreeDegreeAlgebra(DegreeAlgebra):
             )
         self._guard("sqrt", sure)
         self.guarded.add(a.elements, a.degree, sure=sure)
-        self._enter("sqrt", a.elements, a.degree)
+        self._enter("sqrt", a.elements, a.degree, a.shape)
         return replace(
             a,
             identity=self._key(),
-            top=a.top.times(a.bottom).times(LINE),
+            top=a.top.times(a.bottom).times(self.line),
             number=None,
             sign=a.sign & ~Sign.KNOWN,
-            power=(LINE, ONE),
+            power=None,
             is_log=False,
             is_root=True,
         )
@@ -306,7 +319,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for one of two values, or for a variable."""
         for value in (a, b):
-            self._compared(value, prod(broadcast(a.shape, b.shape)) * value.instances)
+            self._compared(value, broadcast(a.shape, b.shape))
         largest = super().maximum(a, b)
         return replace(largest, sign=largest.sign & ~Sign.KNOWN)
 
@@ -317,16 +330,16 @@ class FreeDegreeAlgebra(DegreeAlgebra):
 
     def reduce_max(self, a: DegreeValue, axis: int) -> DegreeValue:
         """Return bounds for one of the elements along the axis, or for a variable."""
-        self._compared(a, a.elements)
+        self._compared(a, a.shape)
         return super().reduce_max(a, axis)
 
     def reduce_min(self, a: DegreeValue, axis: int) -> DegreeValue:
         """Return bounds as of the maximum; a minimum does not show that it is 0."""
         return _unshown(self.reduce_max(a, axis))
 
-    def _compared(self, value: DegreeValue, entries: int) -> None:
+    def _compared(self, value: DegreeValue, shape: tuple[int, ...]) -> None:
         if value.kind == "field":
-            self._enter("max", entries, value.degree)
+            self._enter("max", prod(shape) * value.instances, value.degree, shape)
 
     def _extreme(self, shape: tuple[int, ...], *values: DegreeValue) -> DegreeValue:
         """Return bounds for an extremum, which is an entry of a table.
@@ -337,7 +350,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         result = super()._extreme(shape, *values)
         if result.kind != "field":
             return result
-        top = result.top.either(result.bottom.times(LINE))
+        top = result.top.either(result.bottom.times(self.line))
         return replace(
             result, top=top, uses=frozenset(), sign=result.sign & ~Sign.KNOWN, is_log=False
         )
@@ -420,13 +433,14 @@ def _apart(a: DegreeValue, b: DegreeValue) -> Polynomial:
     """Return bounds for the numerator of a difference, or for that of the exponentials."""
     top = difference(a.degree, b.degree).top
     if a.is_log or b.is_log:
-        top = top.either(difference(Degree(*a.power), Degree(*b.power)).top)
-    return top.either(LINE)
+        powers = (Degree(*(value.power or (_LINE, ONE))) for value in (a, b))
+        top = top.either(difference(*powers).top)
+    return top.either(_LINE)
 
 
 def _factors(value: DegreeValue) -> int:
     """Return the number of tabled exponentials of which that of an element is made, at most."""
-    up, down = value.power
+    up, down = value.power or (_LINE, ONE)
     return min(up.degree + down.degree, 1 << 30)
 
 

@@ -230,7 +230,7 @@ class AxisAlgebra(AxisArithmetic):
         """Return the base; the source is tied to the result that ``take`` would give."""
         taken = self.take(base, axis, indices)
         self._equal("add_at", taken, source)
-        self._mix(indices.dims)
+        self._tally(indices.dims)
         derived = counted_along(base, source)
         return AxisValue(
             base.kind, base.dims, derived=None if derived is None else (*derived, *indices.dims)
@@ -266,6 +266,7 @@ class AxisAlgebra(AxisArithmetic):
 
         The source has the shape of the indices.
         """
+        self._tally([indices.dims[axis]])
         self._equal(
             "add_along", AxisValue(base.kind, self.take_along(base, axis, indices).dims), source
         )

@@ -95,6 +95,16 @@ class AxisArithmetic:
         for node in nodes:
             self.system.mix(node)
 
+    def _combine(self, kind: Kind, nodes: Sequence[Dimension]) -> None:
+        """Note that numbers of a kind are added or compared along dimensions."""
+        self._mix(nodes)
+        if kind != "field":
+            self._tally(nodes)
+
+    def _tally(self, nodes: Sequence[Dimension]) -> None:
+        for node in nodes:
+            self.system.mix_unweighted(node)
+
     def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
         """Return the dimensions of a reshape; their refinement depends on the ties made so far."""
         return view(self.system, dims, shape)
@@ -281,7 +291,7 @@ class AxisArithmetic:
             self.system.fix(node, "its elements number random draws")
         return AxisValue("field", index.dims)
 
-    def compare(self, comparison: Comparison, a: AxisValue, b: AxisValue) -> AxisValue:  # noqa: ARG002
+    def compare(self, comparison: Comparison, a: AxisValue, b: AxisValue) -> AxisValue:
         """Return a bool value.
 
         Positions may be compared with positions along a dimension of the same size, and places with
@@ -290,6 +300,8 @@ class AxisArithmetic:
         same_kind("compare", a, b)
         if a.counts is not None and b.counts is not None and a.counts.size == b.counts.size:
             self.system.tie(a.counts, b.counts)
+            if comparison not in ("eq", "ne"):
+                self.system.mark_ordered(a.counts)
             return AxisValue("bool", self._broadcast(a, b))
         if self._places(a, b) is not None:
             return AxisValue("bool", self._broadcast(a, b))
@@ -327,7 +339,7 @@ class AxisArithmetic:
         self._used(a)
         over = checked(a, axes)
         self.system.add_extent([a.dims[i] for i in over])
-        self._mix([a.dims[i] for i in over])
+        self._combine(a.kind, [a.dims[i] for i in over])
         derived = (*a.counted, *(a.dims[i] for i in over)) if a.is_discrete else None
         return AxisValue(
             a.kind,
@@ -347,7 +359,7 @@ class AxisArithmetic:
         self._used(a, b)
         check_matmul(plain(a), plain(b))
         self.system.tie(a.dims[-1], b.dims[-2])
-        self._mix([a.dims[-1]])
+        self._combine(a.kind, [a.dims[-1]])
         batch = [AxisValue(v.kind, v.dims[:-2]) for v in (a, b)]
         dims = self._broadcast(*batch) if any(v.dims for v in batch) else ()
         derived = counted_along(a, b)
@@ -375,7 +387,7 @@ class AxisArithmetic:
         (over,) = checked(a, (axis,))
         if a.dims[over].size == 0:
             raise ShapeError(f"{name} over dimension {over} of {plain(a)}, which is empty")
-        self._mix([a.dims[over]])
+        self._combine(a.kind, [a.dims[over]])
         self._decide(a)
         return AxisValue(
             a.kind, tuple(d for i, d in enumerate(a.dims) if i != over), derived=a.derived

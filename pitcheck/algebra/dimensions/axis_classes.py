@@ -20,7 +20,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -49,8 +49,9 @@ class ScalingClass:
     ``inner`` is None, or every member m is ``outer[m]`` times ``inner``. ``rigid`` is the reason
     why the class stays whole, "" if it need not. ``factor``: a dimension was split into this class
     and others. ``beside``: the inner dimensions of which this class was the outer one. ``mixed``:
-    some operator combines, cuts, joins, views or counts elements along it. ``indexed``: integers
-    are places along it.
+    some operator combines, cuts, joins, views or counts elements along it. ``unweighted``: some
+    operator adds up or compares elements along it in a way that takes no weights. ``ordered``: it
+    matters which of two places comes first. ``indexed``: integers are places along it.
     """
 
     members: list[Dimension]
@@ -62,6 +63,8 @@ class ScalingClass:
     factor: bool = False
     beside: list[Dimension] = field(default_factory=list)
     mixed: bool = False
+    unweighted: bool = False
+    ordered: bool = False
     indexed: bool = False
 
     @property
@@ -207,6 +210,17 @@ class AxisSystem:
         if self._mixing:
             self.class_of(node).mixed = True
 
+    def mix_unweighted(self, node: Dimension) -> None:
+        """Say that what is added up along ``node`` takes no weights, as integers do not."""
+        if self._mixing:
+            own = self.class_of(node)
+            own.mixed = own.unweighted = True
+
+    def mark_ordered(self, node: Dimension) -> None:
+        """Say that it matters which of two places along ``node`` comes first."""
+        if self._mixing:
+            self.class_of(node).ordered = True
+
     @contextmanager
     def described(self) -> Iterator[None]:
         """Tie dimensions in this context without mixing them.
@@ -234,6 +248,15 @@ class AxisSystem:
         """Say that the same integers are places along both, so that both shrink by one map."""
         self._union(node, other)
         self.index(node)
+
+    def _hand_down(self, own: ScalingClass) -> None:
+        """Say of the factors of a class what is said of the class."""
+        for factor in own.factors():
+            inner = self.class_of(factor)
+            inner.unweighted = inner.unweighted or own.unweighted
+            inner.ordered = inner.ordered or own.ordered
+            inner.mixed = inner.mixed or inner.unweighted
+            self._hand_down(inner)
 
     def is_batch(self, node: Dimension) -> bool:
         """Return True if every element along ``node`` is computed by itself, by the same operators.
@@ -464,6 +487,8 @@ class AxisSystem:
         kept.positions |= dropped.positions
         kept.permuted = kept.permuted or dropped.permuted
         kept.mixed = kept.mixed or dropped.mixed
+        kept.unweighted = kept.unweighted or dropped.unweighted
+        kept.ordered = kept.ordered or dropped.ordered
         kept.indexed = kept.indexed or dropped.indexed
         kept.factor = kept.factor or dropped.factor
         kept.beside.extend(dropped.beside)
@@ -495,17 +520,24 @@ class AxisSystem:
         return Sizes(self, smallest_units(self, least))
 
     def solve(
-        self, variant: int = 0, permuted: Iterable[Dimension] = (), least: int = LEAST
+        self,
+        variant: int = 0,
+        permuted: Iterable[Dimension] = (),
+        least: int = LEAST,
+        needed: Mapping[int, int] | None = None,
+        avoided: Collection[int] = (),
     ) -> Sizes:
         """Return small sizes, once all ties are made.
 
         Every ``variant`` (0, 1, ...) has other sizes. ``permuted`` are marked permuted first. No
-        unit has fewer than ``least`` elements.
+        unit has fewer than ``least`` elements, nor fewer than are ``needed`` of its class, by its
+        number. No reduced size is one of ``avoided``.
         """
         for node in permuted:
             self.mark_permuted(node)
         self._settle()
-        return Sizes(self, choose_units(self, self._literals, self._extents, variant, least))
+        literals = self._literals.union(avoided)
+        return Sizes(self, choose_units(self, literals, self._extents, variant, least, needed))
 
     def _settle(self) -> None:
         """Fix dimensions that a literal may mean, and mark the factors of permuted classes."""
@@ -525,6 +557,7 @@ class AxisSystem:
                         f"it{' and others' if len(nodes) > 1 else ''}",
                     )
         for _, own in self.classes():
+            self._hand_down(own)
             if own.permuted:
                 self.mark_permuted(own.members[0])
             if own.permuted and own.indexed:

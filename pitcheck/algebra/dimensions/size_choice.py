@@ -183,17 +183,24 @@ def choose_units(
     extents: Sequence[Extent],
     variant: int,
     least: int = LEAST,
+    needed: Mapping[int, int] | None = None,
 ) -> dict[int, Scale]:
     """Return a scale for every class that can be reduced, by class number.
 
     Sizes of different classes, and of their segments, are pairwise different as far as possible. No
     reduced size is a literal. Different counts of elements along ``extents`` stay different. Every
-    variant has sizes that no variant before it has. No unit has fewer than ``least`` elements.
-    Classes of many units choose first, so that they get the least sizes.
+    variant has sizes that no variant before it has. No unit has fewer than ``least`` elements, nor
+    fewer than are ``needed`` of its class. Classes of many units choose first, so that they get the
+    least sizes.
     """
+    fewest = {number: max(least, few) for number, few in (needed or {}).items()}
     classes = [(number, own) for number, own in system.classes() if own.inner is None]
     free = sorted(
-        (pair for pair in classes if not pair[1].rigid and pair[1].unit > least),
+        (
+            (number, own)
+            for number, own in classes
+            if not own.rigid and own.unit > fewest.get(number, least)
+        ),
         key=lambda pair: (-(pair[1].total // pair[1].unit), pair[0]),
     )
     reducible = {number for number, _ in free}
@@ -207,7 +214,7 @@ def choose_units(
     ]
     scales: dict[int, Scale] = {}
     for _ in range(variant + 1):
-        choice = _Choice(system, dict(free), taken, used, literals, least)
+        choice = _Choice(system, dict(free), taken, used, literals, least, fewest)
         for nodes, numbers in counted:
             choice.count(nodes, numbers)
         scales = choice.scales
@@ -243,9 +250,11 @@ class _Choice:
         used: Mapping[int, Collection[int]],
         literals: Collection[int],
         least: int,
+        fewest: Mapping[int, int],
     ) -> None:
         self._system = system
         self._least = least
+        self._fewest = fewest
         self._free = free
         self._taken = Counter(taken)
         self._literals = literals
@@ -325,7 +334,7 @@ class _Choice:
                 self._refused[number],
                 self._taken,
                 self._literals,
-                self._least,
+                self._fewest.get(number, self._least),
             )
         if small is not None:
             self.scales[number] = Scale(self._units[number], small)

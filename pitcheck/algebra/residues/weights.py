@@ -79,6 +79,13 @@ def patterns(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> dict[i
         excluded |= clashing
 
 
+def degrees(weights: Mapping[int, Pattern]) -> dict[int, int]:
+    """Return the degree of the weight of one place along each array axis, by its size."""
+    return {
+        size: sum(number != ONES for number, _, _ in pattern) for size, pattern in weights.items()
+    }
+
+
 def _ones(size: int) -> Pattern:
     return ((ONES, 1, size),)
 

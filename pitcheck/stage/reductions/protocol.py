@@ -10,7 +10,8 @@ as ``refutes`` says. Nothing else is asked of it: it may refuse any stage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeVar
 
@@ -49,6 +50,10 @@ class Context:
     """
     least: int = LEAST
     """The least number of elements of a unit at reduced sizes."""
+    needed: Mapping[int, int] = field(default_factory=dict)
+    """The number of elements that a unit of a class has at least, by the number of the class."""
+    avoided: frozenset[int] = frozenset()
+    """The numbers that are no reduced sizes."""
     free: tuple[int, ...] = ()
     """The nodes of parallel steps that are to give any numbers."""
     unweighed: frozenset[int] = frozenset()

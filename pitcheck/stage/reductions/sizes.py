@@ -96,9 +96,10 @@ class ReduceSizes:
             for value, dim in (symmetry.carrier for symmetry in subject.kept)
         ]
         permuted = [node for node in carriers if not symbolic.system.is_batch(node)]
-        return replace(
-            subject, base=symbolic.system.solve(context.variant, permuted, context.least)
+        base = symbolic.system.solve(
+            context.variant, permuted, context.least, context.needed, context.avoided
         )
+        return replace(subject, base=base)
 
 
 class RestrictedSizes(Sizes):

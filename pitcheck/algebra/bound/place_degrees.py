@@ -1,0 +1,138 @@
+"""Degrees in the weights of the places along one class of axes.
+
+An axis of *n* places is reduced to *m*, and sums along it are weighted
+(:mod:`pitcheck.algebra.residues.weights`). What agrees for all weights of *m* places agrees for
+every *n* >= *m* if *m* is at least :attr:`PlaceDegreeAlgebra.needed`; ``docs/mathematics.md`` has
+the theorem. Inputs have degree 0 here, and so do values of functions, which are variables.
+
+>>> algebra = PlaceDegreeAlgebra(0, {3: ((0, 1, 3),)})
+>>> x = algebra.fresh("x", (3,))
+>>> mean = algebra.divide(algebra.sum(x, (0,)), algebra.extent(x, (0,)))
+>>> variance = algebra.sum(algebra.power(algebra.subtract(x, mean), 2), (0,))
+>>> algebra.compare_targets(variance, variance)
+>>> algebra.needed
+5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pitcheck.algebra.bound.degree_bounds import ONE, Degree, Polynomial, difference
+from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, DegreeValue, Sign
+from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
+from pitcheck.algebra.interface import Kind
+from pitcheck.algebra.residues.weights import Pattern
+
+
+@dataclass
+class Arguments:
+    """All that may be taken for one another: bounds for their degrees, and their places.
+
+    ``places``: those of the class that one argument stands at.
+    """
+
+    places: int = 0
+    top: int = 0
+    bottom: int = 0
+
+    @property
+    def needed(self) -> int:
+        """The number of places that tells any two of them apart."""
+        return 2 * self.places + self.top + self.bottom
+
+
+class PlaceDegreeAlgebra(FreeDegreeAlgebra):
+    """Degree bounds in the weights of one class, by its ``number`` in the patterns of all axes.
+
+    Integers that are added along the class count as if they had weights. ``grows`` has the classes
+    whose size changes these bounds: quotients are added up along them whose divisors vary there,
+    and have weights of this class. With ``apart`` no more than two terms of such a sum are taken to
+    have divisors of their own.
+    """
+
+    line = ONE
+
+    def __init__(
+        self, number: int, patterns: Mapping[int, Pattern], *, apart: bool = False
+    ) -> None:
+        self._often = {
+            size: sum(factor[0] == number for factor in pattern)
+            for size, pattern in patterns.items()
+        }
+        super().__init__(self._often)
+        self._patterns = patterns
+        self._apart = apart
+        self.arguments: dict[str, Arguments] = {}
+        self.targets = 0
+        self.grows: set[int] = set()
+
+    @property
+    def needed(self) -> int:
+        """The number of places from which on more of them show nothing new."""
+        return max((self.targets, *(each.needed for each in self.arguments.values())))
+
+    @property
+    def mixes_in_functions(self) -> bool:
+        """Return True if some argument of a function, or divisor, depends on many places."""
+        return any(each.top or each.bottom for each in self.arguments.values())
+
+    def compare_targets(self, a: DegreeValue, b: DegreeValue) -> None:
+        """Take in two values that are compared element by element."""
+        degree = difference(a.degree, b.degree).top.degree
+        if a.is_log or b.is_log:
+            powers = (Degree(*self._power(value)) for value in (a, b))
+            degree = max(degree, difference(*powers).top.degree)
+        places = max(self._places(a.shape), self._places(b.shape))
+        self.targets = max(self.targets, degree + places)
+
+    def _places(self, shape: tuple[int, ...]) -> int:
+        """Return the number of places of the class that an element of ``shape`` stands at."""
+        return sum(self._often.get(size, 0) for size in shape)
+
+    def _enter(self, name: str, entries: int, degree: Degree, shape: tuple[int, ...]) -> None:
+        super()._enter(name, entries, degree, shape)
+        own = self.arguments.setdefault(name, Arguments())
+        own.places = max(own.places, self._places(shape))
+        own.top = max(own.top, degree.numerator)
+        own.bottom = max(own.bottom, degree.denominator)
+
+    def fresh(
+        self,
+        key: str,
+        shape: Sequence[int],
+        instances: int = 1,
+        domain: str = "any",
+        kind: Kind = "field",
+    ) -> DegreeValue:
+        """Return an input, in which there are no weights."""
+        value = super().fresh(key, shape, instances, domain, kind)
+        sign = value.sign | (ABOVE_ZERO if domain == "positive" else Sign(0))
+        return replace(value, top=ONE, sign=sign)
+
+    def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for a quotient; its divisor may be taken for another one."""
+        if not b.number and Sign.POSITIVE not in b.sign:
+            self._enter("a divisor", b.elements, b.degree, b.shape)
+        return super().divide(a, b)
+
+    def sqrt(self, a: DegreeValue) -> DegreeValue:
+        """Return bounds for a formal root of N/D = N D/D^2, whose numerator has half their degree.
+
+        What is equal with a formal root is so with its negative: both parts are equal, the one
+        with the root and the one without, and no degree of these is larger.
+        """
+        half = Polynomial((a.top.degree + a.bottom.degree + 1) // 2)
+        return replace(super().sqrt(a), top=half)
+
+    def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
+        size = a.shape[axis]
+        if any(axis in mark.varies and own.total.degree for mark, own in a.divisors.items()):
+            self.grows.update(number for number, _, _ in self._patterns.get(size, ()))
+        if a.kind != "field" and self._often.get(size):
+            a = replace(a, top=a.top.times(Polynomial(self._often[size])))
+        return super()._summed(a, axis)
+
+    def _own_divisors(self, size: int) -> int:
+        return min(size, 2) if self._apart else size

@@ -1,0 +1,164 @@
+"""The sizes at which a stage is evaluated, and with how many places along its axes.
+
+>>> import numpy as np
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shapes import symbolic_pair
+>>> plan = one_operator("exp", [(64, 512)], (64, 512))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> settings = Settings(np, 1, -64.0, 1, False, 1 << 30)
+>>> statement = Statement(stage, {0: "x"}, settings, Attempts("", -64.0))
+>>> symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+>>> input_sizes(shaped_at(statement, measured_at(statement, symbolic, 0))[0])
+(3, 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.errors import BudgetError, UnsupportedError
+from pitcheck.prove.error_budget import Attempts
+from pitcheck.prove.place_counts import PlaceCounts
+from pitcheck.prove.proof import Settings
+from pitcheck.stage.reductions.pipeline import measured, reduced
+from pitcheck.stage.reductions.protocol import Context, Phase
+from pitcheck.stage.reductions.sizes import Measured
+from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
+from pitcheck.stage.shapes import SymbolicPair
+from pitcheck.stage.stage import Stage
+
+MOST_ELEMENTS = 1 << 19
+"""The elements of the largest value, over trials that are evaluated together. More do not fit into
+caches, and fewer calls save little.
+"""
+LEVELS = 3
+"""The residues of an element: the length of the shortest chain of primes."""
+FIRST = 0
+"""The first set of sizes, which refutes."""
+WEIGHTED = 1
+"""The set of sizes with which places have weights; every stage is proven at both."""
+LARGER = (2, 3)
+"""The sets of sizes for axes that have no weights."""
+FULL_SIZES = 4
+"""The number of full sizes among the sets of sizes, so that other numbers are drawn."""
+FULL = "full shapes, where smaller sizes left a stage open"
+"""The words for full shapes in a report."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A stage, the settings, and the attempts at it.
+
+    ``kind`` begins the names of the attempts. ``free``: the nodes that give any numbers.
+    """
+
+    stage: Stage
+    keys: dict[int, str]
+    settings: Settings
+    attempts: Attempts
+    kind: str = ""
+    free: tuple[int, ...] = ()
+
+
+def measured_at(statement: Statement, symbolic: SymbolicPair, variant: int) -> Measured:
+    """Return the stage at full or reduced shapes, after the reductions of its coordinates.
+
+    At reduced shapes it has one (then two) coordinates of every symmetric class.
+
+    Raises:
+        UnsupportedError: a stage that shows a few coordinates does not stand for all.
+    """
+    settings = statement.settings
+    context = Context(settings.templates, variant, settings.least)
+    return measured(statement.stage, symbolic, settings.phases(), context, settings.reductions)
+
+
+def shaped_at(statement: Statement, found: Measured) -> tuple[ShapedStage, SymbolicPair, Sizes]:
+    """Return a stage at definite sizes, with any numbers for the results of the free steps.
+
+    Returns:
+        The stage, its dimensions, and the sizes.
+    """
+    shaped = shape_stage(found.stage, found.symbolic, found.sizes, statement.keys)
+    shaped = reduced(
+        shaped, Phase.STEPS, Context(free=statement.free), statement.settings.reductions
+    )
+    if statement.free and not shaped.free:
+        raise UnsupportedError("no step is freed of those that are not decided")
+    return shaped, found.symbolic, found.sizes
+
+
+def with_enough_places(
+    statement: Statement, symbolic: SymbolicPair
+) -> tuple[ShapedStage, SymbolicPair, Sizes]:
+    """Return the stage at the second set of sizes, with as many places as its degrees ask for.
+
+    Numbers of terms are no sizes, so that axes of these sizes can have weights.
+    """
+    stage, settings = statement.stage, statement.settings
+    avoided = frozenset(int(cut.parts.terms.max(initial=1)) for cut in stage.all_cuts())
+    needed: dict[int, int] = {}
+    while True:
+        context = Context(
+            settings.templates, WEIGHTED, settings.least, needed=dict(needed), avoided=avoided
+        )
+        found = measured(stage, symbolic, settings.phases(), context, settings.reductions)
+        shaped, symbols, sizes = shaped_at(statement, found)
+        weighted = reduced(shaped, Phase.WEIGHTS, Context(), settings.reductions)
+        lacking = PlaceCounts.of(weighted).lacking(weighted)
+        if not any(few > needed.get(number, 0) for number, few in lacking.items()):
+            return shaped, symbols, sizes
+        needed |= lacking
+
+
+def input_sizes(shaped: ShapedStage) -> tuple[int, ...]:
+    """Return the sizes of all that a stage draws."""
+    return tuple(n for fresh in shaped.fresh.values() for n in fresh.shape)
+
+
+def trials_at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
+    """Return how many trials are evaluated together.
+
+    Raises:
+        BudgetError: one trial needs more memory, or more elements, than is allowed.
+    """
+    most = settings.max_memory
+    largest = max(symbolic.reference.largest(sizes), symbolic.parallel.largest(sizes), 1)
+    read = max(symbolic.reference.largest_read(sizes), symbolic.parallel.largest_read(sizes))
+    if 8 * LEVELS * read > most:
+        raise BudgetError(
+            f"a stage reads {read} elements at once, more than --max-memory allows ({most >> 20} "
+            f"MiB)"
+        )
+    held = symbolic.reference.held(sizes) + symbolic.parallel.held(sizes)
+    if 8 * LEVELS * held > most:
+        raise BudgetError(
+            f"a draw of a stage has {held} elements, more than --max-memory allows ({most >> 20} "
+            f"MiB)"
+        )
+    if settings.allowance is not None:
+        settings.allowance.take(held)
+    return max(1, MOST_ELEMENTS // largest)
+
+
+def few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:
+    """Return True if places along a reduced axis without weights are combined.
+
+    That the axis has few places may be why both sides agree.
+    """
+    return any(
+        own.mixed and (own.unweighted or number not in weighed) and sizes.unit(number) is not None
+        for number, own in symbolic.system.classes()
+    )
+
+
+def described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:
+    """Return the sizes in sentences, which say if they are larger than those of other stages."""
+    if not settings.attempt:
+        return tuple(sizes.describe())
+    if sizes.identity:
+        return (FULL,)
+    return tuple(f"{line}, where smaller sizes left a stage open" for line in sizes.describe())
