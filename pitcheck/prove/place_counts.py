@@ -65,8 +65,7 @@ class PlaceCounts:
         bounded = {
             number
             for number, degrees in exact.items()
-            if degrees.needed <= MOST_PLACES
-            and not (degrees.mixes_in_functions and ordered[number])
+            if degrees.needed <= MOST_PLACES and not (degrees.in_functions and ordered[number])
         }
         settled: set[int] = set()
         while more := {n for n in bounded - settled if exact[n].grows <= settled}:
@@ -74,7 +73,7 @@ class PlaceCounts:
         needed = {
             number: degrees.needed
             if number in settled
-            else min(_degrees(shaped, number, apart=True).needed, MOST_PLACES)
+            else _likely(_degrees(shaped, number, apart=True), ordered=ordered[number])
             for number, degrees in exact.items()
         }
         return cls(needed, frozenset(settled))
@@ -112,6 +111,18 @@ class PlaceCounts:
         if number not in self.settled:
             return ORDERED if own.ordered else GROWS
         return FEW if number in self.lacking(shaped) else ""
+
+
+def _likely(degrees: PlaceDegreeAlgebra, *, ordered: bool) -> int:
+    """Return a number of places that leaves no simple mistake unseen, where none is known to do.
+
+    If their order matters, two arguments of a function may differ by a place before, between or
+    behind those that are compared.
+    """
+    needed = degrees.needed
+    if ordered:
+        needed += (needed + 1) * degrees.in_functions
+    return min(needed, MOST_PLACES)
 
 
 def _degrees(shaped: ShapedStage, number: int, *, apart: bool = False) -> PlaceDegreeAlgebra:

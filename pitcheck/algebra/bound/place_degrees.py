@@ -25,6 +25,9 @@ from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
 from pitcheck.algebra.interface import Kind
 from pitcheck.algebra.residues.weights import Pattern
 
+DIVISOR = "a divisor"
+"""The name of the table of all that is divided by."""
+
 
 @dataclass
 class Arguments:
@@ -74,9 +77,12 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
         return max((self.targets, *(each.needed for each in self.arguments.values())))
 
     @property
-    def mixes_in_functions(self) -> bool:
-        """Return True if some argument of a function, or divisor, depends on many places."""
-        return any(each.top or each.bottom for each in self.arguments.values())
+    def in_functions(self) -> int:
+        """The greatest degree of a difference of two arguments of a function."""
+        return max(
+            (each.top + each.bottom for name, each in self.arguments.items() if name != DIVISOR),
+            default=0,
+        )
 
     def compare_targets(self, a: DegreeValue, b: DegreeValue) -> None:
         """Take in two values that are compared element by element."""
@@ -114,7 +120,7 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for a quotient; its divisor may be taken for another one."""
         if not b.number and Sign.POSITIVE not in b.sign:
-            self._enter("a divisor", b.elements, b.degree, b.shape)
+            self._enter(DIVISOR, b.elements, b.degree, b.shape)
         return super().divide(a, b)
 
     def sqrt(self, a: DegreeValue) -> DegreeValue:
