@@ -15,6 +15,8 @@ DRAWS = 9
 TOLERANCE = 1e-7
 LARGEST = 1e100
 """The magnitude from which on float64 is not believed."""
+LARGEST_EXPONENT = 700.0
+"""The number of which the exponential is no float64 any more."""
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -82,8 +84,9 @@ def _drawn(
 
 def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[np.float64], bool]:
     initial = {(name, 0, 0): value for name, value in inputs.items()}
+    plan = plan_of(formula, given)
     try:
-        values = execute(plan_of(formula, given), initial)
+        values = execute(plan, initial)
     except ExecutionError as error:
         raise RuntimeError(f"the formula does not run: {error}") from error
     largest = max(
@@ -94,7 +97,14 @@ def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[
         ),
         default=0.0,
     )
-    return np.asarray(values["result", 0, 0], dtype=float), bool(largest > LARGEST)
+    exponents = (
+        values[operator.inputs[0], 0, 0]
+        for operator in plan.operators
+        if operator.kind == "exp" and isinstance(operator.inputs[0], str)
+    )
+    overflows = any((v[np.isfinite(v)] > LARGEST_EXPONENT).any() for v in exponents)
+    large = bool(largest > LARGEST) or overflows
+    return np.asarray(values["result", 0, 0], dtype=float), large
 
 
 def _unequal(expected: NDArray[np.float64], found: NDArray[np.float64]) -> bool:

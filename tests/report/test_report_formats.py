@@ -164,6 +164,7 @@ def test_every_field_of_the_documented_object_is_there() -> None:
         "failed",
         "inconclusive",
         "widened",
+        "every_size",
     ]
     assert list(content["seconds"]) == [
         "load",
