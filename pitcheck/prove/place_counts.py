@@ -18,7 +18,7 @@ number of them. ``docs/mathematics.md`` has the proof, and what it asks for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pitcheck.algebra.bound.place_degrees import PlaceDegreeAlgebra
@@ -54,14 +54,22 @@ class PlaceCounts:
     def of(cls, shaped: ShapedStage) -> PlaceCounts:
         """Return the numbers of places of a stage whose axes have weights. Raises StepError.
 
-        A class whose degrees grow with the size of another is settled after that one, at whose
-        reduced size they are counted.
+        All classes are looked at together first. A class whose degrees grow with the size of
+        another is settled after that one, at whose reduced size they are counted.
         """
         numbers = {number for pattern in shaped.weights.values() for number, _, _ in pattern} - {
             ONES
         }
         ordered = {number: own.ordered for number, own in shaped.sizes.system.classes()}
-        exact = {number: _degrees(shaped, number) for number in sorted(numbers)}
+        fewest = min((shaped.sizes.unit(number) or 0 for number in numbers), default=0)
+        together = _degrees(shaped, numbers)
+        if (
+            together.needed <= fewest
+            and not together.grows
+            and not (together.in_functions and any(ordered[number] for number in numbers))
+        ):
+            return cls(dict.fromkeys(numbers, together.needed), frozenset(numbers))
+        exact = {number: _degrees(shaped, {number}) for number in sorted(numbers)}
         bounded = {
             number
             for number, degrees in exact.items()
@@ -73,7 +81,7 @@ class PlaceCounts:
         needed = {
             number: degrees.needed
             if number in settled
-            else _likely(_degrees(shaped, number, apart=True), ordered=ordered[number])
+            else _likely(_degrees(shaped, {number}, apart=True), ordered=ordered[number])
             for number, degrees in exact.items()
         }
         return cls(needed, frozenset(settled))
@@ -125,9 +133,11 @@ def _likely(degrees: PlaceDegreeAlgebra, *, ordered: bool) -> int:
     return min(needed, MOST_PLACES)
 
 
-def _degrees(shaped: ShapedStage, number: int, *, apart: bool = False) -> PlaceDegreeAlgebra:
-    """Return the degrees of a stage in the weights of one class."""
-    algebra = PlaceDegreeAlgebra(number, shaped.weights, apart=apart)
+def _degrees(
+    shaped: ShapedStage, numbers: Collection[int], *, apart: bool = False
+) -> PlaceDegreeAlgebra:
+    """Return the degrees of a stage in the weights of classes."""
+    algebra = PlaceDegreeAlgebra(numbers, shaped.weights, apart=apart)
     values = evaluate_stage(shaped, algebra, drawn_degrees(algebra, shaped))
     for target in shaped.stage.targets:
         algebra.compare_targets(

@@ -1,11 +1,11 @@
-"""Degrees in the weights of the places along one class of axes.
+"""Degrees in the weights of the places along classes of axes.
 
 An axis of *n* places is reduced to *m*, and sums along it are weighted
 (:mod:`pitcheck.algebra.residues.weights`). What agrees for all weights of *m* places agrees for
 every *n* >= *m* if *m* is at least :attr:`PlaceDegreeAlgebra.needed`; ``docs/mathematics.md`` has
 the theorem. Inputs have degree 0 here, and so do values of functions, which are variables.
 
->>> algebra = PlaceDegreeAlgebra(0, {3: ((0, 1, 3),)})
+>>> algebra = PlaceDegreeAlgebra({0}, {3: ((0, 1, 3),)})
 >>> x = algebra.fresh("x", (3,))
 >>> mean = algebra.divide(algebra.sum(x, (0,)), algebra.extent(x, (0,)))
 >>> variance = algebra.sum(algebra.power(algebra.subtract(x, mean), 2), (0,))
@@ -16,7 +16,7 @@ the theorem. Inputs have degree 0 here, and so do values of functions, which are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.bound.degree_bounds import ONE, Degree, Polynomial, difference
@@ -47,21 +47,21 @@ class Arguments:
 
 
 class PlaceDegreeAlgebra(FreeDegreeAlgebra):
-    """Degree bounds in the weights of one class, by its ``number`` in the patterns of all axes.
+    """Degree bounds in the weights of classes, by their ``numbers`` in the patterns of all axes.
 
-    Integers that are added along the class count as if they had weights. ``grows`` has the classes
-    whose size changes these bounds: quotients are added up along them whose divisors vary there,
-    and have weights of this class. With ``apart`` no more than two terms of such a sum are taken to
-    have divisors of their own.
+    Those of several classes together bound those of each. Integers that are added count as if they
+    had weights. ``grows`` has the classes whose size changes these bounds: quotients are added up
+    along them whose divisors vary there, and have weights of this class. With ``apart`` no more
+    than two terms of such a sum are taken to have divisors of their own.
     """
 
     line = ONE
 
     def __init__(
-        self, number: int, patterns: Mapping[int, Pattern], *, apart: bool = False
+        self, numbers: Collection[int], patterns: Mapping[int, Pattern], *, apart: bool = False
     ) -> None:
         self._often = {
-            size: sum(factor[0] == number for factor in pattern)
+            size: sum(factor[0] in numbers for factor in pattern)
             for size, pattern in patterns.items()
         }
         super().__init__(self._often)

@@ -65,7 +65,7 @@ def rank_at(degree: int, kept: bool, places: int, seed: int) -> int:
 
 def needed(degree: int, kept: bool, places: int = 3) -> int:
     """The places that the algebra asks for, for a difference of two such products."""
-    algebra = PlaceDegreeAlgebra(0, {places: ((0, 1, places),)})
+    algebra = PlaceDegreeAlgebra({0}, {places: ((0, 1, places),)})
     x = algebra.fresh("x", (places,))
     product = x if kept else algebra.sum(x, (0,))
     for _ in range(degree - (not kept)):
@@ -87,7 +87,7 @@ def test_so_many_places_show_what_more_of_them_show(degree: int, kept: bool) -> 
 
 def of_two(places: int = 3, others: int = 4) -> tuple[PlaceDegreeAlgebra, DegreeValue, DegreeValue]:
     """An algebra for the class 0 of two, x along it, and z along both."""
-    algebra = PlaceDegreeAlgebra(0, {places: ((0, 1, places),), others: ((1, 1, others),)})
+    algebra = PlaceDegreeAlgebra({0}, {places: ((0, 1, places),), others: ((1, 1, others),)})
     return algebra, algebra.fresh("x", (places,)), algebra.fresh("z", (others, places))
 
 
@@ -158,7 +158,7 @@ def test_arguments_of_functions_are_told_apart() -> None:
 
 def test_a_place_of_two_classes_has_two_weights() -> None:
     """An axis that is made of a class twice counts twice, in sums and in what is singled out."""
-    algebra = PlaceDegreeAlgebra(0, {9: ((0, 1, 3), (0, 1, 3))})
+    algebra = PlaceDegreeAlgebra({0}, {9: ((0, 1, 3), (0, 1, 3))})
     x = algebra.fresh("x", (9,))
     algebra.compare_targets(x, algebra.multiply(x, algebra.sum(x, (0,))))
     assert algebra.needed == 2 + 2
