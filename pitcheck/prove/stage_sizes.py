@@ -19,6 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.algebra.residues.weights import ONES, clashing_sizes
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
 from pitcheck.prove.place_counts import PlaceCounts
@@ -26,6 +27,7 @@ from pitcheck.prove.proof import Settings
 from pitcheck.stage.reductions.pipeline import measured, reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.reductions.sizes import Measured
+from pitcheck.stage.reductions.weigh_places import plain_sizes
 from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import SymbolicPair
 from pitcheck.stage.stage import Stage
@@ -42,6 +44,8 @@ WEIGHTED = 1
 """The set of sizes with which places have weights; every stage is proven at both."""
 LARGER = (2, 3)
 """The sets of sizes for axes that have no weights."""
+MOST_AVOIDED = 8
+"""The most sizes that are avoided because two axes would have them."""
 FULL_SIZES = 4
 """The number of full sizes among the sets of sizes, so that other numbers are drawn."""
 FULL = "full shapes, where smaller sizes left a stage open"
@@ -96,11 +100,11 @@ def with_enough_places(
 ) -> tuple[ShapedStage, SymbolicPair, Sizes]:
     """Return the stage at the second set of sizes, with as many places as its degrees ask for.
 
-    Numbers of terms are no sizes, so that axes of these sizes can have weights.
+    Sizes that may be two axes are avoided, so that as many axes as possible have weights.
     """
     stage, settings = statement.stage, statement.settings
-    avoided = frozenset(int(cut.parts.terms.max(initial=1)) for cut in stage.all_cuts())
     needed: dict[int, int] = {}
+    avoided: frozenset[int] = frozenset()
     while True:
         context = Context(
             settings.templates, WEIGHTED, settings.least, needed=dict(needed), avoided=avoided
@@ -109,9 +113,15 @@ def with_enough_places(
         shaped, symbols, sizes = shaped_at(statement, found)
         weighted = reduced(shaped, Phase.WEIGHTS, Context(), settings.reductions)
         lacking = PlaceCounts.of(weighted).lacking(weighted)
-        if not any(few > needed.get(number, 0) for number, few in lacking.items()):
+        clashing = avoided
+        if few_places(symbols, sizes, weighed_classes(weighted), sums=False):
+            clashing |= clashing_sizes(sizes.system, sizes, plain_sizes(shaped))
+        if len(clashing) > MOST_AVOIDED:
+            clashing = avoided
+        if not lacking and clashing == avoided:
             return shaped, symbols, sizes
         needed |= lacking
+        avoided = clashing
 
 
 def input_sizes(shaped: ShapedStage) -> tuple[int, ...]:
@@ -144,15 +154,27 @@ def trials_at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> 
     return max(1, MOST_ELEMENTS // largest)
 
 
-def few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:
+def few_places(
+    symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int], *, sums: bool = True
+) -> bool:
     """Return True if places along a reduced axis without weights are combined.
 
-    That the axis has few places may be why both sides agree.
+    That the axis has few places may be why both sides agree. ``sums`` says that axes count along
+    which something is added up that takes no weights.
     """
     return any(
-        own.mixed and (own.unweighted or number not in weighed) and sizes.unit(number) is not None
+        own.mixed
+        and sizes.unit(number) is not None
+        and (sums if own.unweighted else number not in weighed)
         for number, own in symbolic.system.classes()
     )
+
+
+def weighed_classes(shaped: ShapedStage) -> frozenset[int]:
+    """Return the classes whose places have weights."""
+    return frozenset(number for pattern in shaped.weights.values() for number, _, _ in pattern) - {
+        ONES
+    }
 
 
 def described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:

@@ -51,14 +51,7 @@ def patterns(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> dict[i
 
     ``plain`` are sizes of axes without weights. A size that may be two axes has none either.
     """
-    found: dict[int, set[Pattern]] = {size: {_ones(size)} for size in plain}
-    excluded = {ONES}
-    for _, own in system.classes():
-        for node in {member.size: member for member in own.members}.values():
-            pattern, size = _pattern(system, sizes, node), sizes.size(node)
-            if prod(count * unit for _, count, unit in pattern) != size:
-                excluded.update(number for number, _, _ in pattern)
-            found.setdefault(size, set()).add(pattern)
+    found, excluded = _by_size(system, sizes, plain)
     while True:
         normal = {
             size: {_normal(pattern, excluded) for pattern in same} for size, same in found.items()
@@ -77,6 +70,31 @@ def patterns(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> dict[i
                 if any(number != ONES for number, _, _ in pattern)
             }
         excluded |= clashing
+
+
+def clashing_sizes(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> frozenset[int]:
+    """Return the reduced sizes that may be two axes, of which one has weights."""
+    found, excluded = _by_size(system, sizes, plain)
+    return frozenset(
+        size
+        for size, same in found.items()
+        if len({_normal(pattern, excluded) for pattern in same}) > 1
+    )
+
+
+def _by_size(
+    system: AxisSystem, sizes: Sizes, plain: Collection[int]
+) -> tuple[dict[int, set[Pattern]], set[int]]:
+    """Return the patterns of all axes by their sizes, and the classes that cannot have weights."""
+    found: dict[int, set[Pattern]] = {size: {_ones(size)} for size in plain}
+    excluded = {ONES}
+    for _, own in system.classes():
+        for node in {member.size: member for member in own.members}.values():
+            pattern, size = _pattern(system, sizes, node), sizes.size(node)
+            if prod(count * unit for _, count, unit in pattern) != size:
+                excluded.update(number for number, _, _ in pattern)
+            found.setdefault(size, set()).add(pattern)
+    return found, excluded
 
 
 def degrees(weights: Mapping[int, Pattern]) -> dict[int, int]:

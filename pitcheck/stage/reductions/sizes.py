@@ -126,6 +126,9 @@ class RestrictedSizes(Sizes):
             return len(self._kept) * (
                 self._base.size(node) // (self._symmetry.total // self._symmetry.segment)
             )
+        own = self._system.class_of(node)
+        if own.inner is not None:
+            return self.size(own.outer[node]) * self.size(own.inner)
         return self._base.size(node)
 
     def position(self, node: Any, offset: int) -> int:

@@ -28,7 +28,12 @@ class WeighPlaces:
 
     def apply(self, subject: ShapedStage, context: Context) -> ShapedStage | None:
         """Return the stage with weights; None if no axis can have any."""
-        plain = {term[2] for derived in subject.derived.values() for term in derived.terms}
-        plain |= {int(target.cut.parts.terms.max(initial=1)) for target in subject.stage.targets}
-        weights = patterns(subject.sizes.system, subject.sizes, plain | context.unweighed)
+        plain = plain_sizes(subject) | context.unweighed
+        weights = patterns(subject.sizes.system, subject.sizes, plain)
         return replace(subject, weights=weights) if weights else None
+
+
+def plain_sizes(subject: ShapedStage) -> set[int]:
+    """Return the numbers of terms of sums, along which there are no weights."""
+    plain = {term[2] for derived in subject.derived.values() for term in derived.terms}
+    return plain | {int(target.cut.parts.terms.max(initial=1)) for target in subject.stage.targets}
