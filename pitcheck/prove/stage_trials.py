@@ -179,7 +179,7 @@ class StageTrials:
                 or found.decided
             )
             different = (
-                self._outcomes.try_reals(bool(lacking) or found.decided)
+                self._outcomes.try_reals(bool(lacking) or found.decided or self._hides_infinity)
                 if self._refutes and reals
                 else None
             )
@@ -193,6 +193,11 @@ class StageTrials:
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
+
+    @property
+    def _hides_infinity(self) -> bool:
+        """Return True if drawn numbers may decide, and seldom do, where something is infinite."""
+        return self._degrees.algebra.infinite and self._degrees.decides
 
     def domains(self, chain: Chain) -> Domains:
         """Return where both sides have values, from draws over one chain of primes."""

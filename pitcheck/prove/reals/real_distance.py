@@ -82,7 +82,7 @@ def clearly_apart(
     The shape is (trials, rows, *shape). Infinite numbers are left to the residues, where they are
     values. A NaN on one side alone counts in the trials in which both sides should be ``defined``:
     in others, what was cut at may have values that it never has in the plans. With ``domains`` it
-    counts in every trial that the reference alone is finite.
+    counts in every trial that one side alone is finite, and the reference is a number or infinite.
     """
     a, b = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0])
     if comparison.expected.kind != "field":
@@ -98,6 +98,6 @@ def clearly_apart(
             & defined[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
         )
         if domains:
-            apart |= np.isfinite(b) & ~np.isfinite(a)
+            apart |= finite_on_one_side(a, b) & ~np.isnan(b)
     result: Bools = apart & comparison.judged[:1]
     return result
