@@ -96,6 +96,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "eq": np.equal,
     "logical_not": np.logical_not,
     "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
     "maximum": np.maximum,
     "minimum": np.minimum,
     "matmul": np.matmul,

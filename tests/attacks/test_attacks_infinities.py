@@ -113,6 +113,14 @@ BY_REALS: dict[str, tuple[Formula, Formula]] = {
         lambda x, z, u: x + zeros(z) + used(u),
         lambda x, z, u: masked(seldom(u), x) + zeros(z),
     ),
+    "NaN for infinity": (
+        lambda x, z, u: masked(seldom(u), x) + z,
+        lambda x, z, u: less_itself(masked(seldom(u), x) + z, masked(seldom(u), x)),
+    ),
+    "plus for minus": (
+        lambda x, z, u: masked(seldom(u), x) + z,
+        lambda x, z, u: masked(seldom(u), x, INFINITY) + z,
+    ),
     "the reference alone": (
         lambda x, z, u: masked(seldom(u), x) + zeros(z),
         lambda x, z, u: x + zeros(z) + used(u),

@@ -32,9 +32,9 @@ from pitcheck.prove.reals.depending_choices import depending_on_order
 from pitcheck.prove.reals.real_distance import (
     clearly_apart,
     distances,
-    finite_on_one_side,
     of_trial,
     scales,
+    unlike,
 )
 from pitcheck.prove.reals.thresholds import COARSE, Guard, Thresholds
 from pitcheck.prove.reals.trial_algebras import (
@@ -108,7 +108,7 @@ large.
 MOST_LOOKS = 8
 """The trials of which differences are looked at more closely."""
 MOST_OUT_OF_RANGE = 64
-"""The trials in which one side alone is finite because something leaves the range of float64, after
+"""The trials in which a side is not finite because something leaves the range of float64, after
 which no more are looked at.
 """
 
@@ -125,7 +125,7 @@ class RealTrials:
         self.seed = seed
         self.at_once = at_once
         self.domains = False
-        """True if it counts in all trials that one side alone has a finite value."""
+        """True if it counts in all trials what is not finite on one side alone."""
         named = numbers(shaped.stage.reference) | numbers(shaped.stage.parallel)
         self.points = points_of(named)
         self._limits = sorted({abs(n) * BESIDE_FILL for n in named if abs(n) >= FILL}, reverse=True)
@@ -385,21 +385,21 @@ class RealTrials:
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
 
     def _left_range(self, algebra: TrialAlgebra, comparison: Comparison, index: int) -> Any:
-        """Return where one side alone is finite in a trial because of what float64 cannot hold.
+        """Return where a side is not finite in a trial because of what float64 cannot hold.
 
         A NaN may come from there. So may an infinite number of the reference, or from a quotient
         by 0, which has no value.
         """
         actual, expected = (of_trial(v, index) for v in (comparison.actual, comparison.expected))
-        alone = finite_on_one_side(actual, expected)
-        if not alone.any():
-            return alone
+        found = unlike(actual, expected)
+        if not found.any():
+            return found
         ranged = RangedAlgebra(
             algebra.seed, [algebra.trials[index]], algebra.points, algebra.raising
         )
         with np.errstate(all="ignore"):
             evaluate_stage(self.shaped, ranged)
-        return alone & (ranged.left | (ranged.vanished & np.isfinite(actual)))
+        return found & (ranged.left | (ranged.vanished & np.isinf(expected)))
 
 
 def _first_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
