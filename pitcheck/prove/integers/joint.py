@@ -51,7 +51,7 @@ def joint_draws(shaped: ShapedStage, seed: int, known: int) -> list[int]:
     ``known`` is the number of draws that are made anyway, the first ones.
     """
     cone = discrete_cone(shaped)
-    if cone is None or not any(side.sinks for side in cone.sides):
+    if cone is None or not any(map(_decides, cone.sides)):
         return []
     cone = cone.without_places()
     mixed = min(LOOKED_AT, MOST_CELLS // _largest(shaped, cone) - known)
@@ -71,6 +71,12 @@ def joint_draws(shaped: ShapedStage, seed: int, known: int) -> list[int]:
                 seen.append(_seen(one, two))
     found = telling(np.concatenate(seen, axis=1), known, MOST_DRAWS) if seen else []
     return [draws[each] for each in found]
+
+
+def _decides(side: Side) -> bool:
+    """Return True if integers decide on a side, rather than being indices as they are drawn."""
+    kinds = {side.batch.graph.values[value].kind for value in side.sinks}
+    return bool(kinds) and (bool(side.batch.steps) or "bool" in kinds)
 
 
 def _largest(shaped: ShapedStage, cone: Cone) -> int:
