@@ -53,7 +53,7 @@ class Outcomes:
     def try_reals(self, domains: bool = False) -> Comparison | None:
         """Evaluate the stage on real numbers, and return a comparison that differs, or None.
 
-        With ``domains``, a value on one side alone is a difference, too. Raises StepError.
+        With ``domains``, what is not finite on one side alone is a difference. Raises StepError.
         """
         self._real_trials().domains = domains
         return self._real_trials().difference()

@@ -232,9 +232,19 @@ class Prover:
             else ledger
         )
 
+    def _finite(self, cuts: dict[int, Cut]) -> dict[int, Cut]:
+        """Return the cuts at values that are never infinite.
+
+        Numbers are drawn at a cut. Formulas that are equal for all of these may differ at infinity:
+        exp(a) / exp(a) is 1 for every number a, and has no value where a mask made a minus
+        infinity.
+        """
+        may_be = self._signs.may_be_infinite
+        return {value: cut for value, cut in cuts.items() if not may_be(cut.reference)}
+
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
         """Prove all outputs; drop cuts that turn out false, and prove anew what stood on them."""
-        usable = dict(cuts)
+        usable = self._finite(cuts)
         ahead = self._ahead(usable) if self.jobs > 1 else None
         while True:
             ledger, ahead = ahead or self._round(usable), None

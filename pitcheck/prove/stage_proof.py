@@ -26,6 +26,7 @@ from pitcheck.prove.domains.undefined_cuts import needed
 from pitcheck.prove.error_budget import Attempt, Attempts
 from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.integers.cases import Cases, with_cases
+from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.place_counts import PlaceCounts
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
@@ -94,11 +95,13 @@ def undefined_at_cuts(
     """
     try:
         shaped, at_once = _at_first_sizes(stage, keys, settings)
+        shaped = with_cases(shaped).shaped
+        further = partial(joint_draws, shaped, settings.seed)
         for length in LENGTHS:
             chain = settings.primes.chain(Family(length), 0)
             redraw = partial(undefined_algebra_of, shaped, settings, chain)
             try:
-                return needed(shaped, parts, redraw, at_once)
+                return needed(shaped, parts, redraw, at_once, further)
             except StepError as error:
                 if not isinstance(error.cause, BudgetError):
                     raise

@@ -45,6 +45,7 @@ from pitcheck.prove.coverage import Outcomes
 from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
 from pitcheck.prove.free_degrees import FreeStageDegrees, unmatched
 from pitcheck.prove.integers.cases import Cases
+from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.redraws import MOST_REJECTED, Redraws
@@ -147,9 +148,7 @@ class StageTrials:
         self._squared_roots = algebra.squared_roots
         self.number += len(algebra.trials)
         for comparison in comparisons:
-            if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[
-                good
-            ].any():
+            if _differs(comparison, good):
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
         self._outcomes.route(evaluated, good)
         one, signless = self._one, self._signless(algebra)
@@ -179,7 +178,7 @@ class StageTrials:
                 or found.decided
             )
             different = (
-                self._outcomes.try_reals(bool(lacking) or found.decided)
+                self._outcomes.try_reals(bool(lacking) or found.decided or self._hides_infinity)
                 if self._refutes and reals
                 else None
             )
@@ -194,6 +193,11 @@ class StageTrials:
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
 
+    @property
+    def _hides_infinity(self) -> bool:
+        """Return True if drawn numbers may decide, and seldom do, where something is infinite."""
+        return self._degrees.algebra.infinite and self._degrees.decides
+
     def domains(self, chain: Chain) -> Domains:
         """Return where both sides have values, from draws over one chain of primes."""
         return domains(
@@ -202,6 +206,7 @@ class StageTrials:
             partial(self._undefined_algebra, chain),
             self._compared,
             self._at_once,
+            partial(joint_draws, self.shaped, self._settings.seed),
         )
 
     def _signless(self, algebra: ResidueAlgebra) -> str:
@@ -291,6 +296,9 @@ class StageTrials:
             self._lacking, different = self._outcomes.unseen()
             if different is not None:
                 return self._refuted("real numbers differ", different)
+            different = None if self._lacking else self._further_difference()
+            if different is not None:
+                return self._refuted("where integers decide together both plans differ", different)
             if not self._lacking and self._integers_open:
                 return self._open("PIT204", self._integers_open)
             if not self._lacking:
@@ -309,6 +317,20 @@ class StageTrials:
                 )
         self._wanted = self.number + self._missing(one, error)
         return None
+
+    def _further_difference(self) -> Comparison | None:
+        """Compare both sides where integers decide as they do in no redraw so far.
+
+        Return a difference. No error is counted for such draws.
+        """
+        draws = joint_draws(self.shaped, self._settings.seed, self.number) if self._refutes else []
+        if not draws:
+            return None
+        chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
+        algebra = self._algebra(chain, draws)
+        compared = self._compared(algebra)
+        good = ~np.asarray(algebra.void)
+        return next((each for each in compared or () if _differs(each, good)), None)
 
     def _missing(self, one: DrawError, error: float) -> int:
         """Return how many redraws are made next."""
@@ -366,6 +388,12 @@ class StageTrials:
             squared_roots=squared,
             differing=comparison.differing(),
         )
+
+
+def _differs(comparison: Comparison, good: Any) -> bool:
+    """Return True if both sides differ in a ``good`` trial."""
+    shape = len(good), *comparison.differs.shape[1:]
+    return bool(np.broadcast_to(comparison.differs, shape)[good].any())
 
 
 def undefined_algebra_of(

@@ -30,6 +30,9 @@ MARKED = 0.75
 CASES = 4
 """The number of kinds of discrete draws, which follow each other."""
 
+FIRST_MIXED = 1 << 40
+"""The first trial in which every element is a marked or rare integer, whatever the others are."""
+
 LAYOUTS = 3
 """The number of ways in which the elements that hold one integer are spread."""
 
@@ -69,18 +72,28 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
     them. One has half of its rows filled with one marked value; the others are uniform. Of four
     trials of booleans one has rows of equal elements, one lacks half of its rows altogether, one is
     all true, one is uniform. The definite cases of a tensor come after the first ``CASES`` trials.
+    From ``FIRST_MIXED`` on all integers are marked or rare ones.
 
     Raises:
         UnsupportedError: integers have no bounds.
     """
-    return np.stack([_discrete_trial(fresh, seed, trial) for trial in trials])[:, None]
+    drawn = [
+        (_mixed if trial >= FIRST_MIXED else _discrete_trial)(fresh, seed, trial)
+        for trial in trials
+    ]
+    return np.stack(drawn)[:, None]
+
+
+def _generator(fresh: Fresh, seed: int, trial: int) -> np.random.Generator:
+    """Return the generator of one trial of a tensor."""
+    return np.random.Generator(
+        np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial])
+    )
 
 
 def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
     """Return the numbers of one trial, of the tensor's shape."""
-    generator = np.random.Generator(
-        np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial])
-    )
+    generator = _generator(fresh, seed, trial)
     if fresh.cases and trial >= CASES:
         if trial < CASES + len(fresh.cases):
             case = fresh.cases[trial - CASES]
@@ -113,6 +126,20 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
     return np.where(
         generator.random(fresh.shape) < MARKED, marks[:count].reshape(fresh.shape), uniform
     )
+
+
+def _mixed(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return a trial in which every element is one of the marked and rare integers, or a boolean.
+
+    So what few integers decide comes about together with all else that they do.
+    """
+    generator = _generator(fresh, seed, trial)
+    if fresh.kind == "bool":
+        return generator.random(fresh.shape) < generator.random()
+    numbers = np.array([*fresh.marks, *fresh.rare], dtype=np.int64)
+    if not len(numbers):
+        return generator.integers(*(fresh.bounds or (0, 2)), size=fresh.shape, dtype=np.int64)
+    return generator.choice(numbers, size=fresh.shape)
 
 
 def _loaded(

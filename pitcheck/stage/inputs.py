@@ -43,6 +43,8 @@ class Fresh:
     """
     cases: tuple[np.ndarray[Any, np.dtype[np.int64]], ...] = field(default=(), compare=False)
     """Definite numbers of the whole tensor, each tried in a trial of its own."""
+    rare: tuple[int, ...] = ()
+    """Integers of which something computed decides, for draws that mix them with the marks."""
     unread: bool = False
     """True if its shape alone matters: integers and booleans are not drawn then."""
 

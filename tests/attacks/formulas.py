@@ -96,6 +96,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "eq": np.equal,
     "logical_not": np.logical_not,
     "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
     "maximum": np.maximum,
     "minimum": np.minimum,
     "matmul": np.matmul,
@@ -124,6 +125,10 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "index_select": lambda a, i, axis: np.take(a, i, axis=axis),
     "gather": lambda a, i, axis: np.take_along_axis(a, i, axis=axis),
     "masked_fill": lambda a, m, number: np.where(m, number, a),
+    "tanh": np.tanh,
+    "argmax": lambda a, axis: a.argmax(axis),
+    "argmin": lambda a, axis: a.argmin(axis),
+    "any": lambda a, axes: a.any(axis=tuple(axes)),
 }
 SIZES = {
     "x": (4, 4),
@@ -134,11 +139,16 @@ SIZES = {
     "i": (4, 4),
     "p": (4,),
     "m": (4, 4),
+    "u": (16,),
+    "j": (4, 4),
+    "k": (4, 4),
 }
-"""The inputs: numbers, two of integers from 0 to 3 (``i``, ``p``), and booleans ``m``."""
+"""The inputs: numbers, integers, and booleans ``m``."""
+BELOW = {"i": 4, "p": 4, "j": 50000, "k": 50000}
+"""The integers, which are not negative: the numbers below which they lie."""
 
 
-SHARDED = ("x", "y", "z", "m")
+SHARDED = ("x", "y", "z", "m", "j", "k")
 """The inputs of which each of two ranks holds half of the rows."""
 
 
@@ -146,18 +156,20 @@ def planned(formula: Formula, ranks: int = 1, *, whole: bool = True) -> Plan:
     """Return the plan of a formula, whose parameters name its inputs.
 
     With two ranks each computes the formula on its rows; ``whole``: the result is the same on both.
+    Results have the name ``out``, if it is given, and the lineage ``hint`` in a plan of two ranks.
     """
     builder = Builder("formula", {"r": ranks} if ranks > 1 else None)
 
     def make(kind: str, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         given = [Number(str(o)) if isinstance(o, (int, float)) else o for o in operands]
         group = {"group": "r"} if kind in COLLECTIVES else {}
-        return builder.op(kind, *given, **group, **attributes)
+        hint = {} if ranks > 1 else {"hint": None}
+        return builder.op(kind, *given, **group, **{**attributes, **hint})
 
     def given(name: str) -> Expression:
         more: dict[str, Any] = {}
-        if name in ("i", "p"):
-            more = {"dtype": "int64", "bounds": (0, 4)}
+        if name in BELOW:
+            more = {"dtype": "int64", "bounds": (0, BELOW[name])}
         elif name == "m":
             more = {"dtype": "bool"}
         shape, split = SIZES[name], ranks > 1 and name in SHARDED
@@ -177,7 +189,8 @@ def _names(formula: Formula) -> tuple[str, ...]:
 
 def _numbers(formula: Formula, inputs: Mapping[str, Any]) -> Any:
     def make(kind: str, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-        return NUMPY[kind](*operands, **attributes)
+        named = {name: each for name, each in attributes.items() if name not in ("out", "hint")}
+        return NUMPY[kind](*operands, **named)
 
     with np.errstate(all="ignore"):
         return formula(*(Expression(make, inputs[name]) for name in _names(formula))).value
@@ -192,8 +205,8 @@ def at_small_numbers(reference: Formula, parallel: Formula) -> tuple[bool, bool]
     for trial in range(400):
         inputs: dict[str, Any] = {}
         for name, shape in SIZES.items():
-            if name in ("i", "p"):
-                inputs[name] = generator.integers(0, 4, shape)
+            if name in BELOW:
+                inputs[name] = generator.integers(0, BELOW[name], shape)
             elif name == "m":
                 inputs[name] = generator.random(shape) < generator.random()
             else:
@@ -205,3 +218,17 @@ def at_small_numbers(reference: Formula, parallel: Formula) -> tuple[bool, bool]
         both = finite & np.isfinite(b)
         same &= bool(np.allclose(a[both], b[both]))
     return defined, same
+
+
+def differ_at(reference: Formula, parallel: Formula, point: Mapping[str, Any]) -> bool:
+    """Return True if the reference is no NaN somewhere at a point, and the parallel formula is, or
+    is another number.
+
+    ``point`` has values that fill inputs; numbers that it does not name are 1.5, and integers 0.
+    """
+    inputs = {
+        name: np.broadcast_to(point.get(name, 0 if name in BELOW else 1.5), shape)
+        for name, shape in SIZES.items()
+    }
+    a, b = (np.asarray(_numbers(f, inputs), dtype=np.float64) for f in (reference, parallel))
+    return bool((~np.isnan(a) & ~np.isclose(a, b)).any())

@@ -77,6 +77,8 @@ class DegreeRing:
         """
         self.irrational = 0
         """The number of times that a root of a number is taken that is not rational."""
+        self.infinite = False
+        """True if a constant is infinite or NaN."""
         self._denominators: dict[int, int] = {}
         self._weighted = weighted or {}
         self.site = ""
@@ -154,7 +156,9 @@ class DegreeRing:
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:
         """Return bounds for a 0-d constant: degree 0, the height of numerator and denominator."""
-        exact = kind != "bool" and (isinstance(number, Fraction) or math.isfinite(number))
+        finite = isinstance(number, Fraction) or math.isfinite(number)
+        self.infinite = self.infinite or not finite
+        exact = kind != "bool" and finite
         return self._known(self._value(kind, ()), Fraction(number) if exact else None)
 
     def extent(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:

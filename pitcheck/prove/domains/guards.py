@@ -63,6 +63,10 @@ Draw = Callable[[Sequence[int]], ResidueAlgebra]
 """A function that returns an algebra for some draws."""
 Redraw = Callable[[Sequence[int]], Undefined]
 """The same for an algebra with undefined elements. A draw may stand there several times."""
+Further = Callable[[int], Sequence[int]]
+"""A function that names further draws, for a number of first ones, in which integers decide as they
+do in none of these.
+"""
 Compare = Callable[[ResidueAlgebra], Sequence[Comparison] | None]
 """A function that evaluates a stage and compares its targets; None if levels do not suffice."""
 
@@ -93,7 +97,12 @@ class Domains(NamedTuple):
 
 
 def domains(
-    guards: Collection[tuple[str, str]], draw: Draw, redraw: Redraw, compare: Compare, at_once: int
+    guards: Collection[tuple[str, str]],
+    draw: Draw,
+    redraw: Redraw,
+    compare: Compare,
+    at_once: int,
+    further: Further = lambda _: (),
 ) -> Domains:
     """Return if all guards of the parallel plan are discharged.
 
@@ -117,6 +126,11 @@ def domains(
                 algebra = draw(range(DRAWS))
             again = _Look(guards, algebra, compare, seen)
             found = again.domains(redraw, compare, at_once, free=decided)
+            more = further(DRAWS_OF_CHOICES) if decided and not found.lacking else ()
+            if more:
+                rare = _Look(guards, _free(redraw(more)), compare, seen)
+                own = rare.domains(redraw, compare, at_once, free=True)
+                found = Domains(own.lacking, max(own.undefined, found.undefined))
             return found._replace(decided=decided)
         return found
     except PitcheckError as error:

@@ -64,6 +64,13 @@ class Signs:
     def _is_positive(self, value: int) -> bool:
         return self.of(value) & ABOVE_ZERO == ABOVE_ZERO
 
+    def may_be_infinite(self, value: int) -> bool:
+        """Return True if a value may be infinite, or if nothing is known of it.
+
+        Infinity comes from constants alone: a number over 0 has no value.
+        """
+        return Sign.FINITE not in self.of(value)
+
     def of(self, value: int) -> Sign:
         """Return what is known of a value's sign."""
         pending = [value]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.residues.undefined import Undefined
-from pitcheck.prove.domains.guards import DRAWS_OF_CHOICES, Extent, extent, undefined
+from pitcheck.prove.domains.guards import DRAWS_OF_CHOICES, Extent, Further, extent, undefined
 from pitcheck.prove.domains.operands import Bools
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.evaluate import compare_target, evaluate_stage
@@ -49,11 +49,16 @@ def patterns(shape: tuple[int, ...], part: Extent) -> Bools:
 
 
 def needed(
-    shaped: ShapedStage, parts: Mapping[int, Extent], redraw: Redraw, at_once: int
+    shaped: ShapedStage,
+    parts: Mapping[int, Extent],
+    redraw: Redraw,
+    at_once: int,
+    further: Further = lambda _: (),
 ) -> Extent | None:
     """Return the part of a stage's target that reference values may leave without a value.
 
-    ``parts`` says by reference value what they may lack. Return None if the parallel plan may then
+    ``parts`` says by reference value what they may lack, ``further`` in which draws integers decide
+    as they seldom do. Return None if the parallel plan may then
     lack more than the reference.
 
     Raises:
@@ -67,7 +72,9 @@ def needed(
         rows = [(0, pattern) for pattern in made]
         hidden, needs = _needs(shaped, value, rows, redraw, (False, at_once))
         # Elements that no choice can hide are the same in every draw.
-        rows = [(draw, made[n]) for draw in range(DRAWS_OF_CHOICES) for n in np.flatnonzero(hidden)]
+        places = np.flatnonzero(hidden)
+        draws = [*range(DRAWS_OF_CHOICES), *further(DRAWS_OF_CHOICES)] if len(places) else []
+        rows = [(draw, made[n]) for draw in draws for n in places]
         needs += _needs(shaped, value, rows, redraw, (True, at_once))[1]
         if any((parallel & ~reference).any() for parallel, reference in needs):
             return None

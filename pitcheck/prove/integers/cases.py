@@ -138,6 +138,7 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
     )
     cone = cone.leading_to((kept[0], kept[1]))
     cases: dict[int, NDArray[np.int64]] = {}
+    rare: dict[int, tuple[int, ...]] = {}
     left_open = ""
     enumerated = [
         own
@@ -154,6 +155,7 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
             )
         elif chosen:
             cases[own.value] = _filled(own, chosen)
+            rare[own.value] = tuple(np.unique(np.concatenate(list(chosen.values()))).tolist())
     left = [own for own in drawn if own not in enumerated] if any(hard) else []
     untried = [(own.first, own.first + own.size) for own in left]
     one_lane = _numbers(cone, drawn, np.zeros(1, dtype=np.int64))
@@ -166,7 +168,9 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
                 [*fills, *([cases[own.value]] if own.value in cases else ())]
             )
     fresh = {
-        value: replace(one, cases=tuple(cases[value])) if value in cases else one
+        value: replace(one, cases=tuple(cases[value]), rare=rare.get(value, ()))
+        if value in cases
+        else one
         for value, one in shaped.fresh.items()
     }
     directed = replace(shaped, fresh=fresh)
@@ -377,14 +381,23 @@ def _results(
 def _filled(own: _Drawn, chosen: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
     """Return draws of a tensor in which each element has each of its values, (draws, *shape).
 
-    Elements have them in different order. Those that have none are uniform.
+    Elements have them in random order, so that they differ along each axis. Those that have none
+    are uniform. If each has one alone, some have it in a further draw, and the others in another:
+    what all have may hide what some have (a row that is masked wholly has no softmax).
     """
     count = max(len(found) for found in chosen.values())
-    result = np.random.default_rng(count).integers(*own.bounds, size=(count, own.size))
-    for element, found in chosen.items():
+    generator = np.random.default_rng([count, own.first])  # other inputs have them elsewhere
+    draws = 3 if count == 1 < len(chosen) else count
+    result = generator.integers(*own.bounds, size=(draws, own.size))
+    for start, (element, found) in zip(
+        generator.permutation(len(chosen)), chosen.items(), strict=True
+    ):
         place = element - own.first
-        result[:, place] = found[(np.arange(count) + place) % len(found)]
-    return result.reshape(count, *own.fresh.shape)
+        if draws == count:
+            result[:, place] = found[(np.arange(count) + start) % len(found)]
+        else:
+            result[[0, 1 + start % 2], place] = found[0]
+    return result.reshape(draws, *own.fresh.shape)
 
 
 def _reaching(cone: Cone, drawn: Sequence[_Drawn], parts: Found, cost: int) -> NDArray[np.int64]:

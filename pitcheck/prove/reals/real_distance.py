@@ -66,11 +66,12 @@ def nan_on_one_side(a: Any, b: Any) -> Bools:
     return found
 
 
-def finite_on_one_side(a: Any, b: Any) -> Bools:
-    """Return where one array is finite and the other is not, as booleans of their shape."""
-    found: Bools = (
-        np.isfinite(a) != np.isfinite(b) if a.dtype.kind == "f" else np.zeros(a.shape, np.bool_)
-    )
+def unlike(a: Any, b: Any) -> Bools:
+    """Return where two arrays are not both finite, nor the same, as booleans of their shape."""
+    if a.dtype.kind != "f":
+        return np.zeros(a.shape, dtype=np.bool_)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    found: Bools = ~(same | (np.isfinite(a) & np.isfinite(b)))
     return found
 
 
@@ -82,7 +83,8 @@ def clearly_apart(
     The shape is (trials, rows, *shape). Infinite numbers are left to the residues, where they are
     values. A NaN on one side alone counts in the trials in which both sides should be ``defined``:
     in others, what was cut at may have values that it never has in the plans. With ``domains`` it
-    counts in every trial that the reference alone is finite.
+    counts in every trial that the reference is a number or infinite, and the parallel side, where
+    one of them is not finite, is something else.
     """
     a, b = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0])
     if comparison.expected.kind != "field":
@@ -98,6 +100,6 @@ def clearly_apart(
             & defined[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
         )
         if domains:
-            apart |= np.isfinite(b) & ~np.isfinite(a)
+            apart |= unlike(a, b) & ~np.isnan(b)
     result: Bools = apart & comparison.judged[:1]
     return result

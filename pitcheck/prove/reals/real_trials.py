@@ -32,9 +32,9 @@ from pitcheck.prove.reals.depending_choices import depending_on_order
 from pitcheck.prove.reals.real_distance import (
     clearly_apart,
     distances,
-    finite_on_one_side,
     of_trial,
     scales,
+    unlike,
 )
 from pitcheck.prove.reals.thresholds import COARSE, Guard, Thresholds
 from pitcheck.prove.reals.trial_algebras import (
@@ -107,6 +107,10 @@ large.
 """
 MOST_LOOKS = 8
 """The trials of which differences are looked at more closely."""
+MOST_OUT_OF_RANGE = 64
+"""The trials in which a side is not finite because something leaves the range of float64, after
+which no more are looked at.
+"""
 
 
 class RealTrials:
@@ -121,7 +125,7 @@ class RealTrials:
         self.seed = seed
         self.at_once = at_once
         self.domains = False
-        """True if it counts in all trials that the parallel side alone has no finite value."""
+        """True if it counts in all trials what is not finite on one side alone."""
         named = numbers(shaped.stage.reference) | numbers(shaped.stage.parallel)
         self.points = points_of(named)
         self._limits = sorted({abs(n) * BESIDE_FILL for n in named if abs(n) >= FILL}, reverse=True)
@@ -132,6 +136,7 @@ class RealTrials:
             bounded=routing is None and any(fresh.loads for fresh in shaped.fresh.values())
         )
         self._looks = MOST_LOOKS
+        self._out_of_range = MOST_OUT_OF_RANGE
         self._derives = any(
             step.kind.endswith(BACKWARD)
             for batch in (shaped.stage.reference, shaped.stage.parallel)
@@ -340,10 +345,14 @@ class RealTrials:
                 domains=self.domains,
             )
             for index in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1)).tolist():
-                if self._looks == 0:
+                if self._looks == 0 or self._out_of_range == 0:
                     return None
+                inside = apart[index] & ~self._left_range(algebra, comparison, index)
+                if not inside.any():
+                    self._out_of_range -= 1
+                    continue
                 self._looks -= 1
-                if self._clear(algebra, comparison, number, index, apart[index]):
+                if self._clear(algebra, comparison, number, index, inside):
                     return comparison
         return None
 
@@ -357,9 +366,6 @@ class RealTrials:
         sides = [of_trial(value, index) for value in (comparison.actual, comparison.expected)]
         moved: Any = 0.0
         with np.errstate(all="ignore"):
-            apart = apart & ~(finite_on_one_side(*sides) & self._overflows(algebra, index))
-            if not apart.any():
-                return False
             for disturbance in range(DISTURBED):
                 try:
                     evaluated = evaluate_stage(
@@ -378,16 +384,22 @@ class RealTrials:
             scale = scales(first, second, tuple(range(first.ndim)), self._limits)
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
 
-    def _overflows(self, algebra: TrialAlgebra, index: int) -> bool:
-        """Return True if something leaves the range of float64 in a trial.
+    def _left_range(self, algebra: TrialAlgebra, comparison: Comparison, index: int) -> Any:
+        """Return where a side is not finite in a trial because of what float64 cannot hold.
 
-        A NaN may come from there.
+        A NaN may come from there. So may an infinite number of the reference, or from a quotient
+        by 0, which has no value.
         """
+        actual, expected = (of_trial(v, index) for v in (comparison.actual, comparison.expected))
+        found = unlike(actual, expected)
+        if not found.any():
+            return found
         ranged = RangedAlgebra(
             algebra.seed, [algebra.trials[index]], algebra.points, algebra.raising
         )
-        evaluate_stage(self.shaped, ranged)
-        return ranged.left
+        with np.errstate(all="ignore"):
+            evaluate_stage(self.shaped, ranged)
+        return found & (ranged.left | (ranged.vanished & np.isinf(expected)))
 
 
 def _first_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:

@@ -206,6 +206,8 @@ class RangedAlgebra(TrialInputs):
     """
 
     left = False
+    vanished = False
+    """True if a number was divided by 0, or the logarithm of 0 was taken."""
 
     def _noted(self, result: Value, *operands: Value) -> Value:
         """Note whether a result is infinite although its operands are not, and return it."""
@@ -221,6 +223,10 @@ class RangedAlgebra(TrialInputs):
         result = self._noted(super().exp(a), a)
         self.left = self.left or bool(((result.data == 0) & (a.data != -np.inf)).any())
         return result
+
+    def log(self, a: Value) -> Value:
+        self.vanished = self.vanished or bool((a.data == 0).any())
+        return super().log(a)
 
     def multiply(self, a: Value, b: Value) -> Value:
         result = super().multiply(a, b)
@@ -240,11 +246,15 @@ class RangedAlgebra(TrialInputs):
                 & np.isfinite(aligned(b.data, result.rank))
             ).any()
         )
-        return result if bool((b.data == 0).any()) else self._noted(result, a, b)
+        if bool((b.data == 0).any()):
+            self.vanished = True
+            return result
+        return self._noted(result, a, b)
 
     def power(self, a: Value, exponent: int) -> Value:
         result = super().power(a, exponent)
         self.left = self.left or bool(((result.data == 0) & (a.data != 0)).any())
+        self.vanished = self.vanished or (exponent < 0 and bool((a.data == 0).any()))
         return result if exponent < 0 else self._noted(result, a)
 
     def add(self, a: Value, b: Value) -> Value:
