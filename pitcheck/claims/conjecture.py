@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.dimensions.axis_classes import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.claims.shard_places import Places
 from pitcheck.graph.cuts import Cut, Part, cut_by_code
 from pitcheck.ops.registry import BACKWARD, kinds_with

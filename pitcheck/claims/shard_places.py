@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pitcheck.algebra.dimensions.axis_classes import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Codes

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue
 from pitcheck.algebra.dimensions.axis_views import view
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.interface import Kind
 from pitcheck.ops.axis_attributes import symbolic_attributes
 

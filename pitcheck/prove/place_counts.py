@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pitcheck.algebra.bound.place_degrees import PlaceDegreeAlgebra
-from pitcheck.algebra.dimensions.axis_classes import ScalingClass
+from pitcheck.algebra.dimensions.scaling_class import ScalingClass
 from pitcheck.algebra.residues.weights import ONES
 from pitcheck.prove.stage_degrees import drawn_degrees
 from pitcheck.stage.evaluate import evaluate_stage

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.interface import Kind
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.graph import GraphValue

@@ -19,7 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pitcheck.algebra.dimensions.axis_classes import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut

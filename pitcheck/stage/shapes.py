@@ -19,8 +19,9 @@ from math import prod
 from typing import Any, TypeVar
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PlanError

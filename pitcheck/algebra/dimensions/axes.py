@@ -28,8 +28,9 @@ from pitcheck.algebra.dimensions.axis_arithmetic import (
     plain,
     same_kind,
 )
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.shape_checks import (
     check_expansion,

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
 from pitcheck.algebra.dimensions.axis_views import view
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.errors import ShapeError

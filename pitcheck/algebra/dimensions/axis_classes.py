@@ -22,64 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from math import gcd, prod
+from math import prod
 
+from pitcheck.algebra.dimensions.scaling_class import Dimension, ScalingClass
 from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes, choose_units, smallest_units
-
-
-@dataclass(frozen=True, eq=False)
-class Dimension:
-    """One dimension of a value, with its full size.
-
-    ``copies`` says that it numbers the members of a stack.
-    """
-
-    number: int
-    size: int
-    copies: bool = False
-
-
-@dataclass
-class ScalingClass:
-    """Dimensions that shrink together.
-
-    ``inner`` is None, or every member m is ``outer[m]`` times ``inner``. ``rigid`` is the reason
-    why the class stays whole, "" if it need not. ``factor``: a dimension was split into this class
-    and others. ``beside``: the inner dimensions of which this class was the outer one. ``mixed``:
-    some operator combines, cuts, joins, views or counts elements along it. ``unweighted``: some
-    operator adds up or compares elements along it in a way that takes no weights. ``ordered``: it
-    matters which of two places comes first. ``indexed``: integers are places along it.
-    """
-
-    members: list[Dimension]
-    positions: set[int] = field(default_factory=set)
-    rigid: str = ""
-    permuted: bool = False
-    inner: Dimension | None = None
-    outer: dict[Dimension, Dimension] = field(default_factory=dict)
-    factor: bool = False
-    beside: list[Dimension] = field(default_factory=list)
-    mixed: bool = False
-    unweighted: bool = False
-    ordered: bool = False
-    indexed: bool = False
-
-    @property
-    def unit(self) -> int:
-        """The greatest common divisor of all sizes and positions, 0 if all are 0."""
-        return gcd(*(m.size for m in self.members), *self.positions)
-
-    @property
-    def total(self) -> int:
-        """The greatest size in the class."""
-        return max(m.size for m in self.members)
-
-    def factors(self) -> list[Dimension]:
-        """Return the dimensions whose products the members are; none if the class is not split."""
-        return [] if self.inner is None else [self.inner, *self.outer.values()]
 
 
 class AxisSystem:
@@ -193,13 +141,18 @@ class AxisSystem:
 
         A unit of its class has at least 5 elements then.
         """
+        for own in self._with_factors(node):
+            own.permuted = own.roomy = True
+
+    def _with_factors(self, node: Dimension) -> Iterator[ScalingClass]:
+        """Yield the class of a dimension and those of its factors, at any depth."""
         queue = [node]
         seen: set[int] = set()
         while queue:
             root = self._root(queue.pop())
             if root not in seen:
                 seen.add(root)
-                self._classes[root].permuted = True
+                yield self._classes[root]
                 queue.extend(self._classes[root].factors())
 
     def mix(self, node: Dimension) -> None:
@@ -351,6 +304,7 @@ class AxisSystem:
         outer_class.positions |= {p // size for p in own.positions}
         inner_class = self.class_of(own.inner)
         outer_class.permuted = inner_class.permuted = own.permuted
+        outer_class.roomy = inner_class.roomy = own.roomy
         outer_class.factor = inner_class.factor = True
         outer_class.beside.append(own.inner)
         own.positions = set()
@@ -482,16 +436,7 @@ class AxisSystem:
         if kept.inner is not None and dropped.inner is not None:
             queue.append((kept.inner, dropped.inner))
             queue.append((next(iter(kept.outer.values())), next(iter(dropped.outer.values()))))
-        kept.outer.update(dropped.outer)
-        kept.members.extend(dropped.members)
-        kept.positions |= dropped.positions
-        kept.permuted = kept.permuted or dropped.permuted
-        kept.mixed = kept.mixed or dropped.mixed
-        kept.unweighted = kept.unweighted or dropped.unweighted
-        kept.ordered = kept.ordered or dropped.ordered
-        kept.indexed = kept.indexed or dropped.indexed
-        kept.factor = kept.factor or dropped.factor
-        kept.beside.extend(dropped.beside)
+        kept.take(dropped)
 
     def _contains(self, whole: Dimension, part: Dimension) -> bool:
         """Return True if the class of ``part`` is a factor, at any depth, of that of ``whole``."""
@@ -522,19 +467,19 @@ class AxisSystem:
     def solve(
         self,
         variant: int = 0,
-        permuted: Iterable[Dimension] = (),
+        roomy: Iterable[Dimension] = (),
         least: int = LEAST,
         needed: Mapping[int, int] | None = None,
         avoided: Collection[int] = (),
     ) -> Sizes:
         """Return small sizes, once all ties are made.
 
-        Every ``variant`` (0, 1, ...) has other sizes. ``permuted`` are marked permuted first. No
-        unit has fewer than ``least`` elements, nor fewer than are ``needed`` of its class, by its
-        number. No reduced size is one of ``avoided``.
+        Every ``variant`` (0, 1, ...) has other sizes. ``roomy`` dimensions have as many elements in
+        a unit as if they changed places. No unit has fewer than ``least`` elements, nor fewer than
+        are ``needed`` of its class, by its number. No reduced size is one of ``avoided``.
         """
-        for node in permuted:
-            self.mark_permuted(node)
+        for own in (own for node in roomy for own in self._with_factors(node)):
+            own.roomy = True
         self._settle()
         literals = self._literals.union(avoided)
         return Sizes(self, choose_units(self, literals, self._extents, variant, least, needed))
@@ -558,7 +503,7 @@ class AxisSystem:
                     )
         for _, own in self.classes():
             self._hand_down(own)
-            if own.permuted:
-                self.mark_permuted(own.members[0])
-            if own.permuted and own.indexed:
+            for each in self._with_factors(own.members[0]) if own.roomy else ():
+                each.permuted, each.roomy = each.permuted or own.permuted, True
+            if own.roomy and own.indexed:
                 self.fix(own.members[0], "it is indexed by values, and its elements change places")

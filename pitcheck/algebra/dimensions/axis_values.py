@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-from pitcheck.algebra.dimensions.axis_classes import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.interface import Kind
 
 

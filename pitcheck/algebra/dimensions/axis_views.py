@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 
 
 def view(

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from pitcheck.errors import ReductionError
 
 if TYPE_CHECKING:
-    from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension, ScalingClass
+    from pitcheck.algebra.dimensions.axis_classes import AxisSystem
+    from pitcheck.algebra.dimensions.scaling_class import Dimension, ScalingClass
 
 LEAST = 3
 """The least size of a unit: at 2, a ring of +1 is a ring of -1."""
@@ -230,7 +231,7 @@ def smallest_units(system: AxisSystem, least: int) -> dict[int, Scale]:
     """
     found: dict[int, Scale] = {}
     for number, own in system.classes():
-        small = least + own.permuted
+        small = least + own.roomy
         if own.inner is None and not own.rigid and own.unit > small:
             found[number] = Scale(own.unit, small)
     return found
@@ -382,7 +383,7 @@ def _small(
 
     Return None if the class stays whole.
     """
-    unit, least = own.unit, max(smallest, LEAST_PERMUTED if own.permuted else LEAST)
+    unit, least = own.unit, max(smallest, LEAST_PERMUTED if own.roomy else LEAST)
     most = counts[-1]
     allowed = [
         s

@@ -21,7 +21,8 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.value import Value

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.ops.axis_attributes import reduce_attributes
 from pitcheck.ops.axis_templates import Templates

@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra
-from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue
+from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.stage.batch import Batch

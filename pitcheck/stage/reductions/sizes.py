@@ -95,9 +95,9 @@ class ReduceSizes:
             symbolic.reference.values[value].dims[dim]
             for value, dim in (symmetry.carrier for symmetry in subject.kept)
         ]
-        permuted = [node for node in carriers if not symbolic.system.is_batch(node)]
+        roomy = [node for node in carriers if not symbolic.system.is_batch(node)]
         base = symbolic.system.solve(
-            context.variant, permuted, context.least, context.needed, context.avoided
+            context.variant, roomy, context.least, context.needed, context.avoided
         )
         return replace(subject, base=base)
 

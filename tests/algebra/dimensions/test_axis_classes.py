@@ -76,7 +76,7 @@ def test_permuted_dimensions_have_at_least_five() -> None:
     node, other = system.dimension(64), system.dimension(64)
     system.mark_permuted(node)
     assert system.solve(0).size(node) == 5
-    assert system.solve(0, permuted=[other]).size(other) == 6
+    assert system.solve(0, roomy=[other]).size(other) == 6
 
 
 def test_independent_dimensions_differ_and_differ_again() -> None:
