@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from prove.bound_cases import CASES, TABLES, Measured, measure  # noqa: E402
+from prove.bound_cases import CASES, TABLES, WEIGHTS, Measured, measure  # noqa: E402
 
 HEAD = """# The error bound, measured
 
@@ -70,10 +70,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3000)
     seeds = parser.parse_args().seeds
     results = []
-    for case in (*CASES, *TABLES):
+    for case in (*CASES, *TABLES, *WEIGHTS):
         results.append(measure(case, seeds))
         print(row(results[-1]), flush=True)
-    longest = max(len(case.name) for case in (*CASES, *TABLES))
+    longest = max(len(case.name) for case in (*CASES, *TABLES, *WEIGHTS))
     table = "\n".join(map(row, results))
     bars = "\n".join(bar(m, longest) for m in results)
     (ROOT / "docs" / "bound.md").write_text(

@@ -24,17 +24,23 @@ from pitcheck.graph.graph import Graph
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Lineage, Number, Plan
 from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.error_budget import Attempts
 from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.integers.cases import with_cases
+from pitcheck.prove.place_counts import PlaceCounts
 from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Prover
 from pitcheck.prove.stage_proof import decide, prove_stage
+from pitcheck.prove.stage_sizes import Statement, with_enough_places
 from pitcheck.prove.stage_trials import StageTrials
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form
+from pitcheck.stage.reductions.protocol import Context
+from pitcheck.stage.reductions.weigh_places import WeighPlaces
 from pitcheck.stage.run_batch import StepError
-from pitcheck.stage.shaped_stage import shape_reduced
-from pitcheck.stage.stage import Stage, Target
+from pitcheck.stage.shaped_stage import ShapedStage, shape_reduced
+from pitcheck.stage.shapes import symbolic_pair
+from pitcheck.stage.stage import Stage, Target, drawn_reference
 
 ACCEPTED = 0.5
 Formula = Callable[..., str]
@@ -59,6 +65,8 @@ class Case:
     """The accepted error of one obligation, a probability."""
     tables: bool = False
     """Functions are tables of residues, over primes without relation; nothing else is tried."""
+    weighted: bool = False
+    """Axes are reduced to the places that their degrees ask for, and these have weights."""
     pool: bool = False
     """Every draw has one of the primes."""
 
@@ -180,7 +188,8 @@ def _stage(first: Graph, second: Graph, specification: Specification) -> Stage:
 def _by_tables(
     case: Case, first: Graph, second: Graph, specification: Specification
 ) -> Callable[[int], tuple[str, float, bool]]:
-    shaped = shape_reduced(_stage(first, second, specification))
+    stage = _stage(first, second, specification)
+    shaped = _weighted(stage, _settings(case, 0)) if case.weighted else shape_reduced(stage)
     degrees, cases = FreeStageDegrees.of(shaped), with_cases(shaped)
 
     def run(seed: int) -> tuple[str, float, bool]:
@@ -196,6 +205,17 @@ def _by_tables(
         return proof.outcome, proof.error_log2, proof.heuristic
 
     return run
+
+
+def _weighted(stage: Stage, settings: Settings) -> ShapedStage:
+    """The stage at as many places as a proof for every size needs, each with a weight."""
+    keys = {value: str(value) for value in drawn_reference(stage)}
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+    statement = Statement(stage, keys, settings, Attempts("", settings.target_log2))
+    weighted = WeighPlaces().apply(with_enough_places(statement, symbolic)[0], Context())
+    assert weighted is not None
+    assert not PlaceCounts.of(weighted).limit(weighted)
+    return weighted
 
 
 def _in_one_stage(
@@ -621,3 +641,58 @@ TABLES = (
     ),
 )
 """Functions as tables of random residues: the claimed bound is a theorem."""
+
+
+# --- weights
+
+
+def _total(b: Builder, *factors: Any) -> str:
+    """The sum of a product along the only axis."""
+    return str(b.op("sum", _mul(b, *factors) if len(factors) > 1 else factors[0]))
+
+
+def _minor(b: Builder, x: str, first: str, second: str) -> str:
+    """The determinant of the 2 x 2 sums of products of two columns with themselves."""
+    square = _mul(b, _total(b, first, first), _total(b, second, second))
+    across = _total(b, first, second)
+    return _sum(b, _total(b, x), b.op("sub", square, _mul(b, across, across)))
+
+
+def _weights(name: str, inputs: str, reference: Formula, parallel: Formula, prime: int) -> Case:
+    return Case(
+        f"weights: {name}",
+        (prime,),
+        inputs,
+        reference,
+        parallel,
+        size=4096,
+        full_shapes=False,
+        tables=True,
+        weighted=True,
+    )
+
+
+WEIGHTS = (
+    _weights(
+        "sum x sum y and n sum xy",
+        "xy",
+        lambda b, x, y: _mul(b, _total(b, x), b.op("mean", y)),
+        _total,
+        127,
+    ),
+    _weights(
+        "sum x, and with a Gram determinant that is 0 for one place",
+        "xyz",
+        lambda b, x, y, z: _sum(b, _total(b, x), b.op("sub", _total(b, y), _total(b, y))),
+        _minor,
+        127,
+    ),
+    _weights(
+        "the mean of squares and the square of the mean",
+        "x",
+        lambda b, x: b.op("mean", _mul(b, x, x)),
+        lambda b, x: _mul(b, b.op("mean", x), b.op("mean", x)),
+        127,
+    ),
+)
+"""Sums whose places have weights, at the sizes at which a proof is one for every size."""
