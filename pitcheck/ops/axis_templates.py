@@ -23,7 +23,7 @@ from pitcheck.algebra.dimensions.axes import AxisAlgebra
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue
 from pitcheck.algebra.dimensions.axis_views import view
-from pitcheck.algebra.dimensions.scaling_class import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.interface import Kind
 from pitcheck.ops.axis_attributes import symbolic_attributes
 
@@ -110,11 +110,8 @@ class _Recorder(AxisSystem):
     def mix(self, node: Dimension) -> None:
         self._note("mix", (node,))
 
-    def mix_unweighted(self, node: Dimension) -> None:
-        self._note("mix_unweighted", (node,))
-
-    def mark_ordered(self, node: Dimension) -> None:
-        self._note("mark_ordered", (node,))
+    def use(self, node: Dimension, use: Use) -> None:
+        self._note("use", (node,), use)
 
     def add_literal(self, number: Any) -> None:
         self._note("add_literal", (), number)

@@ -18,11 +18,12 @@ number of them. ``docs/mathematics.md`` has the proof, and what it asks for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from pitcheck.algebra.bound.place_degrees import PlaceDegreeAlgebra
-from pitcheck.algebra.dimensions.scaling_class import ScalingClass
+from pitcheck.algebra.bound.place_degrees import LikelyPlaceAlgebra, PlaceDegreeAlgebra
+from pitcheck.algebra.dimensions.scaling_class import ScalingClass, Use
 from pitcheck.algebra.residues.weights import ONES
 from pitcheck.prove.stage_degrees import drawn_degrees
 from pitcheck.stage.evaluate import evaluate_stage
@@ -30,13 +31,26 @@ from pitcheck.stage.shaped_stage import ShapedStage
 
 MOST_PLACES = 24
 """The places of a unit up to which they are taken for a proof that holds at every size."""
+SPREAD = 3
+"""The times more places than are needed, if integers or booleans say which place is which: three
+places for each of them leave few labels without one.
+"""
 GROWS = "quotients are added up, and the number of their divisors grows with the sizes"
-UNWEIGHTED = "integers, or terms at indices, are added up along an axis without weights"
 PERMUTED = "places along an axis change their order"
 INDEXED = "integers are places along an axis"
 CLASHING = "axes of one reduced size cannot be told apart"
-ORDERED = "what functions are taken of depends on the order of places along an axis"
 FEW = "more places would be needed than are tried"
+BY_USE = {
+    Use.UNWEIGHTED: "integers, or terms at indices, are added up along an axis without weights",
+    Use.EXTREMAL: "a largest or least number along an axis is taken",
+    Use.ORDERED: "what functions are taken of depends on the order of places along an axis",
+    Use.LABELLED: "what functions are taken of depends on integers or booleans along an axis",
+}
+"""The reasons why a proof may not hold at every size. The last two are some only with functions of
+sums along the axis.
+"""
+NEVER = Use.UNWEIGHTED | Use.EXTREMAL
+TOLD_APART = Use.ORDERED | Use.LABELLED
 
 
 @dataclass(frozen=True)
@@ -44,11 +58,13 @@ class PlaceCounts:
     """The numbers of places of a stage with weights.
 
     ``needed``: the least number of elements of a unit, by the number of its class. ``settled``: the
-    classes for which so many show every larger number.
+    classes for which so many show every larger number. ``beyond``: those that are known to need
+    more places than are tried.
     """
 
     needed: Mapping[int, int]
     settled: frozenset[int]
+    beyond: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, shaped: ShapedStage) -> PlaceCounts:
@@ -57,34 +73,40 @@ class PlaceCounts:
         All classes are looked at together first. A class whose degrees grow with the size of
         another is settled after that one, at whose reduced size they are counted.
         """
-        numbers = {number for pattern in shaped.weights.values() for number, _, _ in pattern} - {
-            ONES
-        }
-        ordered = {number: own.ordered for number, own in shaped.sizes.system.classes()}
+        uses = {number: own.uses for number, own in shaped.sizes.system.classes()}
+        numbers = weighed_classes(shaped)
         fewest = min((shaped.sizes.unit(number) or 0 for number in numbers), default=0)
-        together = _degrees(shaped, numbers)
-        if (
-            together.needed <= fewest
-            and not together.grows
-            and not (together.in_functions and any(ordered[number] for number in numbers))
+        together = _degrees(PlaceDegreeAlgebra(numbers, shaped.weights), shaped)
+        if not together.grows and all(
+            _spread(together.needed, uses[number]) <= fewest and _open(together, uses[number])
+            for number in numbers
         ):
-            return cls(dict.fromkeys(numbers, together.needed), frozenset(numbers))
-        exact = {number: _degrees(shaped, {number}) for number in sorted(numbers)}
+            return cls(dict.fromkeys(numbers, together.needed), numbers)
+        exact = {
+            number: _degrees(PlaceDegreeAlgebra({number}, shaped.weights), shaped)
+            for number in sorted(numbers)
+        }
         bounded = {
             number
             for number, degrees in exact.items()
-            if degrees.needed <= MOST_PLACES and not (degrees.in_functions and ordered[number])
+            if degrees.needed <= MOST_PLACES and _open(degrees, uses[number])
         }
         settled: set[int] = set()
         while more := {n for n in bounded - settled if exact[n].grows <= settled}:
             settled |= more
         needed = {
-            number: degrees.needed
-            if number in settled
-            else _likely(_degrees(shaped, {number}, apart=True), ordered=ordered[number])
+            number: _spread(
+                (
+                    degrees
+                    if number in settled
+                    else _degrees(LikelyPlaceAlgebra({number}, shaped.weights), shaped)
+                ).needed,
+                uses[number],
+            )
             for number, degrees in exact.items()
         }
-        return cls(needed, frozenset(settled))
+        beyond = {n for n, own in exact.items() if own.needed > MOST_PLACES and not own.varies}
+        return cls(needed, frozenset(settled), frozenset(beyond))
 
     def lacking(self, shaped: ShapedStage) -> dict[int, int]:
         """Return the classes with fewer places than are needed, each with the needed number."""
@@ -112,32 +134,42 @@ class PlaceCounts:
             return PERMUTED
         if own.indexed:
             return INDEXED
-        if own.unweighted:
-            return UNWEIGHTED
+        for use, reason in BY_USE.items():
+            if use in own.uses and (use in NEVER or number not in self.settled):
+                return reason
         if number not in self.needed:
             return CLASHING
-        if number not in self.settled:
-            return ORDERED if own.ordered else GROWS
-        return FEW if number in self.lacking(shaped) else ""
+        if number in self.beyond or number in self.lacking(shaped):
+            return FEW
+        return "" if number in self.settled else GROWS
 
 
-def _likely(degrees: PlaceDegreeAlgebra, *, ordered: bool) -> int:
-    """Return a number of places that leaves no simple mistake unseen, where none is known to do.
+def weighed_classes(shaped: ShapedStage) -> frozenset[int]:
+    """Return the classes whose places have weights."""
+    return frozenset(number for pattern in shaped.weights.values() for number, _, _ in pattern) - {
+        ONES
+    }
 
-    If their order matters, two arguments of a function may differ by a place before, between or
-    behind those that are compared.
+
+def _open(degrees: PlaceDegreeAlgebra, uses: Use) -> bool:
+    """Return True if a number of places may show every larger one, as places meet along a class.
+
+    Arguments of functions may differ by places that are not compared, if these are told apart.
     """
-    needed = degrees.needed
-    if ordered:
-        needed += (needed + 1) * degrees.in_functions
-    return min(needed, MOST_PLACES)
+    return not (uses & NEVER or (degrees.in_functions and uses & TOLD_APART))
 
 
-def _degrees(
-    shaped: ShapedStage, numbers: Collection[int], *, apart: bool = False
-) -> PlaceDegreeAlgebra:
-    """Return the degrees of a stage in the weights of classes."""
-    algebra = PlaceDegreeAlgebra(numbers, shaped.weights, apart=apart)
+def _spread(needed: int, uses: Use) -> int:
+    """Return enough places for draws of integers or booleans to hold what they are to show."""
+    often = SPREAD if Use.LABELLED in uses and needed > 2 else 1
+    return min(often * needed, MOST_PLACES)
+
+
+Degrees = TypeVar("Degrees", bound=PlaceDegreeAlgebra)
+
+
+def _degrees(algebra: Degrees, shaped: ShapedStage) -> Degrees:
+    """Return an algebra that has seen a stage."""
     values = evaluate_stage(shaped, algebra, drawn_degrees(algebra, shaped))
     for target in shaped.stage.targets:
         algebra.compare_targets(

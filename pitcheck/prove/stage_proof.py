@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from pitcheck.algebra.dimensions.size_choice import LEAST
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
@@ -27,7 +28,7 @@ from pitcheck.prove.error_budget import Attempt, Attempts
 from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.integers.cases import Cases, with_cases
 from pitcheck.prove.integers.joint import joint_draws
-from pitcheck.prove.place_counts import PlaceCounts
+from pitcheck.prove.place_counts import MOST_PLACES, PlaceCounts
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_degrees import StageDegrees
@@ -64,6 +65,10 @@ DIFFERENT = "a law of a function is needed that tables of random residues do not
 FREED = "any numbers stand in for steps that did not decide both ways"
 """The reasons for the estimate of a stage; the last one is that of a stage with free steps."""
 ESTIMATED = "the bound at reduced sizes is an estimate"
+TOO_FEW = (
+    f"a formula may need more than {MOST_PLACES} places along an axis to be seen, and the stage is "
+    "too large for its own sizes; --shapes full tries them"
+)
 NO_WEIGHTS = "places along an axis have no weights"
 """The reasons why a proof may not hold at every size, besides those of its places."""
 MOST_FREE = 2
@@ -241,7 +246,7 @@ def _prove_with_weights(
 
     A proof that fails is the last.
     """
-    shaped, symbols, sizes = with_enough_places(statement, symbolic)
+    shaped, symbols, sizes, counts = with_enough_places(statement, symbolic)
     if input_sizes(shaped) == input_sizes(first):
         return []
     at_once = trials_at_once(symbols, sizes, statement.settings)
@@ -256,17 +261,18 @@ def _prove_with_weights(
     if not proven:
         proof.sizes = PlaceCounts.of(shaped).limit(shaped)
     if proof.outcome == "proven" and few_places(symbols, sizes, weighed):
-        return [proof, *_prove_larger(statement, symbolic, weighted)]
+        return [proof, *_prove_larger(statement, symbolic, weighted, counts)]
     return [proof]
 
 
 def _prove_larger(
-    statement: Statement, symbolic: SymbolicPair, weighted: Proof | None
+    statement: Statement, symbolic: SymbolicPair, weighted: Proof | None, counts: PlaceCounts
 ) -> list[Proof]:
     """Return the proofs at full sizes if they are small, else at more reduced ones.
 
     A proof that fails is the last. If ``weighted`` failed, both sides differ once places have
-    weights: then reduced sizes, however many, are no proof.
+    weights: then reduced sizes, however many, are no proof. Nor are they if more places are known
+    to be needed than are tried.
     """
     full = symbolic.system.full()
     small = symbolic.reference.held(full) + symbolic.parallel.held(full) <= SMALL
@@ -278,12 +284,15 @@ def _prove_larger(
                 "that is reduced has a weight",
             )
         ]
+    if not small and counts.beyond:
+        return [Proof("inconclusive", code=BUDGET, reason=TOO_FEW)]
+    least = max(counts.needed.values(), default=LEAST)
     proofs: list[Proof] = []
     for variant in (FULL_SIZES,) if small else LARGER:
         found = (
             Measured(statement.stage, symbolic)
             if small
-            else measured_at(statement, symbolic, variant)
+            else measured_at(statement, symbolic, variant, least)
         )
         shaped, symbols, sizes = shaped_at(statement, found)
         at_once = trials_at_once(symbols, sizes, statement.settings)
@@ -322,7 +331,7 @@ def _prove_weighted(
                 return proof, frozenset()
             counts = PlaceCounts.of(weighted)
             proof.sizes = counts.limit(weighted) or (ESTIMATED if proof.heuristic else "")
-            return proof, frozenset(counts.needed)
+            return proof, counts.settled
     return None, frozenset()
 
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from pitcheck.algebra.dimensions.size_choice import Sizes
-from pitcheck.algebra.residues.weights import ONES, clashing_sizes
+from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes
+from pitcheck.algebra.residues.weights import clashing_sizes
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
-from pitcheck.prove.place_counts import PlaceCounts
+from pitcheck.prove.place_counts import NEVER, PlaceCounts, weighed_classes
 from pitcheck.prove.proof import Settings
 from pitcheck.stage.reductions.pipeline import measured, reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
@@ -67,7 +68,18 @@ class Statement:
     free: tuple[int, ...] = ()
 
 
-def measured_at(statement: Statement, symbolic: SymbolicPair, variant: int) -> Measured:
+class Places(NamedTuple):
+    """A stage at definite sizes, its dimensions, its sizes, and the places that it needs."""
+
+    shaped: ShapedStage
+    symbols: SymbolicPair
+    sizes: Sizes
+    counts: PlaceCounts
+
+
+def measured_at(
+    statement: Statement, symbolic: SymbolicPair, variant: int, least: int = LEAST
+) -> Measured:
     """Return the stage at full or reduced shapes, after the reductions of its coordinates.
 
     At reduced shapes it has one (then two) coordinates of every symmetric class.
@@ -76,7 +88,7 @@ def measured_at(statement: Statement, symbolic: SymbolicPair, variant: int) -> M
         UnsupportedError: a stage that shows a few coordinates does not stand for all.
     """
     settings = statement.settings
-    context = Context(settings.templates, variant, settings.least)
+    context = Context(settings.templates, variant, max(settings.least, least))
     return measured(statement.stage, symbolic, settings.phases(), context, settings.reductions)
 
 
@@ -95,9 +107,7 @@ def shaped_at(statement: Statement, found: Measured) -> tuple[ShapedStage, Symbo
     return shaped, found.symbolic, found.sizes
 
 
-def with_enough_places(
-    statement: Statement, symbolic: SymbolicPair
-) -> tuple[ShapedStage, SymbolicPair, Sizes]:
+def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
     """Return the stage at the second set of sizes, with as many places as its degrees ask for.
 
     Sizes that may be two axes are avoided, so that as many axes as possible have weights.
@@ -112,14 +122,15 @@ def with_enough_places(
         found = measured(stage, symbolic, settings.phases(), context, settings.reductions)
         shaped, symbols, sizes = shaped_at(statement, found)
         weighted = reduced(shaped, Phase.WEIGHTS, Context(), settings.reductions)
-        lacking = PlaceCounts.of(weighted).lacking(weighted)
+        counts = PlaceCounts.of(weighted)
+        lacking = counts.lacking(weighted)
         clashing = avoided
         if few_places(symbols, sizes, weighed_classes(weighted), sums=False):
             clashing |= clashing_sizes(sizes.system, sizes, plain_sizes(shaped))
         if len(clashing) > MOST_AVOIDED:
             clashing = avoided
         if not lacking and clashing == avoided:
-            return shaped, symbols, sizes
+            return Places(shaped, symbols, sizes, counts)
         needed |= lacking
         avoided = clashing
 
@@ -165,16 +176,9 @@ def few_places(
     return any(
         own.mixed
         and sizes.unit(number) is not None
-        and (sums if own.unweighted else number not in weighed)
+        and (sums if own.uses & NEVER else number not in weighed)
         for number, own in symbolic.system.classes()
     )
-
-
-def weighed_classes(shaped: ShapedStage) -> frozenset[int]:
-    """Return the classes whose places have weights."""
-    return frozenset(number for pattern in shaped.weights.values() for number, _, _ in pattern) - {
-        ONES
-    }
 
 
 def described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:

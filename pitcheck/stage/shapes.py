@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pitcheck.algebra.dimensions.axes import AxisAlgebra
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue
-from pitcheck.algebra.dimensions.scaling_class import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PlanError
@@ -239,6 +239,9 @@ def _run(
     }
     for value in batch.inputs:
         filled = graph.values[value].tensor.value
+        if filled is None and graph.values[value].kind != "field":
+            for node in inputs[value].dims:
+                algebra.system.use(node, Use.LABELLED)
         if filled is not None and not graph.values[value].writers:
             literal(algebra, parse_number(filled, f"tensors[{graph.values[value].name}].value"))
     steps: list[tuple[Sequence[AxisValue], Sequence[AxisValue | None]]] = []

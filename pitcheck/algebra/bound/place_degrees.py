@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pitcheck.algebra.bound.degree_bounds import ONE, Degree, Polynomial, difference
+from pitcheck.algebra.bound.degree_bounds import MOST, ONE, Degree, Polynomial, difference
 from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, DegreeValue, Sign
 from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
 from pitcheck.algebra.interface import Kind
@@ -50,26 +50,23 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
     """Degree bounds in the weights of classes, by their ``numbers`` in the patterns of all axes.
 
     Those of several classes together bound those of each. Integers that are added count as if they
-    had weights. ``grows`` has the classes whose size changes these bounds: quotients are added up
-    along them whose divisors vary there, and have weights of this class. With ``apart`` no more
-    than two terms of such a sum are taken to have divisors of their own.
+    had weights. ``varies`` says that quotients are added up whose divisors vary along the axis and
+    have such weights; ``grows`` has the classes of these axes, whose sizes change the bounds.
     """
 
     line = ONE
 
-    def __init__(
-        self, numbers: Collection[int], patterns: Mapping[int, Pattern], *, apart: bool = False
-    ) -> None:
+    def __init__(self, numbers: Collection[int], patterns: Mapping[int, Pattern]) -> None:
         self._often = {
             size: sum(factor[0] in numbers for factor in pattern)
             for size, pattern in patterns.items()
         }
         super().__init__(self._often)
         self._patterns = patterns
-        self._apart = apart
         self.arguments: dict[str, Arguments] = {}
         self.targets = 0
         self.grows: set[int] = set()
+        self.varies = False
 
     @property
     def needed(self) -> int:
@@ -135,10 +132,47 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
     def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
         size = a.shape[axis]
         if any(axis in mark.varies and own.total.degree for mark, own in a.divisors.items()):
+            self.varies = True
             self.grows.update(number for number, _, _ in self._patterns.get(size, ()))
         if a.kind != "field" and self._often.get(size):
             a = replace(a, top=a.top.times(Polynomial(self._often[size])))
         return super()._summed(a, axis)
 
+
+class LikelyPlaceAlgebra(PlaceDegreeAlgebra):
+    """A number of places at which formulas show that seldom agree by chance.
+
+    It is for classes for which no number is known to show everything. What a function, an order or
+    an extremum makes depends on as many places as its operands together, and an extremum along the
+    class on one more. No more than two terms of a sum have divisors of their own.
+    """
+
     def _own_divisors(self, size: int) -> int:
-        return min(size, 2) if self._apart else size
+        return min(size, 2)
+
+    def _beside(self, result: DegreeValue, *operands: DegreeValue, more: int = 0) -> DegreeValue:
+        """Return a result that depends on all places of its operands, and on ``more``."""
+        places = more + sum(a.top.degree + a.bottom.degree for a in operands)
+        return replace(result, top=result.top.either(Polynomial(min(places, MOST))))
+
+    def exp(self, a: DegreeValue) -> DegreeValue:
+        return self._beside(super().exp(a), a)
+
+    def log(self, a: DegreeValue) -> DegreeValue:
+        return self._beside(super().log(a), a)
+
+    def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:
+        return self._beside(super().function(name, *arguments), *arguments)
+
+    def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        return self._beside(super().maximum(a, b), a, b)
+
+    def reduce_max(self, a: DegreeValue, axis: int) -> DegreeValue:
+        return self._beside(super().reduce_max(a, axis), a, more=self._often.get(a.shape[axis], 0))
+
+    def where(self, condition: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        chosen = super().where(condition, a, b)
+        return replace(chosen, top=chosen.top.times(condition.top).times(condition.bottom))
+
+    def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
+        return self._beside(super()._decided(kind, shape, *arguments), *arguments)

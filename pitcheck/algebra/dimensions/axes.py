@@ -30,7 +30,7 @@ from pitcheck.algebra.dimensions.axis_arithmetic import (
 )
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
-from pitcheck.algebra.dimensions.scaling_class import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.shape_checks import (
     check_expansion,
@@ -231,7 +231,8 @@ class AxisAlgebra(AxisArithmetic):
         """Return the base; the source is tied to the result that ``take`` would give."""
         taken = self.take(base, axis, indices)
         self._equal("add_at", taken, source)
-        self._tally(indices.dims)
+        self._mix(indices.dims)
+        self._use(indices.dims, Use.UNWEIGHTED)
         derived = counted_along(base, source)
         return AxisValue(
             base.kind, base.dims, derived=None if derived is None else (*derived, *indices.dims)
@@ -267,7 +268,8 @@ class AxisAlgebra(AxisArithmetic):
 
         The source has the shape of the indices.
         """
-        self._tally([indices.dims[axis]])
+        self._mix([indices.dims[axis]])
+        self._use([indices.dims[axis]], Use.UNWEIGHTED)
         self._equal(
             "add_along", AxisValue(base.kind, self.take_along(base, axis, indices).dims), source
         )

@@ -18,7 +18,7 @@ from fractions import Fraction
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
 from pitcheck.algebra.dimensions.axis_views import view
-from pitcheck.algebra.dimensions.scaling_class import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.errors import ShapeError
@@ -96,15 +96,15 @@ class AxisArithmetic:
         for node in nodes:
             self.system.mix(node)
 
-    def _combine(self, kind: Kind, nodes: Sequence[Dimension]) -> None:
-        """Note that numbers of a kind are added or compared along dimensions."""
+    def _add_up(self, kind: Kind, nodes: Sequence[Dimension]) -> None:
+        """Note that numbers of a kind are added up along dimensions; integers have no weights."""
         self._mix(nodes)
         if kind != "field":
-            self._tally(nodes)
+            self._use(nodes, Use.UNWEIGHTED)
 
-    def _tally(self, nodes: Sequence[Dimension]) -> None:
+    def _use(self, nodes: Sequence[Dimension], use: Use) -> None:
         for node in nodes:
-            self.system.mix_unweighted(node)
+            self.system.use(node, use)
 
     def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
         """Return the dimensions of a reshape; their refinement depends on the ties made so far."""
@@ -302,7 +302,7 @@ class AxisArithmetic:
         if a.counts is not None and b.counts is not None and a.counts.size == b.counts.size:
             self.system.tie(a.counts, b.counts)
             if comparison not in ("eq", "ne"):
-                self.system.mark_ordered(a.counts)
+                self.system.use(a.counts, Use.ORDERED)
             return AxisValue("bool", self._broadcast(a, b))
         if self._places(a, b) is not None:
             return AxisValue("bool", self._broadcast(a, b))
@@ -340,7 +340,7 @@ class AxisArithmetic:
         self._used(a)
         over = checked(a, axes)
         self.system.add_extent([a.dims[i] for i in over])
-        self._combine(a.kind, [a.dims[i] for i in over])
+        self._add_up(a.kind, [a.dims[i] for i in over])
         derived = (*a.counted, *(a.dims[i] for i in over)) if a.is_discrete else None
         return AxisValue(
             a.kind,
@@ -360,7 +360,7 @@ class AxisArithmetic:
         self._used(a, b)
         check_matmul(plain(a), plain(b))
         self.system.tie(a.dims[-1], b.dims[-2])
-        self._combine(a.kind, [a.dims[-1]])
+        self._add_up(a.kind, [a.dims[-1]])
         batch = [AxisValue(v.kind, v.dims[:-2]) for v in (a, b)]
         dims = self._broadcast(*batch) if any(v.dims for v in batch) else ()
         derived = counted_along(a, b)
@@ -388,7 +388,9 @@ class AxisArithmetic:
         (over,) = checked(a, (axis,))
         if a.dims[over].size == 0:
             raise ShapeError(f"{name} over dimension {over} of {plain(a)}, which is empty")
-        self._combine(a.kind, [a.dims[over]])
+        self._mix([a.dims[over]])
+        if name != "shift":
+            self._use([a.dims[over]], Use.EXTREMAL)
         self._decide(a)
         return AxisValue(
             a.kind, tuple(d for i, d in enumerate(a.dims) if i != over), derived=a.derived

@@ -26,7 +26,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import prod
 
-from pitcheck.algebra.dimensions.scaling_class import Dimension, ScalingClass
+from pitcheck.algebra.dimensions.scaling_class import Dimension, ScalingClass, Use
 from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes, choose_units, smallest_units
 
 
@@ -163,16 +163,10 @@ class AxisSystem:
         if self._mixing:
             self.class_of(node).mixed = True
 
-    def mix_unweighted(self, node: Dimension) -> None:
-        """Say that what is added up along ``node`` takes no weights, as integers do not."""
+    def use(self, node: Dimension, use: Use) -> None:
+        """Say how places along ``node`` meet, or may."""
         if self._mixing:
-            own = self.class_of(node)
-            own.mixed = own.unweighted = True
-
-    def mark_ordered(self, node: Dimension) -> None:
-        """Say that it matters which of two places along ``node`` comes first."""
-        if self._mixing:
-            self.class_of(node).ordered = True
+            self.class_of(node).uses |= use
 
     @contextmanager
     def described(self) -> Iterator[None]:
@@ -206,9 +200,8 @@ class AxisSystem:
         """Say of the factors of a class what is said of the class."""
         for factor in own.factors():
             inner = self.class_of(factor)
-            inner.unweighted = inner.unweighted or own.unweighted
-            inner.ordered = inner.ordered or own.ordered
-            inner.mixed = inner.mixed or inner.unweighted
+            inner.uses |= own.uses
+            inner.mixed = inner.mixed or Use.UNWEIGHTED in own.uses
             self._hand_down(inner)
 
     def is_batch(self, node: Dimension) -> bool:

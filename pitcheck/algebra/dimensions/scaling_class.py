@@ -8,7 +8,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from math import gcd
+
+
+class Use(Flag):
+    """The ways in which places along a class meet that weights of places do not cover.
+
+    ``UNWEIGHTED``: what is added up takes no weights: integers, or terms at indices. ``ORDERED``:
+    it matters which of two places comes first. ``EXTREMAL``: the largest or the least of all is
+    taken. ``LABELLED``: integers or booleans that are given tell places apart.
+    """
+
+    UNWEIGHTED = auto()
+    ORDERED = auto()
+    EXTREMAL = auto()
+    LABELLED = auto()
+
+
+NO_USE = Use(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +49,8 @@ class ScalingClass:
     why the class stays whole, "" if it need not. ``permuted``: elements along it change places.
     ``roomy``: a unit has as many elements as if they did. ``factor``: a dimension was split into
     this class and others. ``beside``: the inner dimensions of which this class was the outer one.
-    ``mixed``: some operator combines, cuts, joins, views or counts elements along it.
-    ``unweighted``: some operator adds up or compares elements along it in a way that takes no
-    weights. ``ordered``: it matters which of two places comes first. ``indexed``: integers are
-    places along it.
+    ``mixed``: some operator combines, cuts, joins, views or counts elements along it. ``indexed``:
+    integers are places along it.
     """
 
     members: list[Dimension]
@@ -47,9 +63,8 @@ class ScalingClass:
     factor: bool = False
     beside: list[Dimension] = field(default_factory=list)
     mixed: bool = False
-    unweighted: bool = False
-    ordered: bool = False
     indexed: bool = False
+    uses: Use = NO_USE
 
     @property
     def unit(self) -> int:
@@ -76,8 +91,7 @@ class ScalingClass:
         self.permuted = self.permuted or other.permuted
         self.roomy = self.roomy or other.roomy
         self.mixed = self.mixed or other.mixed
-        self.unweighted = self.unweighted or other.unweighted
-        self.ordered = self.ordered or other.ordered
+        self.uses |= other.uses
         self.indexed = self.indexed or other.indexed
         self.factor = self.factor or other.factor
         self.beside.extend(other.beside)
