@@ -286,6 +286,7 @@ def _prove_larger(
         ]
     if not small and counts.beyond:
         return [Proof("inconclusive", code=BUDGET, reason=TOO_FEW)]
+    why = weighted.sizes if weighted is not None and weighted.outcome == "proven" else NO_WEIGHTS
     least = max(counts.needed.values(), default=LEAST)
     proofs: list[Proof] = []
     for variant in (FULL_SIZES,) if small else LARGER:
@@ -297,7 +298,7 @@ def _prove_larger(
         shaped, symbols, sizes = shaped_at(statement, found)
         at_once = trials_at_once(symbols, sizes, statement.settings)
         proof = _prove_shaped(statement, shaped, variant, at_once)
-        proofs.append(replace(proof, sizes="" if small else NO_WEIGHTS))
+        proofs.append(replace(proof, sizes="" if small else why))
         if proof.outcome != "proven":
             break
     return proofs

@@ -177,3 +177,125 @@ def test_a_determinant_over_ranks(rows: int) -> None:
     assert found(over(1, None), over(2, 0))[0] in NOT_PROVEN
     if rows == 3:
         assert found(over(1, 0), over(2, 1)) == ("equivalent", "")
+
+
+# --- places that are told apart by an order, by integers, or by an extremum
+
+Places = Callable[[Builder, str], str]
+"""A wrong formula of x, which is 0, or the least element, for few places."""
+
+
+def row(b: Builder, x: str) -> str:
+    return str(b.op("reshape", x, sizes=(1, PLACES)))
+
+
+def column(b: Builder, x: str) -> str:
+    return str(b.op("reshape", x, sizes=(PLACES, 1)))
+
+
+def earlier(b: Builder, x: str, *, integers: bool) -> str:
+    """Return which places come before which, or have smaller integers."""
+    place = b.op("positions", x, axis=0)
+    if integers:
+        place = b.input("c", (PLACES,), dtype="int64", bounds=(0, 1000))
+    return str(b.op("lt", row(b, place), column(b, place)))
+
+
+def largest_before(integers: bool) -> Places:
+    def make(b: Builder, x: str) -> str:
+        """Six times the largest of all before, less what it is where there is none before."""
+        none, where, y = b.input("none", ()), earlier(b, x, integers=integers), x
+        for _ in range(6):
+            y = b.op("amax", b.op("where", where, row(b, y), none), axes=(1,))
+        return str(b.op("sub", b.op("sum", y), b.op("sum", b.op("add", none, zeros(b, x)))))
+
+    return make
+
+
+def zeros(b: Builder, x: str) -> str:
+    return str(b.op("mul", x, NOTHING))
+
+
+def of_labels(count: int, function: str) -> Places:
+    def make(b: Builder, x: str) -> str:
+        """The product of sums over labels, of which some have no place if there are few."""
+        label = b.input("c", (PLACES,), dtype="int64", bounds=(0, count))
+        hot = b.op("cast", b.op("one_hot", label, classes=count), dtype="float32")
+        sums = b.op("matmul", row(b, x), hot)
+        sums = b.op(function, sums) if function else sums
+        names = [f"p{n}" for n in range(count)]
+        parts = b.op("split", sums, axis=1, sizes=(1,) * count, out=names)
+        result = parts[0]
+        for part in parts[1:]:
+            result = b.op("mul", result, part)
+        return str(b.op("sum", result))
+
+    return make
+
+
+def by_layers(integers: bool) -> Places:
+    def make(b: Builder, x: str) -> str:
+        """Ten layers of a function of all before, the tenth of which begins behind ten places."""
+        where, y = earlier(b, x, integers=integers), x
+        for _ in range(10):
+            y = b.op("erf", b.op("sum", b.op("where", where, row(b, y), NOTHING), axes=(1,)))
+        return str(b.op("sum", b.op("mul", x, y)))
+
+    return make
+
+
+def without_the_largest(b: Builder, x: str) -> str:
+    """The largest once four are left out, less the least."""
+    least, y = b.op("amin", x), x
+    for _ in range(4):
+        y = b.op("where", b.op("eq", y, b.op("amax", y)), least, y)
+    return str(b.op("sub", b.op("amax", y), least))
+
+
+def numbers(count: Places, factors: int) -> Places:
+    def make(b: Builder, x: str) -> str:
+        """(n - 1) (n - 2) ..., of a number of places."""
+        number = count(b, x)
+        product = b.op("sub", number, ONE)
+        for _ in range(factors - 1):
+            number = b.op("sub", number, ONE)
+            product = b.op("mul", product, b.op("sub", number, ONE))
+        return str(product)
+
+    return make
+
+
+def by_logarithms(b: Builder, x: str) -> str:
+    return str(b.op("sum", b.op("log", b.op("exp", b.op("add", zeros(b, x), ONE)))))
+
+
+def by_integers(b: Builder, x: str) -> str:
+    ones = b.input("c", (PLACES,), dtype="int64", bounds=(0, 2))
+    return str(b.op("cast", b.op("sum", ones), dtype="float32"))
+
+
+TOLD_APART: dict[str, Places] = {
+    "largest before": largest_before(integers=False),
+    "largest of smaller integers": largest_before(integers=True),
+    "labels under a function": of_labels(6, "tanh"),
+    "labels": of_labels(8, ""),
+    "layers by places": by_layers(integers=False),
+    "layers by integers": by_layers(integers=True),
+    "without the largest": without_the_largest,
+    "a number by logarithms": numbers(by_logarithms, 6),
+    "a number of integers": numbers(by_integers, 12),
+}
+
+
+@pytest.mark.parametrize("name", TOLD_APART)
+def test_formulas_that_vanish_for_few_places(name: str) -> None:
+    def beside(make: Places, *, right: bool) -> Plan:
+        b = Builder("places")
+        x, y = b.input("x", (PLACES,)), b.input("y", WIDE)
+        made = b.op("mul", make(b, x), NOTHING) if right else make(b, x)
+        b.op("add", b.op("square", y), made, out="out")
+        b.output("out")
+        return b.plan()
+
+    make = TOLD_APART[name]
+    assert found(beside(make, right=True), beside(make, right=False))[0] in NOT_PROVEN

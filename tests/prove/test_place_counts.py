@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from zoo.builder import Builder
 
+from pitcheck.algebra.dimensions.scaling_class import Use
 from pitcheck.claims.problem import Problem
 from pitcheck.plan.model import Number, Plan
 from pitcheck.prove import place_counts as counts
 from pitcheck.prove.proof import Proof, Settings
-from pitcheck.prove.stage_proof import NO_WEIGHTS, prove_stage
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.stage import drawn_reference
 
 Formula = Callable[[Builder, str, str], str]
@@ -67,6 +68,16 @@ def counted(b: Builder, x: str, _: str) -> str:
     return str(b.op("div", x, b.op("add", b.op("cast", number, dtype="float32"), Number(1))))
 
 
+def largest(b: Builder, x: str, z: str) -> str:
+    return str(b.op("add", b.op("amax", x, axes=(1,)), b.op("sum", z, axes=(1,))))
+
+
+def labelled(b: Builder, x: str, _: str) -> str:
+    """The exponential of what is added up where a label is 0."""
+    here = b.op("eq", b.input("c", (4096,), dtype="int64", bounds=(0, 5)), Number(0))
+    return str(b.op("exp", b.op("sum", b.op("where", here, x, Number(0)), axes=(1,))))
+
+
 def quotients(b: Builder, x: str, z: str) -> str:
     """Sums over rows of quotients by sums over columns, and over columns of such by rows."""
     ones = b.op("div", x, b.op("sum", b.op("exp", z), axes=(1,), keepdim=True))
@@ -84,10 +95,12 @@ def test_a_proof_for_every_size(formula: Formula) -> None:
     ("formula", "reason"),
     [
         (flipped, counts.PERMUTED),
-        (causal_exponential, counts.ORDERED),
+        (causal_exponential, counts.BY_USE[Use.ORDERED]),
         (looked_up, counts.INDEXED),
         (quotients, counts.GROWS),
-        (counted, NO_WEIGHTS),
+        (counted, counts.BY_USE[Use.UNWEIGHTED]),
+        (largest, counts.BY_USE[Use.EXTREMAL]),
+        (labelled, counts.BY_USE[Use.LABELLED]),
     ],
 )
 def test_why_a_proof_may_not_hold_at_every_size(formula: Formula, reason: str) -> None:
