@@ -49,8 +49,11 @@ BY_USE = {
 """The reasons why a proof may not hold at every size. The last two are some only with functions of
 sums along the axis.
 """
+Degrees = TypeVar("Degrees", bound=PlaceDegreeAlgebra)
 NEVER = Use.UNWEIGHTED | Use.EXTREMAL
+"""The uses of which no number of places shows all."""
 TOLD_APART = Use.ORDERED | Use.LABELLED
+"""The uses that tell places apart."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class PlaceCounts:
         fewest = min((shaped.sizes.unit(number) or 0 for number in numbers), default=0)
         together = _degrees(PlaceDegreeAlgebra(numbers, shaped.weights), shaped)
         if not together.grows and all(
-            _spread(together.needed, uses[number]) <= fewest and _open(together, uses[number])
+            _spread(together.needed, uses[number]) <= fewest and _may_settle(together, uses[number])
             for number in numbers
         ):
             return cls(dict.fromkeys(numbers, together.needed), numbers)
@@ -89,7 +92,7 @@ class PlaceCounts:
         bounded = {
             number
             for number, degrees in exact.items()
-            if degrees.needed <= MOST_PLACES and _open(degrees, uses[number])
+            if degrees.needed <= MOST_PLACES and _may_settle(degrees, uses[number])
         }
         settled: set[int] = set()
         while more := {n for n in bounded - settled if exact[n].grows <= settled}:
@@ -151,7 +154,7 @@ def weighed_classes(shaped: ShapedStage) -> frozenset[int]:
     }
 
 
-def _open(degrees: PlaceDegreeAlgebra, uses: Use) -> bool:
+def _may_settle(degrees: PlaceDegreeAlgebra, uses: Use) -> bool:
     """Return True if a number of places may show every larger one, as places meet along a class.
 
     Arguments of functions may differ by places that are not compared, if these are told apart.
@@ -163,9 +166,6 @@ def _spread(needed: int, uses: Use) -> int:
     """Return enough places for draws of integers or booleans to hold what they are to show."""
     often = SPREAD if Use.LABELLED in uses and needed > 2 else 1
     return min(often * needed, MOST_PLACES)
-
-
-Degrees = TypeVar("Degrees", bound=PlaceDegreeAlgebra)
 
 
 def _degrees(algebra: Degrees, shaped: ShapedStage) -> Degrees:

@@ -226,7 +226,7 @@ def _prove_variants(statement: Statement) -> Proof:
         # Tables that do not prove it at one set of sizes do not at another.
         statement = replace(statement, settings=replace(settings, free_functions=False))
     if not settings.full_shapes:
-        proofs += _prove_with_weights(statement, symbolic, shaped)
+        proofs += _prove_with_weights(statement, symbolic, shaped, proofs[0])
     if proofs[-1].outcome != "proven":
         return proofs[-1]
     last = proofs[-1]
@@ -240,14 +240,16 @@ def _prove_variants(statement: Statement) -> Proof:
 
 
 def _prove_with_weights(
-    statement: Statement, symbolic: SymbolicPair, first: ShapedStage
+    statement: Statement, symbolic: SymbolicPair, first: ShapedStage, before: Proof
 ) -> list[Proof]:
     """Return the proofs at other sizes than ``first``, with weights, and at more if need be.
 
-    A proof that fails is the last.
+    A proof that fails is the last. ``before`` is the proof at these first sizes, which is told why
+    it may not hold at others if there are none.
     """
     shaped, symbols, sizes, counts = with_enough_places(statement, symbolic)
     if input_sizes(shaped) == input_sizes(first):
+        before.sizes = PlaceCounts.of(first).limit(first)
         return []
     at_once = trials_at_once(symbols, sizes, statement.settings)
     weighted, weighed = _prove_weighted(statement, shaped, at_once)

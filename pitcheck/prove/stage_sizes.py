@@ -123,7 +123,11 @@ def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
         shaped, symbols, sizes = shaped_at(statement, found)
         weighted = reduced(shaped, Phase.WEIGHTS, Context(), settings.reductions)
         counts = PlaceCounts.of(weighted)
-        lacking = counts.lacking(weighted)
+        lacking = {
+            number: few
+            for number, few in counts.lacking(weighted).items()
+            if few > needed.get(number, 0)
+        }
         clashing = avoided
         if few_places(symbols, sizes, weighed_classes(weighted), sums=False):
             clashing |= clashing_sizes(sizes.system, sizes, plain_sizes(shaped))
