@@ -22,7 +22,8 @@ largest probability of being wrong that such a proof claims. *Rate* says how oft
 wrong, over {seeds} seeds. By chance a rate may be above its bound, by at most three standard
 deviations (next column). *Accepted*: nothing was called proven, so nothing was claimed; the number
 is the probability that a proof could have claimed. `h`: a bound that is called heuristic. Cases of
-*tables* have [functions as tables](mathematics.md); their bounds are theorems.
+*tables* have [functions as tables](mathematics.md), those of *weights* a weight for each place;
+their bounds are theorems.
 
 `python bench/bound.py --seeds {seeds}` writes this page. `tests/prove/test_bound.py` holds the same
 cases to their bounds.
