@@ -18,7 +18,7 @@ from zoo.builder import Builder
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.plan.model import Plan
-from pitcheck.prove import stage_proof as prove
+from pitcheck.prove import stage_sizes
 from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.stage_degrees import StageDegrees
 from pitcheck.refute import larger_sizes as larger
@@ -119,7 +119,7 @@ def test_full_shapes_are_tried() -> None:
         reports = [verdict(stages({"pp": 2})) for _ in range(2)]
         caught = verdict(stages({"pp": 2}, wrong=True))
     assert {report.verdict for report in reports} == {"equivalent"}, said(reports[0])
-    assert prove.FULL in reports[0].reductions
+    assert stage_sizes.FULL in reports[0].reductions
     assert reports[0].reductions == reports[1].reductions
     assert caught.verdict == "mismatch"
 
@@ -163,4 +163,4 @@ def test_a_tie_that_is_missing_across_the_pair(wrong: bool) -> None:
         assert report.verdict in ("mismatch", "inconclusive"), said(report)
     else:
         assert report.verdict == "equivalent", said(report)
-        assert prove.FULL in report.reductions
+        assert stage_sizes.FULL in report.reductions
