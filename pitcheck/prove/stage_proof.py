@@ -252,7 +252,7 @@ def _prove_with_weights(
         before.sizes = PlaceCounts.of(first).limit(first)
         return []
     at_once = trials_at_once(symbols, sizes, statement.settings)
-    weighted, weighed = _prove_weighted(statement, shaped, at_once)
+    weighted, weighed = _prove_weighted(statement, shaped, counts, at_once)
     proven = weighted is not None and weighted.outcome == "proven"
     proof = (
         weighted
@@ -307,15 +307,15 @@ def _prove_larger(
 
 
 def _prove_weighted(
-    statement: Statement, shaped: ShapedStage, at_once: int
+    statement: Statement, shaped: ShapedStage, counts: PlaceCounts, at_once: int
 ) -> tuple[Proof | None, frozenset[int]]:
     """Return the proof of a stage with a weight for every place of its reduced axes.
 
     A failure refutes nothing: the real places all have weight 1.
 
     Returns:
-        The proof, or None if it cannot be tried; the classes of dimensions that have weights, if
-        the stage is proven.
+        The proof, or None if it cannot be tried; the classes of dimensions that are settled, if the
+        stage is proven.
     """
     context = Context()
     while (
@@ -332,7 +332,8 @@ def _prove_weighted(
         else:
             if proof.outcome != "proven":
                 return proof, frozenset()
-            counts = PlaceCounts.of(weighted)
+            if context.unweighed:
+                counts = PlaceCounts.of(weighted)
             proof.sizes = counts.limit(weighted) or (ESTIMATED if proof.heuristic else "")
             return proof, counts.settled
     return None, frozenset()
