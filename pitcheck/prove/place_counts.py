@@ -78,6 +78,8 @@ class PlaceCounts:
         """
         uses = {number: own.uses for number, own in shaped.sizes.system.classes()}
         numbers = weighed_classes(shaped)
+        if not numbers:
+            return cls({}, numbers)
         fewest = min((shaped.sizes.unit(number) or 0 for number in numbers), default=0)
         together = _degrees(PlaceDegreeAlgebra(numbers, shaped.weights), shaped)
         if not together.grows and all(

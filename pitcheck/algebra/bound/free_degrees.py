@@ -44,6 +44,7 @@ from pitcheck.algebra.residues.keyed_functions import EVEN, ODD
 from pitcheck.algebra.shape_checks import broadcast
 
 _LINE = Polynomial(1)
+"""The bounds for one variable that is drawn."""
 _HALF = Fraction(1, 2)
 
 

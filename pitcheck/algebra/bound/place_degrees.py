@@ -20,13 +20,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.bound.degree_bounds import MOST, ONE, Degree, Polynomial, difference
-from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, DegreeValue, Sign
+from pitcheck.algebra.bound.degree_values import DegreeValue, Sign
 from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
 from pitcheck.algebra.interface import Kind
 from pitcheck.algebra.residues.weights import Pattern
-
-DIVISOR = "a divisor"
-"""The name of the table of all that is divided by."""
 
 
 @dataclass
@@ -39,6 +36,12 @@ class Arguments:
     places: int = 0
     top: int = 0
     bottom: int = 0
+
+    def add(self, places: int, degree: Degree) -> None:
+        """Enter arguments of a degree that stand at so many places."""
+        self.places = max(self.places, places)
+        self.top = max(self.top, degree.numerator)
+        self.bottom = max(self.bottom, degree.denominator)
 
     @property
     def needed(self) -> int:
@@ -64,6 +67,7 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
         super().__init__(self._often)
         self._patterns = patterns
         self.arguments: dict[str, Arguments] = {}
+        self.divisors = Arguments()
         self.targets = 0
         self.grows: set[int] = set()
         self.varies = False
@@ -71,15 +75,13 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
     @property
     def needed(self) -> int:
         """The number of places from which on more of them show nothing new."""
-        return max((self.targets, *(each.needed for each in self.arguments.values())))
+        told_apart = (self.divisors, *self.arguments.values())
+        return max(self.targets, *(each.needed for each in told_apart))
 
     @property
     def in_functions(self) -> int:
         """The greatest degree of a difference of two arguments of a function."""
-        return max(
-            (each.top + each.bottom for name, each in self.arguments.items() if name != DIVISOR),
-            default=0,
-        )
+        return max((each.top + each.bottom for each in self.arguments.values()), default=0)
 
     def compare_targets(self, a: DegreeValue, b: DegreeValue) -> None:
         """Take in two values that are compared element by element."""
@@ -96,10 +98,7 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
 
     def _enter(self, name: str, entries: int, degree: Degree, shape: tuple[int, ...]) -> None:
         super()._enter(name, entries, degree, shape)
-        own = self.arguments.setdefault(name, Arguments())
-        own.places = max(own.places, self._places(shape))
-        own.top = max(own.top, degree.numerator)
-        own.bottom = max(own.bottom, degree.denominator)
+        self.arguments.setdefault(name, Arguments()).add(self._places(shape), degree)
 
     def fresh(
         self,
@@ -110,14 +109,12 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
         kind: Kind = "field",
     ) -> DegreeValue:
         """Return an input, in which there are no weights."""
-        value = super().fresh(key, shape, instances, domain, kind)
-        sign = value.sign | (ABOVE_ZERO if domain == "positive" else Sign(0))
-        return replace(value, top=ONE, sign=sign)
+        return replace(super().fresh(key, shape, instances, domain, kind), top=ONE)
 
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for a quotient; its divisor may be taken for another one."""
         if not b.number and Sign.POSITIVE not in b.sign:
-            self._enter(DIVISOR, b.elements, b.degree, b.shape)
+            self.divisors.add(self._places(b.shape), b.degree)
         return super().divide(a, b)
 
     def sqrt(self, a: DegreeValue) -> DegreeValue:

@@ -372,15 +372,20 @@ class AxisArithmetic:
 
     def reduce_max(self, a: AxisValue, axis: int) -> AxisValue:
         """Return a maximum along ``axis``, which disappears."""
-        return self._reduced("reduce_max", a, axis)
+        return self._extreme("reduce_max", a, axis)
 
     def reduce_min(self, a: AxisValue, axis: int) -> AxisValue:
         """Return a minimum along ``axis``, which disappears."""
-        return self._reduced("reduce_min", a, axis)
+        return self._extreme("reduce_min", a, axis)
 
     def shift(self, a: AxisValue, axis: int) -> AxisValue:
         """Return a shift along ``axis``, which disappears."""
         return self._reduced("shift", a, axis)
+
+    def _extreme(self, name: str, a: AxisValue, axis: int) -> AxisValue:
+        result = self._reduced(name, a, axis)
+        self._use([a.dims[axis]], Use.EXTREMAL)
+        return result
 
     def _reduced(self, name: str, a: AxisValue, axis: int) -> AxisValue:
         one_of(name, a, ("field", "int"))
@@ -389,8 +394,6 @@ class AxisArithmetic:
         if a.dims[over].size == 0:
             raise ShapeError(f"{name} over dimension {over} of {plain(a)}, which is empty")
         self._mix([a.dims[over]])
-        if name != "shift":
-            self._use([a.dims[over]], Use.EXTREMAL)
         self._decide(a)
         return AxisValue(
             a.kind, tuple(d for i, d in enumerate(a.dims) if i != over), derived=a.derived

@@ -58,8 +58,7 @@ def needed(
     """Return the part of a stage's target that reference values may leave without a value.
 
     ``parts`` says by reference value what they may lack, ``further`` in which draws integers decide
-    as they seldom do. Return None if the parallel plan may then
-    lack more than the reference.
+    as they seldom do. Return None if the parallel plan may then lack more than the reference.
 
     Raises:
         StepError: an operator raised an error.
