@@ -13,12 +13,12 @@ number of them. ``docs/mathematics.md`` has the proof, and what it asks for.
 >>> plan = one_operator("rms_norm", [(64, 512), (512,)], (64, 512), eps="1/10")
 >>> shaped = WeighPlaces().apply(shape_reduced(Problem.of(plan, plan).whole_stage()), Context())
 >>> sorted(PlaceCounts.of(shaped).needed.values())
-[2, 3]
+[2, 4]
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -60,8 +60,8 @@ TOLD_APART = Use.ORDERED | Use.LABELLED
 class PlaceCounts:
     """The numbers of places of a stage with weights.
 
-    ``needed``: the least number of elements of a unit, by the number of its class. ``settled``: the
-    classes for which so many show every larger number. ``beyond``: those that are known to need
+    ``needed``: a number of elements of a unit that is enough, by the number of its class.
+    ``settled``: the classes for which so many show every larger number. ``beyond``: those that are known to need
     more places than are tried.
     """
 
@@ -73,33 +73,50 @@ class PlaceCounts:
     def of(cls, shaped: ShapedStage) -> PlaceCounts:
         """Return the numbers of places of a stage whose axes have weights. Raises StepError.
 
-        All classes are looked at together first. A class whose degrees grow with the size of
-        another is settled after that one, at whose reduced size they are counted.
+        Degrees of classes together bound those of each. Classes that have so many places leave; the
+        rest is looked at again, and one by one in the end. A class whose degrees grow with the size
+        of another is settled after that one, at whose reduced size they are counted.
         """
         uses = {number: own.uses for number, own in shaped.sizes.system.classes()}
-        numbers = weighed_classes(shaped)
-        if not numbers:
-            return cls({}, numbers)
-        fewest = min((shaped.sizes.unit(number) or 0 for number in numbers), default=0)
-        together = _degrees(PlaceDegreeAlgebra(numbers, shaped.weights), shaped)
-        if not together.grows and all(
-            _spread(together.needed, uses[number]) <= fewest and _may_settle(together, uses[number])
-            for number in numbers
-        ):
-            return cls(dict.fromkeys(numbers, together.needed), numbers)
+        needed: dict[int, int] = {}
+        rest = weighed_classes(shaped)
+        while rest:
+            together = _degrees(PlaceDegreeAlgebra(rest, shaped.weights), shaped)
+            enough = {
+                number
+                for number in rest
+                if not together.grows
+                and _may_settle(together, uses[number])
+                and _spread(together.needed, uses[number]) <= (shaped.sizes.unit(number) or 0)
+            }
+            if not enough:
+                break
+            needed |= dict.fromkeys(enough, together.needed)
+            rest -= enough
+        return cls._one_by_one(shaped, rest, uses, needed)
+
+    @classmethod
+    def _one_by_one(
+        cls,
+        shaped: ShapedStage,
+        rest: Collection[int],
+        uses: Mapping[int, Use],
+        needed: Mapping[int, int],
+    ) -> PlaceCounts:
+        """Return the numbers of places with those of the ``rest`` beside the ``needed`` ones."""
         exact = {
             number: _degrees(PlaceDegreeAlgebra({number}, shaped.weights), shaped)
-            for number in sorted(numbers)
+            for number in sorted(rest)
         }
         bounded = {
             number
             for number, degrees in exact.items()
             if degrees.needed <= MOST_PLACES and _may_settle(degrees, uses[number])
         }
-        settled: set[int] = set()
+        settled = set(needed)
         while more := {n for n in bounded - settled if exact[n].grows <= settled}:
             settled |= more
-        needed = {
+        others = {
             number: _spread(
                 (
                     degrees
@@ -111,7 +128,7 @@ class PlaceCounts:
             for number, degrees in exact.items()
         }
         beyond = {n for n, own in exact.items() if own.needed > MOST_PLACES and not own.varies}
-        return cls(needed, frozenset(settled), frozenset(beyond))
+        return cls({**needed, **others}, frozenset(settled), frozenset(beyond))
 
     def lacking(self, shaped: ShapedStage) -> dict[int, int]:
         """Return the classes with fewer places than are needed, each with the needed number."""
