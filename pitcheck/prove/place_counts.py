@@ -61,8 +61,8 @@ class PlaceCounts:
     """The numbers of places of a stage with weights.
 
     ``needed``: a number of elements of a unit that is enough, by the number of its class.
-    ``settled``: the classes for which so many show every larger number. ``beyond``: those that are known to need
-    more places than are tried.
+    ``settled``: the classes for which so many show every larger number. ``beyond``: those that are
+    known to need more places than are tried.
     """
 
     needed: Mapping[int, int]
