@@ -417,7 +417,7 @@ class Structure:
             )
             for dim, own in enumerate(places)
         ]
-        return self._map(self.plain(a), lambda d: d[(slice(None), slice(None), 0, *index)])
+        return self._map(a, lambda d: d[(slice(None), slice(None), 0, *index)])
 
     def stack(self, a: Value, index: NDArray[np.int64]) -> Value:
         steps = _regular(index)

@@ -17,6 +17,8 @@ from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
 
 CHAIN = chains_of(4)[0]
+BOXES = [np.array([[0, 1], [1, 2]]), np.array([[0, 3], [1, 2]])]
+"""The places of two boxes along the rows and along the columns of a matrix."""
 
 
 def algebra(
@@ -211,6 +213,7 @@ def test_formal_logarithms_survive_structure_and_choice() -> None:
         lambda v: a.join([v, x]),
         lambda v: a.stack(v, np.array([[0, 1], [1, 1], [1, 0]])),
         lambda v: a.gather(v, np.array([1, 1, 0])),
+        lambda v: a.boxes(v, BOXES, 2),
         lambda v: a.where(keep, v, zero),
         lambda v: a.sum(v, (0, 1)),
         lambda v: a.multiply(v, a.constant(Fraction(-3))),
@@ -222,6 +225,17 @@ def test_formal_logarithms_survive_structure_and_choice() -> None:
         assert not a.differs(a.exp(kept), a.exp(move(plain))).any() or (
             kept.logs and _up_to_sign(a, kept, move(plain))
         )
+
+
+def test_boxes_of_formal_logarithms_are_told_apart() -> None:
+    a = algebra(17)
+    log = a.log(a.fresh("x", (3, 4), 1, "nonzero"))
+    rows, columns = BOXES
+    right, wrong = (a.boxes(log, [rows, own], 2) for own in (columns, columns[:, ::-1]))
+    found = a.boxes(a.plain(log), BOXES, 2)
+    assert right.logs
+    assert not a.differs(right, found).any()
+    assert a.differs(wrong, found).all()
 
 
 def _up_to_sign(a: ResidueAlgebra, kept: Value, plain: Value) -> bool:
