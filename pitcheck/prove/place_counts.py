@@ -73,9 +73,10 @@ class PlaceCounts:
     def of(cls, shaped: ShapedStage) -> PlaceCounts:
         """Return the numbers of places of a stage whose axes have weights. Raises StepError.
 
-        Degrees of classes together bound those of each. Classes that have so many places leave; the
-        rest is looked at again, and one by one in the end. A class whose degrees grow with the size
-        of another is settled after that one, at whose reduced size they are counted.
+        The degree in the weights of several classes bounds that of each. Classes with enough places
+        for it are settled. This is repeated with the other classes until no more are settled; those
+        that are left are looked at one by one. A class whose degrees grow with the size of another
+        is settled after that one, at whose reduced size they are counted.
         """
         uses = {number: own.uses for number, own in shaped.sizes.system.classes()}
         needed: dict[int, int] = {}
@@ -103,7 +104,10 @@ class PlaceCounts:
         uses: Mapping[int, Use],
         needed: Mapping[int, int],
     ) -> PlaceCounts:
-        """Return the numbers of places with those of the ``rest`` beside the ``needed`` ones."""
+        """Return the numbers of places, where those of all classes but the ``rest`` are known.
+
+        ``needed`` has the known ones, of classes that are settled.
+        """
         exact = {
             number: _degrees(PlaceDegreeAlgebra({number}, shaped.weights), shaped)
             for number in sorted(rest)

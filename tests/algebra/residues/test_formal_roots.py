@@ -39,6 +39,7 @@ MOVES: dict[str, Callable[[Any, Value], Value]] = {
         [a.gather(v, np.array([1])), a.gather(v, np.array([0]))]
     ),
     "expanded": lambda a, v: a.expand(v, (5, 4)),
+    "boxes": lambda a, v: a.boxes(v, [np.array([[2, 3], [0, 1]])], 2),
 }
 
 
@@ -52,6 +53,15 @@ def test_square_of_a_root_of_squares(name: str) -> None:
     assert same(a, a.power(root, 3), a.multiply(move(a, s), root))
     assert same(a, a.power(root, -2), a.divide(a.constant(Fraction(1)), move(a, s)))
     assert a.squared_roots
+
+
+def test_boxes_of_a_root_are_told_apart() -> None:
+    a = residues(1, TRIALS)
+    root, places = a.sqrt(squares(a)), np.array([[2, 3], [0, 1]])
+    right, wrong = (a.boxes(root, [own], 2) for own in (places, places[::-1]))
+    assert same(a, right, a.boxes(a.plain(root), [places], 2))
+    assert a.differs(wrong, right).all()
+    assert a.differs(a.multiply(wrong, wrong), a.multiply(right, right)).all()
 
 
 def test_norm_of_norms_is_the_norm() -> None:

@@ -62,13 +62,13 @@ SMALLEST = (
 REFERENCES = tuple(dict.fromkeys(row.reference for row in rows() if row.folder == SHIPPED))
 
 
-def params(chosen: Sequence[Row], large: int | None = None, dear: bool = True) -> list[Any]:
+def params(chosen: Sequence[Row], large: bool = True, dear: bool = True) -> list[Any]:
     """Return rows as parameters.
 
-    CI runs ``large`` of the large ones, None for all of them. Without ``dear`` it leaves those to
-    the night whose explanation takes seconds: they are caught in CI by tests that have them.
+    Without ``large`` CI leaves the large ones to the night, and without ``dear`` those whose
+    explanation takes seconds: they are caught in CI by tests that have them.
     """
-    at_night = [row for row in chosen if row.large][large:] if large is not None else []
+    at_night = [] if large else [row for row in chosen if row.large]
     if not dear:
         at_night += [row for row in chosen if row.name in SLOW_OF_PLANNER]
     night = [pytest.mark.slow, pytest.mark.nightly]
@@ -137,7 +137,7 @@ def test_reference_is_equivalent_to_itself(name: str) -> None:
     check_proof(reference, run(reference, reference))
 
 
-@pytest.mark.parametrize("row", params(RIGHT, large=0))
+@pytest.mark.parametrize("row", params(RIGHT, large=False))
 def test_right_plan_is_equivalent_without_hints(row: Row) -> None:
     reference, parallel = pair(row)
     bare = without_hints(parallel)
