@@ -66,6 +66,7 @@ REAL_NUMBERS = 4
 """The factor by which more trials are evaluated together on real numbers, which have no levels."""
 UNMATCHED = "an operand of a quotient, root or logarithm has no like in the reference"
 SIGNLESS = "infinity is multiplied or divided by a number that inputs may make 0 or of either sign"
+DEPENDS = "it depends on comparisons of numbers what is divided by, or under a root or logarithm"
 """The reasons, in messages, why a stage is left open for its domains."""
 FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
@@ -165,12 +166,13 @@ class StageTrials:
                 return self._open(BUDGET, vacuous)
             self._one = one
             found = self.domains(algebra.chain)
-            lacking = found.lacking or signless
+            depends = found.decided and self._has_masks
+            lacking = DEPENDS if depends else found.lacking or signless
             self._undefined_part = found.undefined
             if any(not_finite(each.expected) for each in comparisons):
                 self._undefined_part = Extent.SEEN
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
-            reals = (
+            reals = not depends and (
                 self._degrees.decides
                 or discrete
                 or bool(algebra.decisions)
@@ -197,6 +199,11 @@ class StageTrials:
     def _hides_infinity(self) -> bool:
         """Return True if drawn numbers may decide, and seldom do, where something is infinite."""
         return self._degrees.algebra.infinite and self._degrees.decides
+
+    @property
+    def _has_masks(self) -> bool:
+        """Return True if outcomes of comparisons are entries of tables."""
+        return isinstance(self._degrees, FreeStageDegrees) and self._degrees.algebra.compares
 
     def domains(self, chain: Chain) -> Domains:
         """Return where both sides have values, from draws over one chain of primes."""

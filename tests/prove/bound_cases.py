@@ -514,6 +514,18 @@ def _laurent(b: Builder, x: str, y: str) -> str:
     )
 
 
+def _where_all(b: Builder, x: str, y: str, *names: str) -> str:
+    """Return x where every one of some numbers exceeds y, and y elsewhere."""
+    held = [b.op("gt", name, y) for name in names]
+    for other in held[1:]:
+        held[0] = b.op("logical_and", held[0], other)
+    return str(b.op("where", held[0], x, y))
+
+
+def _where(b: Builder, comparison: str, first: str, second: str, x: str, y: str) -> str:
+    return str(b.op("where", b.op(comparison, first, second), x, y))
+
+
 _FORTY = tuple(n for n in range(307, 570) if all(n % d for d in range(2, 24)))[:40]
 
 TABLES = (
@@ -629,6 +641,34 @@ TABLES = (
         lambda b, x, y, z: b.op("div", _exp(b, x), _sum(b, _exp(b, x), _exp(b, y))),
         lambda b, x, y, z: b.op("div", _exp(b, x), _sum(b, _exp(b, x), _exp(b, z))),
         251,
+    ),
+    _table(
+        "x where a > y, b > y and c > y, else y, and y",
+        "abcxy",
+        lambda b, u, v, w, x, y: _where_all(b, x, y, u, v, w),
+        lambda b, u, v, w, x, y: b.op("identity", y),
+        251,
+    ),
+    _table(
+        "x where a > b, else y, and x where a >= b",
+        "abxy",
+        lambda b, u, v, x, y: _where(b, "gt", u, v, x, y),
+        lambda b, u, v, x, y: _where(b, "ge", u, v, x, y),
+        127,
+    ),
+    _table(
+        "x where a = b, else y, and x where a = c",
+        "abcxy",
+        lambda b, u, v, w, x, y: _where(b, "eq", u, v, x, y),
+        lambda b, u, v, w, x, y: _where(b, "eq", u, w, x, y),
+        127,
+    ),
+    _table(
+        "a where a > b, else b, and the maximum of a and c",
+        "abc",
+        lambda b, x, y, z: _where(b, "gt", x, y, x, y),
+        lambda b, x, y, z: b.op("maximum", x, z),
+        127,
     ),
     Case(
         "tables: f(x) and f(x + c), primes drawn from 40 of which 3 divide c",

@@ -15,6 +15,7 @@ FAST = {
     "x / y and x^2 / y, zeros drawn anew": 800,
     "tables: f(f(x)) and f(f(y))": 800,
     "tables: an even f(x) and f(y)": 800,
+    "tables: x where a > y, b > y and c > y, else y, and y": 800,
     "tables: u log(e^x + e^y) and u log(e^x + e^z)": 400,
     "tables: f(x) and f(x + c), primes drawn from 40 of which 3 divide c": 800,
     "weights: sum x, and with a Gram determinant that is 0 for one place": 800,

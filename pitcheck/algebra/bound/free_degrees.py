@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
@@ -35,75 +35,32 @@ from pitcheck.algebra.bound.degree_values import (
     Divisor,
     Mark,
     Sign,
+    sign_of_choice,
     wide_axes,
 )
 from pitcheck.algebra.bound.degrees import DegreeAlgebra
+from pitcheck.algebra.bound.function_tables import Guards, Table
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.residues.free_functions import LARGEST_FACTOR
+from pitcheck.algebra.residues.free_outcomes import BELOW, EQUAL
 from pitcheck.algebra.residues.keyed_functions import EVEN, ODD
 from pitcheck.algebra.shape_checks import broadcast
 
 _LINE = Polynomial(1)
 """The bounds for one variable that is drawn."""
 _HALF = Fraction(1, 2)
-
-
-@dataclass
-class Table:
-    """The arguments of one function in a stage.
-
-    ``entries`` counts them; ``top`` and ``bottom`` bound the numerators and denominators of all.
-    ``symmetric``: the sign of an argument is lost.
-    """
-
-    symmetric: bool = False
-    entries: int = 0
-    top: Polynomial = ONE
-    bottom: Polynomial = ONE
-
-    def add(self, entries: int, degree: Degree) -> None:
-        """Enter ``entries`` arguments of a degree."""
-        self.entries += entries
-        self.top = self.top.either(degree.top)
-        self.bottom = self.bottom.either(degree.bottom)
-
-    @property
-    def meetings(self) -> int:
-        """The pairs of arguments that may meet, and those that may meet 0.
-
-        Of a symmetric function an argument may also meet the negative of another.
-        """
-        pairs = self.entries * (self.entries - 1) // 2
-        return (2 if self.symmetric else 1) * pairs + self.entries
-
-    @property
-    def apart(self) -> Polynomial:
-        """The bounds for the numerator of the difference of two arguments."""
-        return self.top.times(self.bottom).summed(2)
-
-
-@dataclass
-class Guards:
-    """The operands of partial operations: all, and those that are not positive for certain."""
-
-    entries: int = 0
-    unsure: int = 0
-    top: Polynomial = ONE
-    bottom: Polynomial = ONE
-
-    def add(self, entries: int, degree: Degree, *, sure: bool) -> None:
-        """Enter ``entries`` operands of a degree."""
-        self.entries += entries
-        self.unsure += 0 if sure else entries
-        self.top = self.top.either(degree.top)
-        self.bottom = self.bottom.either(degree.bottom)
+_MASK = frozenset({"mask"})
+"""The use of a boolean that is made of outcomes of comparisons."""
+_TERMS = 4
+"""The terms of a polynomial of outcomes: 1 - a, a b, a + b - a b, a + b - 2 a b."""
 
 
 class FreeDegreeAlgebra(DegreeAlgebra):
     """Degree bounds over tables.
 
     ``line`` has the bounds for one variable. ``tables`` has the arguments of every function by its
-    name. ``ordered`` says that something depends on the order of numbers, which no table knows.
+    name. ``ordered`` says that something depends on the order of numbers, which no table knows, and
+    ``compares`` that something depends on outcomes of comparisons, which are entries of tables.
     ``numbers`` has, for every site, the rational of which each of its roots is taken, or None for
     anything else.
     """
@@ -115,6 +72,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         self.tables: dict[str, Table] = {}
         self.guarded = Guards()
         self.ordered = False
+        self.compares = False
         self.numbers: dict[str, list[Fraction | None]] = {}
 
     def _enter(self, name: str, entries: int, degree: Degree, shape: tuple[int, ...]) -> None:  # noqa: ARG002
@@ -307,15 +265,80 @@ class FreeDegreeAlgebra(DegreeAlgebra):
     # --- order
     def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
         """Return bounds for a discrete value; note if numbers are compared for it."""
-        if any(a.kind == "field" for a in arguments):
+        if any(a.kind == "field" or _is_mask(a) for a in arguments):
             self.ordered = True
         return super()._decided(kind, shape, *arguments)
 
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for an outcome; against infinity it is no matter of residues."""
+        shape, instances = broadcast(a.shape, b.shape), max(a.instances, b.instances)
         if Sign.INFINITE in a.sign | b.sign:
-            return self._value("bool", broadcast(a.shape, b.shape), max(a.instances, b.instances))
-        return super().compare(comparison, a, b)
+            return self._value("bool", shape, instances)
+        if a.kind == "bool" and (_is_mask(a) or _is_mask(b)):
+            return self._polynomial(a, b)
+        if a.kind != "field":
+            return super().compare(comparison, a, b)
+        self.compares = True
+        equal = comparison in ("eq", "ne")
+        name = EQUAL if equal else BELOW
+        self.tables.setdefault(name, Table(symmetric=equal))
+        self._enter(name, prod(shape) * instances, self.subtract(a, b).degree, shape)
+        return replace(self._value("bool", shape, instances, self.line), uses=_MASK, sign=Sign(0))
+
+    def _polynomial(self, *masks: DegreeValue) -> DegreeValue:
+        """Return bounds for a polynomial of outcomes, of degree 1 in each of at most two."""
+        top = ONE
+        for mask in masks:
+            top = top.times(mask.top)
+        shape, instances = broadcast(*(m.shape for m in masks)), max(m.instances for m in masks)
+        return replace(
+            self._value("bool", shape, instances, top.summed(_TERMS)), uses=_MASK, sign=Sign(0)
+        )
+
+    def logical_and(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for a boolean; of outcomes it is a polynomial."""
+        return self._polynomial(a, b) if _is_mask(a) or _is_mask(b) else super().logical_and(a, b)
+
+    logical_or = logical_and
+
+    def logical_not(self, a: DegreeValue) -> DegreeValue:
+        """Return bounds for a boolean; of an outcome it is a polynomial."""
+        return self._polynomial(a) if _is_mask(a) else super().logical_not(a)
+
+    def cast(self, a: DegreeValue, kind: Kind) -> DegreeValue:
+        """Return bounds in another kind; an outcome embeds into a field only."""
+        if a.kind == "field" and kind == "bool":
+            return self.compare("ne", a, self.constant(Fraction(0)))
+        if kind == "int" and _is_mask(a):
+            return self._decided(kind, a.shape, a)
+        return super().cast(a, kind)
+
+    def where(self, condition: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return bounds for a choice; that by an outcome c is b + c (a - b)."""
+        if not _is_mask(condition):
+            return super().where(condition, a, b)
+        if a.kind == "int":
+            self.ordered = True
+            return super().where(condition, a, b)
+        mask, first, second = (replace(v, kind="field") for v in (condition, a, b))
+        apart = self.subtract(first, second)
+        found = self.add(second, self.multiply(mask, apart))
+        if a.kind == "field":
+            # The choice may be an extremum, if the condition is the comparison of what is chosen.
+            self._enter(BELOW, 2 * prod(found.shape) * found.instances, apart.degree, found.shape)
+            for value in (first, second):
+                self._compared(value, found.shape)
+            found = replace(found, top=found.top.either(found.bottom.times(self.line)))
+        return replace(
+            found,
+            kind=a.kind,
+            number=None,
+            uses=found.uses | _MASK if a.kind == "bool" else found.uses,
+            sign=sign_of_choice((a.sign, b.sign), (Sign(0),)),
+            power=None,
+            is_log=False,
+            is_root=False,
+        )
 
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for one of two values, or for a variable."""
@@ -396,6 +419,11 @@ class FreeDegreeAlgebra(DegreeAlgebra):
     def _radicals(self) -> set[int]:
         """Return the primes whose roots may be residues."""
         return {prime for number in self.roots_of for prime in _primes_of(number)}
+
+
+def _is_mask(a: DegreeValue) -> bool:
+    """Return True if a boolean is made of outcomes of comparisons of drawn numbers."""
+    return a.kind == "bool" and not _MASK.isdisjoint(a.uses)
 
 
 class _Levels:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pitcheck.algebra.bound.degree_bounds import MOST, ONE, Degree, Polynomial, difference
 from pitcheck.algebra.bound.degree_values import DegreeValue, Sign
 from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
-from pitcheck.algebra.interface import Kind
+from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.residues.weights import Pattern
 
 
@@ -160,6 +160,9 @@ class LikelyPlaceAlgebra(PlaceDegreeAlgebra):
 
     def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:
         return self._beside(super().function(name, *arguments), *arguments)
+
+    def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        return self._beside(super().compare(comparison, a, b), a, b)
 
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         return self._beside(super().maximum(a, b), a, b)

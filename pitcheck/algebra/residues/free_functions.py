@@ -19,7 +19,8 @@ Some laws are kept, because real functions have them:
 - exp(0) = 1, log(1) = 0, sqrt(0) = 0; the maximum of equal numbers is that number. A sum of which
   one term is not 0 is that term.
 
-Order decides nothing here. What would depend on the order of residues raises ``UnsupportedError``.
+Comparisons are functions, too (:mod:`pitcheck.algebra.residues.free_outcomes`). Nothing else may
+depend on the order of residues: it raises ``UnsupportedError``.
 
 >>> import numpy as np
 >>> from pitcheck.algebra.residues.chains import Chain
@@ -39,11 +40,11 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.interface import Kind
 from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, mix, remainder
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.drawn_primes import SQUARES
-from pitcheck.algebra.residues.prime import PrimeAlgebra
+from pitcheck.algebra.residues.free_outcomes import FreeOutcomes, finite, of_order, vanishes
 from pitcheck.algebra.residues.residue_order import order_key
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.shape_checks import broadcast
@@ -56,7 +57,6 @@ from pitcheck.algebra.value import (
     POSITIVE_INFINITY,
     Value,
 )
-from pitcheck.errors import UnsupportedError
 
 Parts = tuple[tuple[int, Value], ...]
 
@@ -68,7 +68,7 @@ _WORD = 2
 """The levels whose residues, each below 2^31, make one 64-bit word."""
 
 
-class FreeFunctions(PrimeAlgebra):
+class FreeFunctions(FreeOutcomes):
     """Residues over primes without relation to each other, and tables in place of functions.
 
     ``numbers`` has, for every site, the rational of which each of its roots is taken, or None for
@@ -129,7 +129,7 @@ class FreeFunctions(PrimeAlgebra):
         if not odd:
             return result
         result = self.xp.where(key < 0, self.arithmetic.negate(result, 0), result)
-        return self.xp.where(_vanishes(argument), 0, result)
+        return self.xp.where(vanishes(argument), 0, result)
 
     # --- making values
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
@@ -154,7 +154,7 @@ class FreeFunctions(PrimeAlgebra):
         below: Any = None
         for n, part in a.parts or ((1, a),):
             entry = self._entries("exp", [part], nonzero=True)
-            entry = self.xp.where(_vanishes(part), 1, entry)
+            entry = self.xp.where(vanishes(part), 1, entry)
             power = self.arithmetic.power(entry, abs(n), 0)
             if n > 0:
                 above = power if above is None else self.arithmetic.multiply(above, power, 0)
@@ -250,7 +250,7 @@ class FreeFunctions(PrimeAlgebra):
             return a
         found = self._tabled.get(id(a))
         if found is None:
-            entry = self.xp.where(_vanishes(a.square), 0, self._entries("sqrt", [a.square]))
+            entry = self.xp.where(vanishes(a.square), 0, self._entries("sqrt", [a.square]))
             found = self._tabled[id(a)] = (a, Value("field", entry, 0, a.special, (), True))
         return found[1]
 
@@ -312,7 +312,7 @@ class FreeFunctions(PrimeAlgebra):
     def matmul(self, a: Value, b: Value) -> Value:
         for one, other in ((a, b), (b, a)):
             if one.special is not None and bool((one.special > NAN).any()) and self._drawn(other):
-                raise _of_order("the sign of infinity in a product of matrices")
+                raise of_order("the sign of infinity in a product of matrices")
         return super().matmul(a, b)
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
@@ -323,7 +323,7 @@ class FreeFunctions(PrimeAlgebra):
         places = tuple(LEADING + axis for axis in axes)
         if not a.parts or any(self._has_weights(self.shape(a)[axis]) for axis in axes):
             return result
-        given = ~_vanishes(a)
+        given = ~vanishes(a)
         if bool((given.sum(axis=places) > 1).any()):
             return result
         # One term at most is not 0: the sum is that term, and has its parts.
@@ -373,7 +373,7 @@ class FreeFunctions(PrimeAlgebra):
                 else aligned(other.special == FINITE, max(a.rank, b.rank))
             )
             if bool((infinite & finite).any()):
-                raise _of_order("the sign of infinity in a product")
+                raise of_order("the sign of infinity in a product")
 
     def _check_sign_of_quotient(self, a: Value, b: Value) -> None:
         """Check that infinity is divided by no number that may have either sign, and none by 0.
@@ -383,9 +383,9 @@ class FreeFunctions(PrimeAlgebra):
         """
         infinite = a.special is not None and bool((a.special > NAN).any())
         if (infinite and self._drawn(b)) or (
-            self._drawn(a) and bool((_vanishes(b) & _finite(b)).any())
+            self._drawn(a) and bool((vanishes(b) & finite(b)).any())
         ):
-            raise _of_order("the sign of an infinite quotient")
+            raise of_order("the sign of an infinite quotient")
 
     # --- order
     def _extremum(self, what: str, a: Value, b: Value, largest: bool) -> Value:
@@ -440,18 +440,11 @@ class FreeFunctions(PrimeAlgebra):
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
         if a.kind == "field":
-            raise _of_order("a sorting")
+            raise of_order("a sorting")
         return super().order(a, axis, descending)
 
-    def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
-        rank = max(a.rank, b.rank)
-        codes = [np.uint8(0) if v.special is None else aligned(v.special, rank) for v in (a, b)]
-        if not bool(((codes[0] | codes[1]) != FINITE).all()):
-            raise _of_order("a comparison")
-        return super()._compare_field(comparison, a, b)
-
     def _truncated(self, a: Value) -> Value:  # noqa: ARG002 (no value has one)
-        raise _of_order("an integer part")
+        raise of_order("an integer part")
 
 
 class FreeAlgebra(FreeFunctions, ResidueAlgebra):
@@ -463,19 +456,6 @@ class WeightedFreeAlgebra(FreeFunctions, WeightedAlgebra):
 
     def _has_weights(self, size: int) -> bool:
         return self.weights(size) is not None
-
-
-def _of_order(what: str) -> UnsupportedError:
-    return UnsupportedError(f"{what} depends on the order of numbers, which residues do not have")
-
-
-def _vanishes(a: Value) -> Any:
-    """Return True where a value is 0 at all levels, shape (1, trials, instances, *shape)."""
-    return (a.data == 0).all(axis=0, keepdims=True)
-
-
-def _finite(a: Value) -> Any:
-    return True if a.special is None else a.special == FINITE
 
 
 def _words(data: Any) -> list[Any]:

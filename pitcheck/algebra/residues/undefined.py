@@ -270,6 +270,10 @@ class UndefinedWeightedAlgebra(Undefined, WeightedAlgebra):
 class UndefinedFreeAlgebra(Undefined, FreeAlgebra):
     """Tables in place of functions, with undefined elements."""
 
+    masks = False
+
 
 class UndefinedWeightedFreeAlgebra(Undefined, WeightedFreeAlgebra):
     """The same, with weights for the places of reduced axes."""
+
+    masks = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -80,9 +81,47 @@ def test_order_is_noted(algebra: FreeDegreeAlgebra) -> None:
     algebra.compare("ne", x, hidden)
     algebra.maximum(x, hidden)
     algebra.integers(np.zeros((1, 1, 3), dtype=np.int64))
-    assert not algebra.ordered
-    algebra.compare("gt", x, algebra.constant(Fraction(0)))
+    assert not algebra.ordered and not algebra.compares
+    above = algebra.compare("gt", x, algebra.constant(Fraction(0)))
+    algebra.cast(algebra.logical_not(above), "field")
+    assert not algebra.ordered and algebra.compares
+
+
+@pytest.mark.parametrize(
+    "ordered",
+    [
+        lambda a, c, x: a.order(x, 0, True),
+        lambda a, c, x: a.cast(x, "int"),
+        lambda a, c, x: a.cast(c, "int"),
+        lambda a, c, x: a.where(c, *(a.integers(np.zeros((1, 1, 3), np.int64)),) * 2),
+    ],
+)
+def test_what_no_table_knows_is_noted(
+    ordered: Callable[[FreeDegreeAlgebra, DegreeValue, DegreeValue], DegreeValue],
+    algebra: FreeDegreeAlgebra,
+) -> None:
+    x, y = algebra.fresh("x", (3,)), algebra.fresh("y", (3,))
+    ordered(algebra, algebra.compare("lt", x, y), x)
     assert algebra.ordered
+
+
+def test_outcomes_are_variables_and_multiply(algebra: FreeDegreeAlgebra) -> None:
+    x, y, z = (algebra.fresh(name, ()) for name in "xyz")
+    first, second = algebra.compare("lt", x, y), algebra.compare("eq", algebra.multiply(x, z), y)
+    assert first.top.degree == 1
+    assert algebra.tables["below"].apart.degree == 1
+    assert algebra.tables["equal"].apart.degree == 2
+    assert algebra.tables["equal"].meetings == 1 and algebra.tables["equal"].symmetric
+    for both in (
+        algebra.logical_and(first, second),
+        algebra.logical_or(first, algebra.logical_not(second)),
+        algebra.compare("ne", first, second),
+    ):
+        assert both.top.degree == 2
+    chosen = algebra.where(first, algebra.divide(x, y), algebra.divide(x, z))
+    # x/z + c (x/y - x/z) over y z: c x (z - y) + x y has degree 3.
+    assert (chosen.degree.numerator, chosen.degree.denominator) == (3, 2)
+    assert algebra.where(first, second, first).top.degree >= 2
 
 
 def test_what_a_table_hides_of_zeros(algebra: FreeDegreeAlgebra) -> None:
