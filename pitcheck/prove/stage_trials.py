@@ -31,6 +31,7 @@ from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
 from pitcheck.algebra.residues.signless_infinity import Cause
+from pitcheck.algebra.residues.ties import TiesAlgebra, TiesWeightedAlgebra
 from pitcheck.algebra.residues.undefined import (
     Undefined,
     UndefinedAlgebra,
@@ -41,6 +42,7 @@ from pitcheck.algebra.residues.undefined import (
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
+from pitcheck.ops.registry import BACKWARD
 from pitcheck.prove.coverage import Outcomes
 from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
 from pitcheck.prove.free_degrees import FreeStageDegrees, unmatched
@@ -68,6 +70,12 @@ UNMATCHED = "an operand of a quotient, root or logarithm has no like in the refe
 SIGNLESS = "infinity is multiplied or divided by a number that inputs may make 0 or of either sign"
 DEPENDS = "it depends on comparisons of numbers what is divided by, or under a root or logarithm"
 """The reasons, in messages, why a stage is left open for its domains."""
+TIES = (
+    "both plans differ where numbers that are compared are equal, which no draw shows: one has > "
+    "or < where the other has >= or <=, or == decides"
+)
+DRAWS_OF_TIES = 32
+"""The draws in which some numbers that are compared are taken to be equal."""
 FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
 """
@@ -306,6 +314,8 @@ class StageTrials:
             different = None if self._lacking else self._further_difference()
             if different is not None:
                 return self._refuted("where integers decide together both plans differ", different)
+            if not self._lacking and self._differs_at_ties():
+                return self._open("PIT204", TIES)
             if not self._lacking and self._integers_open:
                 return self._open("PIT204", self._integers_open)
             if not self._lacking:
@@ -338,6 +348,23 @@ class StageTrials:
         compared = self._compared(algebra)
         good = ~np.asarray(algebra.void)
         return next((each for each in compared or () if _differs(each, good)), None)
+
+    def _differs_at_ties(self) -> bool:
+        """Return True if both sides differ where numbers that are compared are equal.
+
+        The derivative at such a place is a convention, and an extremum may be either number.
+        """
+        degrees = self._degrees.algebra
+        tied = {site for site in degrees.compared if not site.endswith(BACKWARD)}
+        if not self._refutes or not tied or degrees.extrema or self._has_masks:
+            return False
+        chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
+        drawn = self.shaped, self._settings, chain, range(self.number, self.number + DRAWS_OF_TIES)
+        algebra = _over((TiesAlgebra, TiesWeightedAlgebra), drawn)
+        algebra.tied = tied
+        compared = self._compared(algebra)
+        good = ~np.asarray(algebra.void)
+        return any(_differs(each, good) for each in compared or ())
 
     def _missing(self, one: DrawError, error: float) -> int:
         """Return how many redraws are made next."""

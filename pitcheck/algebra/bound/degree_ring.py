@@ -77,6 +77,10 @@ class DegreeRing:
         """
         self.irrational = 0
         """The number of times that a root of a number is taken that is not rational."""
+        self.compared: set[str] = set()
+        """The sites at which drawn numbers are compared."""
+        self.extrema = False
+        """True if there is an extremum or an order of drawn numbers."""
         self.infinite = False
         """True if a constant is infinite or NaN."""
         self._denominators: dict[int, int] = {}

@@ -212,6 +212,8 @@ class DegreeAlgebra(DegreeMoves):
 
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:  # noqa: ARG002
         """Return the degree of the operands, a heuristic bound if fresh residues are compared."""
+        if a.kind == "field" and not (a.is_constant and b.is_constant):
+            self.compared.add(self.site)
         return self._decided("bool", broadcast(a.shape, b.shape), a, b)
 
     def where(self, condition: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
@@ -233,6 +235,7 @@ class DegreeAlgebra(DegreeMoves):
         result = self._one_of(values[0].kind, shape, values, wide_axes(shape))
         if values[0].kind != "field" or all(v.is_constant for v in values):
             return result
+        self.extrema = True
         return replace(result, uses=result.uses | {"order"})
 
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
@@ -266,6 +269,7 @@ class DegreeAlgebra(DegreeMoves):
 
     def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:  # noqa: ARG002
         """Return the degree of the argument, a heuristic bound if fresh residues are sorted."""
+        self.extrema = self.extrema or not a.is_constant
         return self._decided("int", a.shape, a)
 
     # --- integers

@@ -389,7 +389,7 @@ def _anywhere(outcome: Any, where: Bools) -> Bools:
 def _whole(numbers: Any, kind: str) -> Any:
     """Return numbers as integers, of the same shape: those of floats in units of 1 / ``UNITS``."""
     if kind != "field":
-        return numbers
+        return np.asarray(numbers).astype(np.int64)
     known = np.clip(np.nan_to_num(numbers), -FARTHEST, FARTHEST)
     return np.rint(known * UNITS).astype(np.int64)
 

@@ -46,11 +46,13 @@ from pitcheck.prove.reals.trial_algebras import (
 )
 from pitcheck.prove.reals.trial_inputs import (
     FIRST_ALIKE,
+    FIRST_EQUAL,
     FIRST_RAISED,
     FIRST_SCALED,
     SORTS,
     WAYS,
     Raising,
+    equal_numbers,
     points_of,
 )
 from pitcheck.prove.routing import Routing
@@ -156,7 +158,11 @@ class RealTrials:
         """
         cheap = min(CHEAP_TRIALS, CHEAP_CELLS // self._cells)
         return self._try(
-            [*range(self._affordable(max(TRIALS, cheap), LEAST_TRIALS)), *self._alike()],
+            [
+                *range(self._affordable(max(TRIALS, cheap), LEAST_TRIALS)),
+                *range(FIRST_EQUAL, FIRST_EQUAL + len(equal_numbers(self.points))),
+                *self._alike(),
+            ],
             self._experts(),
         )
 

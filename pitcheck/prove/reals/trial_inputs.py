@@ -37,15 +37,19 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 """The golden section."""
 RAISED = 8.0
 """The height of a raised element above the others, in standard deviations."""
+FIRST_EQUAL = 1 << 19
+"""The first trial in which all elements of all tensors are one number."""
+MOST_EQUAL = 6
+"""The most of these trials: of 1, 0, and the smallest numbers of the plan."""
 FIRST_RAISED = 1 << 20
 """The first trial in which one element per line is raised."""
 FIRST_ALIKE = 1 << 21
 """The first trial in which lines are nearly equal."""
 FIRST_SCALED = 1 << 22
 """The first trial that has the same ordinary numbers as all after it, each times a factor."""
-ONE_RAISED, ALIKE, SCALED = -1, -2, -3
+ONE_RAISED, ALIKE, SCALED, EQUAL = -1, -2, -3, -4
 """The sorts of numbers that are asked for: one element of every line raised, all lines nearly
-equal, and ordinary ones on another scale.
+equal, ordinary ones on another scale, and one number everywhere.
 """
 UNCOUNTED = np.zeros((0, 0), dtype=np.int64)
 """The counts of a decision on real numbers, which nobody counts."""
@@ -83,6 +87,12 @@ def points_of(numbers: Iterable[float]) -> Points:
             if n <= LARGEST
         )
     return Points(_mirrored({0.0, *own}), _mirrored(found))
+
+
+def equal_numbers(points: Points) -> list[float]:
+    """Return the numbers that all elements are in turn, one for each trial."""
+    found = dict.fromkeys((1.0, *sorted(points.named.tolist(), key=abs)))
+    return list(found)[:MOST_EQUAL]
 
 
 def _mirrored(sizes: Iterable[float]) -> Floats:
@@ -227,8 +237,8 @@ class TrialInputs(RealAlgebra):
         """Return the function that draws numbers of a sort for a tensor of so many dimensions."""
         if sort >= 0 or sort == SCALED:
             return SORTS[max(sort, 0)]
-        if sort == ALIKE:
-            return _alike
+        if sort in (ALIKE, EQUAL):
+            return _alike if sort == ALIKE else _equal
         return _raised if rank >= self.raising.rank else _small
 
     def _record(self, outcome: Any, free: Any) -> None:  # noqa: ARG002 (nobody counts outcomes on real numbers)
@@ -258,12 +268,14 @@ def _rarely_zero(d: _Draw) -> Floats:
 def sort_of(seed: int, key: str, trial: int) -> int:
     """Return the number of the sort that a tensor has in a trial.
 
-    It is negative for ``SCALED``, ``ALIKE`` and ``ONE_RAISED``.
+    It is negative for ``SCALED``, ``ALIKE``, ``ONE_RAISED`` and ``EQUAL``.
     """
     if trial >= FIRST_SCALED:
         return SCALED
     if trial >= FIRST_RAISED:
         return ALIKE if trial >= FIRST_ALIKE else ONE_RAISED
+    if trial >= FIRST_EQUAL:
+        return EQUAL
     return trial if trial < len(SORTS) else key_of(seed, "sort", key, trial) % len(SORTS)
 
 
@@ -298,6 +310,14 @@ class _Draw:
         """Return random signs."""
         result: Floats = np.where(self.second < 0.5, -1.0, 1.0)
         return result
+
+
+def _equal(d: _Draw) -> Floats:
+    """Return one number at all elements, another one in each trial."""
+    numbers = equal_numbers(d.points)
+    chosen = [numbers[(trial - FIRST_EQUAL) % len(numbers)] for trial in d.trials]
+    shape = (-1, *(1,) * (d.first.ndim - 1))
+    return np.broadcast_to(np.reshape(np.array(chosen), shape), d.first.shape)
 
 
 def _ordinary(d: _Draw) -> Floats:
