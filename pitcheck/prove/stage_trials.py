@@ -31,7 +31,6 @@ from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
 from pitcheck.algebra.residues.signless_infinity import Cause
-from pitcheck.algebra.residues.ties import TiesAlgebra, TiesWeightedAlgebra
 from pitcheck.algebra.residues.undefined import (
     Undefined,
     UndefinedAlgebra,
@@ -42,7 +41,6 @@ from pitcheck.algebra.residues.undefined import (
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
-from pitcheck.ops.registry import BACKWARD
 from pitcheck.prove.coverage import Outcomes
 from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
 from pitcheck.prove.free_degrees import FreeStageDegrees, unmatched
@@ -52,6 +50,7 @@ from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.redraws import MOST_REJECTED, Redraws
 from pitcheck.prove.stage_degrees import StageDegrees
+from pitcheck.prove.ties import TiesAlgebra, TiesWeightedAlgebra, tied_sites
 from pitcheck.stage.evaluate import (
     Comparison,
     Evaluated,
@@ -352,10 +351,10 @@ class StageTrials:
     def _differs_at_ties(self) -> bool:
         """Return True if both sides differ where numbers that are compared are equal.
 
-        The derivative at such a place is a convention, and an extremum may be either number.
+        Of an extremum either number may be taken there.
         """
         degrees = self._degrees.algebra
-        tied = {site for site in degrees.compared if not site.endswith(BACKWARD)}
+        tied = tied_sites(degrees.compared)
         if not self._refutes or not tied or degrees.extrema or self._has_masks:
             return False
         chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))

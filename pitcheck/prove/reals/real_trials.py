@@ -56,7 +56,7 @@ from pitcheck.prove.reals.trial_inputs import (
     points_of,
 )
 from pitcheck.prove.routing import Routing
-from pitcheck.stage.evaluate import Comparison, compare_target, evaluate_stage
+from pitcheck.stage.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
 from pitcheck.stage.literals import numbers
 from pitcheck.stage.shaped_stage import ShapedStage
 
@@ -157,14 +157,29 @@ class RealTrials:
             StepError: the stage cannot be computed with ordinary numbers.
         """
         cheap = min(CHEAP_TRIALS, CHEAP_CELLS // self._cells)
-        return self._try(
-            [
-                *range(self._affordable(max(TRIALS, cheap), LEAST_TRIALS)),
-                *range(FIRST_EQUAL, FIRST_EQUAL + len(equal_numbers(self.points))),
-                *self._alike(),
-            ],
-            self._experts(),
+        return (
+            self._try(
+                [*range(self._affordable(max(TRIALS, cheap), LEAST_TRIALS)), *self._alike()],
+                self._experts(),
+            )
+            or self._where_all_are_equal()
         )
+
+    def _where_all_are_equal(self) -> Comparison | None:
+        """Return a difference at inputs that are one number everywhere, or None.
+
+        What such inputs decide is not taken for seen: where all is 0, nothing that is chosen
+        differs.
+        """
+        for trial in range(FIRST_EQUAL, FIRST_EQUAL + len(equal_numbers(self.points))):
+            algebra = TrialAlgebra(self.seed, [trial], self.points)
+            try:
+                found = self._different(algebra, self._compared(algebra)[1])
+            except PitcheckError:
+                continue
+            if found is not None:
+                return found
+        return None
 
     def unseen(self) -> tuple[str, Comparison | None]:
         """Look for what no trial has made happen.
@@ -288,16 +303,20 @@ class RealTrials:
 
         Return a difference, if there is one. Raises StepError.
         """
-        with np.errstate(all="ignore"):
-            evaluated = evaluate_stage(self.shaped, algebra)
-            comparisons = [
-                compare_target(self.shaped, evaluated, n)
-                for n in range(len(self.shaped.stage.targets))
-            ]
+        evaluated, comparisons = self._compared(algebra)
         self._take(algebra, comparisons)
         if self._routing is not None:
             self._routing.take(evaluated, np.ones(len(algebra.trials), dtype=np.bool_))
         return self._different(algebra, comparisons)
+
+    def _compared(self, algebra: TrialAlgebra) -> tuple[Evaluated, list[Comparison]]:
+        """Evaluate the trials of an algebra and compare the targets. Raises StepError."""
+        with np.errstate(all="ignore"):
+            evaluated = evaluate_stage(self.shaped, algebra)
+            return evaluated, [
+                compare_target(self.shaped, evaluated, n)
+                for n in range(len(self.shaped.stage.targets))
+            ]
 
     def _take(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> None:
         """Take in the choices, conditions and meetings of some trials."""

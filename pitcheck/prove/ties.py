@@ -14,7 +14,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from pitcheck.algebra.interface import Comparison
@@ -22,9 +22,28 @@ from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import FINITE, Value
+from pitcheck.ops.registry import BACKWARD, kinds_with
+from pitcheck.ops.traits import Trait
 
 SHARE = 4
 """One of so many differences is taken for 0."""
+
+
+def tied_sites(compared: Iterable[str]) -> frozenset[str]:
+    """Return those of some sites that compare at which ties are tried.
+
+    The derivative at a tie is a convention. An operator that compares and does not step (abs) has
+    one value there, and hands on a number that is 0 then and is not 0 as a residue: nothing can be
+    said of a stage that has one.
+
+    >>> sorted(tied_sites({"parallel 1 ge", "parallel 2 relu.backward"}))
+    ['parallel 1 ge']
+    >>> tied_sites({"parallel 1 ge", "parallel 2 abs"})
+    frozenset()
+    """
+    steps = kinds_with(Trait.STEPS)
+    kinds = {site: site.rpartition(" ")[2] for site in compared if not site.endswith(BACKWARD)}
+    return frozenset(kinds) if all(kind in steps for kind in kinds.values()) else frozenset()
 
 
 class Ties(ResidueAlgebra):

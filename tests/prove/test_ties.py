@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pitcheck.algebra.residues.chains import chains_of
-from pitcheck.algebra.residues.ties import TiesAlgebra
 from pitcheck.algebra.value import Value
+from pitcheck.prove.ties import TiesAlgebra
 
 DRAWS = 256
 
