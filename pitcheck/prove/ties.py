@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from fractions import Fraction
 
 from pitcheck.algebra.interface import Comparison
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
@@ -62,7 +63,9 @@ class Ties(ResidueAlgebra):
         for v in (a, b):
             if v.special is not None:
                 tie = tie & (aligned(v.special, hashed.rank) == FINITE)
-        return Value("bool", self.xp.where(tie, comparison in ("eq", "le", "ge"), found.data))
+        zero = self.constant(Fraction(0))
+        equal = aligned(super()._compare_field(comparison, zero, zero).data, hashed.rank)
+        return Value("bool", self.xp.where(tie, equal, found.data))
 
 
 class TiesAlgebra(Ties):
