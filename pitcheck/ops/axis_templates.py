@@ -55,6 +55,7 @@ class _Output:
     boundary: bool
     derived: tuple[int, ...] | None
     occurs: bool
+    tally: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ class Templates:
                 v.literal,
                 v.is_discrete,
                 v.occurs,
+                v.tally is not None,
                 tuple((d.size, d.copies) for d in v.dims),
                 _repeats(v.dims),
             )
@@ -226,6 +228,7 @@ class Templates:
                 v.literal,
                 derived=v.derived,
                 occurs=v.occurs,
+                tally=v.tally,
             )
             for v in inputs
         ]
@@ -244,7 +247,10 @@ def _output(recorder: _Recorder, value: AxisValue) -> _Output:
     counts, places = (
         None if node is None else recorder.meet(node) for node in (value.counts, value.places)
     )
-    derived = None if value.derived is None else tuple(recorder.meet(d) for d in value.derived)
+    derived, tally = (
+        None if dims is None else tuple(recorder.meet(d) for d in dims)
+        for dims in (value.derived, value.tally)
+    )
     return _Output(
         value.kind,
         tuple(recorder.meet(d) for d in value.dims),
@@ -254,6 +260,7 @@ def _output(recorder: _Recorder, value: AxisValue) -> _Output:
         value.boundary,
         derived,
         value.occurs,
+        tally,
     )
 
 
@@ -279,7 +286,10 @@ def _replay(template: _Template, system: AxisSystem, nodes: list[Dimension]) -> 
 
 def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
     counts, places = (None if n is None else nodes[n] for n in (output.counts, output.places))
-    derived = None if output.derived is None else tuple(nodes[n] for n in output.derived)
+    derived, tally = (
+        None if dims is None else tuple(nodes[n] for n in dims)
+        for dims in (output.derived, output.tally)
+    )
     return AxisValue(
         output.kind,
         tuple(nodes[n] for n in output.dims),
@@ -289,4 +299,5 @@ def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
         output.boundary,
         derived,
         output.occurs,
+        tally,
     )

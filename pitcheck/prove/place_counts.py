@@ -42,6 +42,7 @@ CLASHING = "axes of one reduced size cannot be told apart"
 FEW = "more places would be needed than are tried"
 BY_USE = {
     Use.UNWEIGHTED: "integers, or terms at indices, are added up along an axis without weights",
+    Use.TALLIED: "numbers of places along an axis are compared with each other",
     Use.EXTREMAL: "a largest or least number along an axis is taken",
     Use.ORDERED: "what functions are taken of depends on the order of places along an axis",
     Use.LABELLED: "what functions are taken of depends on integers or booleans along an axis",
@@ -50,7 +51,7 @@ BY_USE = {
 sums along the axis.
 """
 Degrees = TypeVar("Degrees", bound=PlaceDegreeAlgebra)
-NEVER = Use.UNWEIGHTED | Use.EXTREMAL
+NEVER = Use.UNWEIGHTED | Use.EXTREMAL | Use.TALLIED
 """The uses of which no number of places shows all."""
 TOLD_APART = Use.ORDERED | Use.LABELLED
 """The uses that tell places apart."""

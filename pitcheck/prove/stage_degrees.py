@@ -21,6 +21,7 @@ from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family, squares_for
 from pitcheck.algebra.residues.weights import degrees
 from pitcheck.errors import UsageError
+from pitcheck.prove.few_terms import FewTerms
 from pitcheck.stage.evaluate import Comparison, Evaluated, evaluate_stage
 from pitcheck.stage.inputs import Fresh
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -37,9 +38,12 @@ class StageDegrees:
     targets: tuple[tuple[Degree, Degree], ...]
 
     @classmethod
-    def of(cls, shaped: ShapedStage) -> StageDegrees:
-        """Return the degrees of a stage at its sizes. Raises StepError."""
-        algebra = DegreeAlgebra(degrees(shaped.weights))
+    def of(cls, shaped: ShapedStage, few: FewTerms | None = None) -> StageDegrees:
+        """Return the degrees of a stage at its sizes, with as ``few`` terms of sums as are known.
+
+        Raises StepError.
+        """
+        algebra = DegreeAlgebra(degrees(shaped.weights), few)
         drawn = drawn_degrees(algebra, shaped)
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]

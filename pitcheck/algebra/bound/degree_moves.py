@@ -77,11 +77,14 @@ class DegreeMoves(DegreeRing):
             order = [to[i] for i in sorted(mark.varies)]
             return Mark(mark.key if order == sorted(order) else self._key(), frozenset(order))
 
-        return a.moved(self._key(), tuple(a.shape[i] for i in permutation), move)
+        moved = a.moved(self._key(), tuple(a.shape[i] for i in permutation), move)
+        return replace(moved, few={to[axis]: few for axis, few in a.few.items()})
 
     def expand(self, a: DegreeValue, shape: Sequence[int]) -> DegreeValue:
         """Return the same bounds: nothing varies along new axes."""
-        return replace(a, identity=self._key(), shape=tuple(int(n) for n in shape))
+        sizes = tuple(int(n) for n in shape)
+        few = {axis: few for axis, few in a.few.items() if a.shape[axis] == sizes[axis]}
+        return replace(a, identity=self._key(), shape=sizes, few=few)
 
     def slice(self, a: DegreeValue, axis: int, start: int, stop: int, step: int = 1) -> DegreeValue:
         """Return the same bounds; marks that vary along the axis become new ones."""
@@ -199,7 +202,7 @@ class DegreeMoves(DegreeRing):
         if a.instances == len(index) and np.array_equal(index, np.arange(a.instances)):
             return a
         chosen = a.moved(self._key(), a.shape, lambda m: Mark(self._key(), m.varies))
-        return replace(chosen, instances=len(index))
+        return replace(chosen, instances=len(index), few=a.few)
 
     def boxes(self, a: DegreeValue, places: Sequence[Index], count: int) -> DegreeValue:
         """Return bounds for boxes as instances: every element is one of the value's."""

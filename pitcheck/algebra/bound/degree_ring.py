@@ -56,10 +56,15 @@ class DegreeRing:
 
     ``divisions`` lists the values that must not vanish; integers that are drawn have degree 0.
     ``weighted`` has the degree of the weight of a place along axes whose sums are weighted, by
-    their sizes.
+    their sizes. ``few`` says of numbers that are made of integers or booleans, by the site that
+    makes them, how many are not 0 along each axis at most.
     """
 
-    def __init__(self, weighted: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        weighted: Mapping[int, int] | None = None,
+        few: Mapping[str, Mapping[int, int]] | None = None,
+    ) -> None:
         self.divisions: list[Division] = []
         self.guards: set[tuple[str, str]] = set()
         """The (site, "div", "log" or "sqrt") of all results that may not be defined for all
@@ -85,6 +90,7 @@ class DegreeRing:
         """True if a constant is infinite or NaN."""
         self._denominators: dict[int, int] = {}
         self._weighted = weighted or {}
+        self._few = few or {}
         self.site = ""
         self.seed = 0
         self.trials = (0,)
@@ -333,7 +339,8 @@ class DegreeRing:
             result = self._summed(result, axis - len(result.shape))
         return result
 
-    def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
+    def _summed(self, a: DegreeValue, axis: int, few: int | None = None) -> DegreeValue:
+        """Return bounds for a sum along an axis, of which at most ``few`` terms are not 0."""
         size = a.shape[axis]
         if size in self._weighted and a.kind == "field":
             a = replace(a, top=a.top.times(Polynomial(self._weighted[size])))
@@ -341,6 +348,7 @@ class DegreeRing:
         shape = a.shape[:place] + a.shape[place + 1 :]
         if size == 0:
             return self._known(self._value(a.kind, shape, a.instances), Fraction(0))
+        terms = max(1, size if few is None else min(few, size))
         varying = [mark for mark in a.divisors if axis in mark.varies]
         product = ONE
         for mark in varying:
@@ -352,7 +360,7 @@ class DegreeRing:
                     self._key(),
                     without_axis(frozenset().union(*(m.varies for m in varying)), axis),
                 )
-            ] = Divisor(product.to_the(self._own_divisors(size)))
+            ] = Divisor(product.to_the(self._own_divisors(terms)))
         roots: dict[Mark, int] = {}
         for mark, number in a.roots.items():
             moved = (
@@ -360,9 +368,9 @@ class DegreeRing:
                 if axis in mark.varies
                 else without(mark, axis)
             )
-            roots[moved] = number * (size if axis in mark.varies else 1)
-        exponents = repeated_exponents(a.exponents, size) if product.powers else a.exponents
-        top = a.top.times(product.to_the(self._own_divisors(size) - 1)).summed(size)
+            roots[moved] = number * (terms if axis in mark.varies else 1)
+        exponents = repeated_exponents(a.exponents, terms) if product.powers else a.exponents
+        top = a.top.times(product.to_the(self._own_divisors(terms) - 1)).summed(terms)
         return replace(
             a,
             identity=self._key(),
@@ -372,6 +380,7 @@ class DegreeRing:
             roots=roots,
             exponents=exponents,
             number=None,
+            few={},
         )
 
     def _own_divisors(self, size: int) -> int:

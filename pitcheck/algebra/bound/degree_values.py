@@ -136,6 +136,10 @@ class DegreeValue:
 
     is_root: bool = False
     """True if it may be a formal root, over tables."""
+    few: Mapping[int, int] = field(default_factory=dict)
+    """The most elements along an axis that are not 0, by axis, counted from the end; only axes of
+    which that is known.
+    """
 
     @property
     def elements(self) -> int:
@@ -178,7 +182,7 @@ class DegreeValue:
         for mark, count in self.roots.items():
             place = move(mark)
             roots[place] = roots.get(place, 0) + count
-        return replace(self, identity=identity, shape=shape, divisors=divisors, roots=roots)
+        return replace(self, identity=identity, shape=shape, divisors=divisors, roots=roots, few={})
 
     def as_number(self, number: Fraction, denominator: Mark) -> DegreeValue:
         """Return the value with every element known to be the rational ``number``.

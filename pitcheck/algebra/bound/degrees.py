@@ -67,6 +67,8 @@ class DegreeAlgebra(DegreeMoves):
     def matmul(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for a product of (..., m, 1, k) and (..., n, k), summed over k.
 
+        A row or column of which few elements are not 0 leaves as few terms.
+
         Raises:
             ShapeError: if the operands are not (..., m, k) and (..., k, n).
         """
@@ -82,7 +84,8 @@ class DegreeAlgebra(DegreeMoves):
             (*columns.shape[:-2], 1, *columns.shape[-2:]),
             lambda m: Mark(m.key, frozenset(i if i >= -2 else i - 1 for i in m.varies)),
         )
-        return self._summed(self.multiply(rows, wide), -1)
+        few = min(a.few.get(-1, a.shape[-1]), b.few.get(-2, a.shape[-1]))
+        return self._summed(self.multiply(rows, wide), -1, few)
 
     # --- beyond the ring
     def exp(self, a: DegreeValue) -> DegreeValue:
@@ -286,16 +289,15 @@ class DegreeAlgebra(DegreeMoves):
         """
         if a.kind == "field" and kind != "field":
             return self._decided(kind, a.shape, a)
-        return (
-            a
-            if a.kind == kind
-            else replace(
-                a,
-                kind=kind,
-                identity=self._key(),
-                number=None if "bool" in (kind, a.kind) else a.number,
-                sign=a.sign | (Sign.NONNEGATIVE if a.kind == "bool" else Sign(0)),
-            )
+        if a.kind == kind:
+            return a
+        return replace(
+            a,
+            kind=kind,
+            identity=self._key(),
+            number=None if "bool" in (kind, a.kind) else a.number,
+            sign=a.sign | (Sign.NONNEGATIVE if a.kind == "bool" else Sign(0)),
+            few=self._few.get(self.site, {}),
         )
 
 

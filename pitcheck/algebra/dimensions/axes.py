@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.dimensions.axis_arithmetic import (
     AxisArithmetic,
+    Tally,
     at_boundary,
     checked,
     counted_along,
@@ -178,7 +179,12 @@ class AxisAlgebra(AxisArithmetic):
         boundary = along is not None and all(at_boundary(value) for value in values)
         dims = (*first.dims[:place], joined, *first.dims[place + 1 :])
         return AxisValue(
-            first.kind, dims, places=along, boundary=boundary, derived=counted_along(*values)
+            first.kind,
+            dims,
+            places=along,
+            boundary=boundary,
+            derived=counted_along(*values),
+            tally=_common_tally(values),
         )
 
     def _joined(self, parts: Sequence[Dimension]) -> Dimension:
@@ -318,7 +324,12 @@ class AxisAlgebra(AxisArithmetic):
         if a.places is None:
             self._used(a)
         return AxisValue(
-            a.kind, (members, *a.dims), places=a.places, boundary=a.boundary, derived=a.derived
+            a.kind,
+            (members, *a.dims),
+            places=a.places,
+            boundary=a.boundary,
+            derived=a.derived,
+            tally=a.tally,
         )
 
     def join(self, parts: Sequence[AxisValue], counts: Sequence[int] | None = None) -> AxisValue:  # noqa: ARG002  rows do not matter to axes
@@ -331,5 +342,16 @@ class AxisAlgebra(AxisArithmetic):
             self._used(*parts)
         boundary = node is not None and all(at_boundary(part) for part in parts)
         return AxisValue(
-            first.kind, first.dims, places=node, boundary=boundary, derived=counted_along(*parts)
+            first.kind,
+            first.dims,
+            places=node,
+            boundary=boundary,
+            derived=counted_along(*parts),
+            tally=_common_tally(parts),
         )
+
+
+def _common_tally(values: Sequence[AxisValue]) -> Tally:
+    """Return what all of ``values`` count places along; None if they differ."""
+    first = values[0].tally
+    return first if all(value.tally == first for value in values) else None

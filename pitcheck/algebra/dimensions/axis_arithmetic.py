@@ -27,6 +27,8 @@ _AS_VALUES = "its positions are used as values"
 _AS_NUMBERS = "places along it are used as numbers"
 _DECIDING = frozenset({"floor_divide", "remainder", "maximum", "minimum", "compare"})
 """Operations whose result may be another formula if a number was counted at another size."""
+Tally = tuple[Dimension, ...] | None
+"""The dimensions along which a number counts places; None: it is something else."""
 
 
 class AxisArithmetic:
@@ -59,7 +61,8 @@ class AxisArithmetic:
     def constant(self, number: Fraction | float, kind: Kind = "field") -> AxisValue:
         """Return a 0-d constant; a dimension that it may mean stays whole."""
         self.system.add_literal(number)
-        return AxisValue(kind, (), literal=number, derived=())
+        tally = () if number in (0, 1) else None
+        return AxisValue(kind, (), literal=number, derived=(), tally=tally)
 
     def extent(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
         """Return the number of elements along ``axes``.
@@ -178,12 +181,32 @@ class AxisArithmetic:
         same_kind(name, a, b)
         one_of(name, a, kinds)
         self._used(a, b)
-        if name in _DECIDING and not (name == "compare" and _whether_any(a, b)):
+        if name in _DECIDING and not (name == "compare" and self._compares_freely(a, b)):
             self._decide(a, b)
-        occurs = name == "multiply" and a.occurs and b.occurs
+        multiplied = name == "multiply"
         return AxisValue(
-            result or a.kind, self._broadcast(a, b), derived=counted_along(a, b), occurs=occurs
+            result or a.kind,
+            self._broadcast(a, b),
+            derived=counted_along(a, b),
+            occurs=multiplied and a.occurs and b.occurs,
+            tally=_product(a.tally, b.tally) if multiplied else None,
         )
+
+    def _compares_freely(self, a: AxisValue, b: AxisValue) -> bool:
+        """Return True if a comparison says of few places what it says of many.
+
+        It asks for one place, or compares numbers of places along the same dimensions.
+        """
+        if _whether_any(a, b):
+            return True
+        if not a.tally or not b.tally:
+            return False
+        first, second = (sorted(self.system.number_of(d) for d in t) for t in (a.tally, b.tally))
+        if first != second:
+            return False
+        self._use((*a.tally, *b.tally), Use.TALLIED)
+        self.system.decides = True
+        return True
 
     def _unary(self, name: str, a: AxisValue, kinds: tuple[Kind, ...] = ("field",)) -> AxisValue:
         one_of(name, a, kinds)
@@ -319,7 +342,14 @@ class AxisArithmetic:
             self._broadcast(condition, a, b),
             node is not None and at_boundary(a) and at_boundary(b),
         )
-        return AxisValue(a.kind, dims, places=node, boundary=boundary, derived=counted_along(a, b))
+        return AxisValue(
+            a.kind,
+            dims,
+            places=node,
+            boundary=boundary,
+            derived=counted_along(a, b),
+            tally=_either(a, b),
+        )
 
     def cast(self, a: AxisValue, kind: Kind) -> AxisValue:
         """Return the same dimensions in another kind."""
@@ -330,7 +360,12 @@ class AxisArithmetic:
             self._decide(a)
         occurs = a.kind == "bool" or (a.occurs and kind != "bool")
         return AxisValue(
-            kind, a.dims, a.literal, derived=a.counted if a.is_discrete else None, occurs=occurs
+            kind,
+            a.dims,
+            a.literal,
+            derived=a.counted if a.is_discrete else None,
+            occurs=occurs,
+            tally=() if a.kind == "bool" else a.tally,
         )
 
     # --- sums and products
@@ -341,12 +376,13 @@ class AxisArithmetic:
         over = checked(a, axes)
         self.system.add_extent([a.dims[i] for i in over])
         self._add_up(a.kind, [a.dims[i] for i in over])
-        derived = (*a.counted, *(a.dims[i] for i in over)) if a.is_discrete else None
+        summed = tuple(a.dims[i] for i in over)
         return AxisValue(
             a.kind,
             tuple(d for i, d in enumerate(a.dims) if i not in over),
-            derived=derived,
+            derived=(*a.counted, *summed) if a.is_discrete else None,
             occurs=a.occurs,
+            tally=None if a.tally is None else (*a.tally, *summed),
         )
 
     def matmul(self, a: AxisValue, b: AxisValue) -> AxisValue:
@@ -410,6 +446,18 @@ def _whether_any(a: AxisValue, b: AxisValue) -> bool:
     That asks for one place, not for the number of places.
     """
     return (a.occurs and b.literal == 0) or (b.occurs and a.literal == 0)
+
+
+def _product(a: Tally, b: Tally) -> Tally:
+    """Return what a product counts places along: one of its factors is 0 or 1."""
+    return None if a is None or b is None or (a and b) else a or b
+
+
+def _either(a: AxisValue, b: AxisValue) -> Tally:
+    """Return what a choice between two values counts places along, of which one may be 0."""
+    if a.literal == 0:
+        return b.tally
+    return a.tally if b.literal == 0 or a.tally == b.tally else None
 
 
 def counted_along(*values: AxisValue) -> tuple[Dimension, ...] | None:

@@ -68,7 +68,9 @@ class AxisValue:
     a part of that which they index. ``boundary``: they are places between segments. ``derived``:
     for numbers made of integers, booleans and sizes alone, the dimensions along which they were
     counted; None if anything else is in them. ``occurs``: it counts how often something holds, so
-    that it is 0 if nothing does, however many places there are.
+    that it is 0 if nothing does, however many places there are. ``tally``: for numbers that count
+    places, at most one each, the dimensions along which they count, none if it is 0 or 1; None for
+    all others.
     """
 
     kind: Kind
@@ -79,6 +81,7 @@ class AxisValue:
     boundary: bool = False
     derived: tuple[Dimension, ...] | None = None
     occurs: bool = False
+    tally: tuple[Dimension, ...] | None = None
 
     @property
     def counted(self) -> tuple[Dimension, ...]:

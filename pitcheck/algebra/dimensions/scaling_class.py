@@ -17,13 +17,15 @@ class Use(Flag):
 
     ``UNWEIGHTED``: what is added up takes no weights: integers, or terms at indices. ``ORDERED``:
     it matters which of two places comes first. ``EXTREMAL``: the largest or the least of all is
-    taken. ``LABELLED``: integers or booleans that are given tell places apart.
+    taken. ``LABELLED``: integers or booleans that are given tell places apart. ``TALLIED``: numbers
+    of places are compared with each other.
     """
 
     UNWEIGHTED = auto()
     ORDERED = auto()
     EXTREMAL = auto()
     LABELLED = auto()
+    TALLIED = auto()
 
 
 NO_USE = Use(0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from pitcheck.algebra.dimensions.scaling_class import Use
 from pitcheck.errors import ReductionError
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ LEAST = 3
 LEAST_PERMUTED = 5
 """The least size of a unit whose elements change places: at 4, converting interleaved pairs to
 halves twice is the identity.
+"""
+
+LEAST_TALLIED = 12
+"""The least size of a unit whose places are counted, if their numbers are compared with each other.
+Two such numbers, of all combinations of a few places, are less, equal and greater then.
 """
 
 TRIED = 24
@@ -194,8 +200,10 @@ def choose_units(
     fewer than are ``needed`` of its class. Classes of many units choose first, so that they get the
     least sizes.
     """
-    fewest = {number: max(least, few) for number, few in (needed or {}).items()}
     classes = [(number, own) for number, own in system.classes() if own.inner is None]
+    fewest = {number: LEAST_TALLIED for number, own in classes if Use.TALLIED in own.uses}
+    for number, few in (needed or {}).items():
+        fewest[number] = max(least, few, fewest.get(number, least))
     free = sorted(
         (
             (number, own)

@@ -5,7 +5,8 @@ reduced to m. Every sum along it is weighted, and its number of places, if used 
 sum of the weights. A polynomial in the number of places that happens to vanish at m, and at any
 other small number, does not vanish for random weights. Weights belong to the units of a scaling
 class: equal segments have equal weights. An array axis is known by its size alone, so only sizes
-that identify one axis have weights.
+that identify one axis have weights. Places have none either if they are counted, and their numbers
+compared with each other: each of them counts as one.
 
 >>> from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 >>> system = AxisSystem()
@@ -22,7 +23,7 @@ from math import prod
 from typing import Any
 
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
-from pitcheck.algebra.dimensions.scaling_class import Dimension
+from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.value import Value
@@ -89,11 +90,13 @@ def _by_size(
     """Return the patterns of all axes by their sizes, and the classes that cannot have weights."""
     found: dict[int, set[Pattern]] = {size: {_ones(size)} for size in plain}
     excluded = {ONES}
-    for _, own in system.classes():
+    for number, own in system.classes():
+        if Use.TALLIED in own.uses:
+            excluded.add(number)
         for node in {member.size: member for member in own.members}.values():
             pattern, size = _pattern(system, sizes, node), sizes.size(node)
             if prod(count * unit for _, count, unit in pattern) != size:
-                excluded.update(number for number, _, _ in pattern)
+                excluded.update(each for each, _, _ in pattern)
             found.setdefault(size, set()).add(pattern)
     return found, excluded
 
