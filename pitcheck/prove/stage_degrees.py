@@ -11,17 +11,16 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.bound.degree_bounds import Degree, DrawError, Heights, Polynomial, draw_error
-from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, Sign, log2_of
+from pitcheck.algebra.bound.degree_values import ABOVE_ZERO, Sign, Support, log2_of
 from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue, rejected_share
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family, squares_for
 from pitcheck.algebra.residues.weights import degrees
 from pitcheck.errors import UsageError
-from pitcheck.prove.few_terms import FewTerms
 from pitcheck.stage.evaluate import Comparison, Evaluated, evaluate_stage
 from pitcheck.stage.inputs import Fresh
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -38,12 +37,12 @@ class StageDegrees:
     targets: tuple[tuple[Degree, Degree], ...]
 
     @classmethod
-    def of(cls, shaped: ShapedStage, few: FewTerms | None = None) -> StageDegrees:
-        """Return the degrees of a stage at its sizes, with as ``few`` terms of sums as are known.
+    def of(cls, shaped: ShapedStage, supports: Mapping[str, Support] | None = None) -> StageDegrees:
+        """Return the degrees of a stage at its sizes; ``supports``: those of some draws, by site.
 
         Raises StepError.
         """
-        algebra = DegreeAlgebra(degrees(shaped.weights), few)
+        algebra = DegreeAlgebra(degrees(shaped.weights), supports)
         drawn = drawn_degrees(algebra, shaped)
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]

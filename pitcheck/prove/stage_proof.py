@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from pitcheck.algebra.dimensions.size_choice import LEAST
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
@@ -37,11 +36,13 @@ from pitcheck.prove.stage_sizes import (
     FULL_SIZES,
     LARGER,
     WEIGHTED,
+    Places,
     Statement,
     described,
     few_places,
     input_sizes,
     measured_at,
+    measured_larger,
     shaped_at,
     trials_at_once,
     with_enough_places,
@@ -247,7 +248,8 @@ def _prove_with_weights(
     A proof that fails is the last. ``before`` is the proof at these first sizes, which is told why
     it may not hold at others if there are none.
     """
-    shaped, symbols, sizes, counts = with_enough_places(statement, symbolic)
+    places = with_enough_places(statement, symbolic)
+    shaped, symbols, sizes, counts = places
     if input_sizes(shaped) == input_sizes(first):
         before.sizes = PlaceCounts.of(first).limit(first)
         return []
@@ -263,12 +265,12 @@ def _prove_with_weights(
     if not proven:
         proof.sizes = PlaceCounts.of(shaped).limit(shaped)
     if proof.outcome == "proven" and few_places(symbols, sizes, weighed):
-        return [proof, *_prove_larger(statement, symbolic, weighted, counts)]
+        return [proof, *_prove_larger(statement, symbolic, weighted, places)]
     return [proof]
 
 
 def _prove_larger(
-    statement: Statement, symbolic: SymbolicPair, weighted: Proof | None, counts: PlaceCounts
+    statement: Statement, symbolic: SymbolicPair, weighted: Proof | None, places: Places
 ) -> list[Proof]:
     """Return the proofs at full sizes if they are small, else at more reduced ones.
 
@@ -286,16 +288,15 @@ def _prove_larger(
                 "that is reduced has a weight",
             )
         ]
-    if not small and counts.beyond:
+    if not small and places.counts.beyond:
         return [Proof("inconclusive", code=BUDGET, reason=TOO_FEW)]
     why = weighted.sizes if weighted is not None and weighted.outcome == "proven" else NO_WEIGHTS
-    least = max(counts.needed.values(), default=LEAST)
     proofs: list[Proof] = []
     for variant in (FULL_SIZES,) if small else LARGER:
         found = (
             Measured(statement.stage, symbolic)
             if small
-            else measured_at(statement, symbolic, variant, least)
+            else measured_larger(statement, symbolic, variant, places)
         )
         shaped, symbols, sizes = shaped_at(statement, found)
         at_once = trials_at_once(symbols, sizes, statement.settings)

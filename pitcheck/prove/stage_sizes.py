@@ -16,10 +16,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes
+from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.weights import clashing_sizes
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
@@ -77,9 +77,7 @@ class Places(NamedTuple):
     counts: PlaceCounts
 
 
-def measured_at(
-    statement: Statement, symbolic: SymbolicPair, variant: int, least: int = LEAST
-) -> Measured:
+def measured_at(statement: Statement, symbolic: SymbolicPair, variant: int) -> Measured:
     """Return the stage at full or reduced shapes, after the reductions of its coordinates.
 
     At reduced shapes it has one (then two) coordinates of every symmetric class.
@@ -87,8 +85,33 @@ def measured_at(
     Raises:
         UnsupportedError: a stage that shows a few coordinates does not stand for all.
     """
+    context = Context(statement.settings.templates, variant, statement.settings.least)
+    return _measured(statement, symbolic, context)
+
+
+def measured_larger(
+    statement: Statement, symbolic: SymbolicPair, variant: int, places: Places
+) -> Measured:
+    """Return the stage at one more set of reduced sizes, with at least the ``places`` of another.
+
+    A class of which no number of places is known has as many as any other needs.
+
+    Raises:
+        UnsupportedError: a stage that shows a few coordinates does not stand for all.
+    """
+    settings, known = statement.settings, places.counts.needed
+    most = max((settings.least, *known.values()))
+    partition = places.symbols.system.partition()
+    needed = {number: known.get(number, most) for number in partition}
+    context = Context(settings.templates, variant, settings.least, needed=needed)
+    found = _measured(statement, symbolic, context)
+    if found.symbolic.system.partition() == partition:
+        return found
+    return _measured(statement, symbolic, replace(context, least=most, needed={}))
+
+
+def _measured(statement: Statement, symbolic: SymbolicPair, context: Context) -> Measured:
     settings = statement.settings
-    context = Context(settings.templates, variant, max(settings.least, least))
     return measured(statement.stage, symbolic, settings.phases(), context, settings.reductions)
 
 
@@ -112,14 +135,14 @@ def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
 
     Sizes that may be two axes are avoided, so that as many axes as possible have weights.
     """
-    stage, settings = statement.stage, statement.settings
+    settings = statement.settings
     needed: dict[int, int] = {}
     avoided: frozenset[int] = frozenset()
     while True:
         context = Context(
             settings.templates, WEIGHTED, settings.least, needed=dict(needed), avoided=avoided
         )
-        found = measured(stage, symbolic, settings.phases(), context, settings.reductions)
+        found = _measured(statement, symbolic, context)
         shaped, symbols, sizes = shaped_at(statement, found)
         weighted = reduced(shaped, Phase.WEIGHTS, Context(), settings.reductions)
         counts = PlaceCounts.of(weighted)

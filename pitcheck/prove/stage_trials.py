@@ -43,7 +43,6 @@ from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
 from pitcheck.prove.coverage import Outcomes
 from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
-from pitcheck.prove.few_terms import FewTerms, few_terms, more_terms
 from pitcheck.prove.free_degrees import FreeStageDegrees, unmatched
 from pitcheck.prove.integers.cases import Cases
 from pitcheck.prove.integers.joint import joint_draws
@@ -51,6 +50,7 @@ from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.redraws import MOST_REJECTED, Redraws
 from pitcheck.prove.stage_degrees import StageDegrees
+from pitcheck.prove.supports import supports
 from pitcheck.prove.ties import TiesAlgebra, TiesWeightedAlgebra, tied_sites
 from pitcheck.stage.evaluate import (
     Comparison,
@@ -109,7 +109,6 @@ class StageTrials:
         self._at_once = at_once
         self._family = family
         self._degrees = self._bounds = degrees
-        self._few: FewTerms | None = None
         self._settings = settings
         self._wanted = max(settings.least_trials, FIRST_WITH_ROOTS if degrees.has_roots else 1)
         self._redraws = Redraws()
@@ -161,14 +160,11 @@ class StageTrials:
             if _differs(comparison, good):
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
         self._outcomes.route(evaluated, good)
-        one, signless = self._one, self._signless(algebra)
-        first, bounds = one is None, self._bounds_of(evaluated)
-        if one is None or bounds is not self._bounds:
-            self._bounds = bounds
-            one = self._bounded(algebra, evaluated, comparisons)
-            vacuous = _vacuous(one)
-            if vacuous:
-                return self._open(BUDGET, vacuous)
+        signless, first = self._signless(algebra), self._one is None
+        one = self._bounded(algebra, evaluated, comparisons)
+        vacuous = _vacuous(one)
+        if vacuous:
+            return self._open(BUDGET, vacuous)
         if first:
             found = self.domains(algebra.chain)
             depends = found.decided and self._has_masks
@@ -200,32 +196,28 @@ class StageTrials:
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
 
-    def _bounds_of(self, evaluated: Evaluated) -> StageDegrees | FreeStageDegrees:
-        """Return the bounds on degrees that hold for an evaluation and for all before it.
-
-        Sums of which few terms are not 0 have lower ones.
-        """
-        if isinstance(self._degrees, FreeStageDegrees):
-            return self._degrees
-        found = few_terms(self.shaped, evaluated)
-        few = found if self._few is None else more_terms(self._few, found)
-        if few == (self._few or {}):
-            return self._bounds
-        self._few = few
-        return StageDegrees.of(self.shaped, few)
-
     def _bounded(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
     ) -> DrawError:
-        """Return and keep the error of one draw."""
+        """Return and keep the error of one draw, the largest one of all evaluations so far."""
+        before, self._bounds = self._bounds, self._bounds_of(evaluated)
+        if self._one is not None and self._bounds is before:
+            return self._one
         heights = self._settings.primes.heights(self._family, self._degrees.irrational)
         one, rejected = self._bounds.error(evaluated, comparisons, algebra.chain, heights)
-        self._counts_voids = rejected > MOST_REJECTED
+        self._counts_voids = self._counts_voids or rejected > MOST_REJECTED
         if not self._counts_voids:
             levels = tuple(level - math.log2(1 - rejected) for level in one.levels)
             one = one._replace(levels=levels)
-        self._one = one
-        return one
+        self._one = one if self._one is None else self._one.larger(one)
+        return self._one
+
+    def _bounds_of(self, evaluated: Evaluated) -> StageDegrees | FreeStageDegrees:
+        """Return the bounds on degrees for the integers of an evaluation."""
+        if isinstance(self._degrees, FreeStageDegrees):
+            return self._degrees
+        found = supports(self.shaped, evaluated)
+        return StageDegrees.of(self.shaped, found) if found else self._degrees
 
     @property
     def _hides_infinity(self) -> bool:

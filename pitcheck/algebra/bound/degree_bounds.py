@@ -322,6 +322,15 @@ class DrawError(NamedTuple):
         """The log2 of the probability that all levels agree, bad primes left aside."""
         return sum(self.levels)
 
+    def larger(self, other: DrawError) -> DrawError:
+        """Return bounds for draws with either error, of equally many levels."""
+        return DrawError(
+            tuple(max(pair) for pair in zip(self.levels, other.levels, strict=True)),
+            max(self.bad, other.bad),
+            self.heuristic or other.heuristic,
+            self.once or other.once,
+        )
+
     def agreeing(self, draws: float, log2: float | None = None) -> float:
         """Return the log2 of a bound, at most 0, on the agreement of ``draws`` complete draws.
 

@@ -24,7 +24,9 @@ from pitcheck.algebra.bound.degree_values import (
     DegreeValue,
     Mark,
     Sign,
+    Support,
     as_one,
+    reshaped,
     sign_of_choice,
     wide_axes,
 )
@@ -63,7 +65,8 @@ class DegreeMoves(DegreeRing):
         target = tuple(int(n) for n in shape)
         check_view(a.shape, target)
         axes, kept = _runs(a.shape, target)
-        return self._moved(a, target, axes, frozenset(axes) - kept)
+        moved = self._moved(a, target, axes, frozenset(axes) - kept)
+        return replace(moved, support=reshaped(a.support, a.shape, target))
 
     def transpose(self, a: DegreeValue, permutation: Sequence[int]) -> DegreeValue:
         """Return the same bounds.
@@ -78,25 +81,27 @@ class DegreeMoves(DegreeRing):
             return Mark(mark.key if order == sorted(order) else self._key(), frozenset(order))
 
         moved = a.moved(self._key(), tuple(a.shape[i] for i in permutation), move)
-        return replace(moved, few={to[axis]: few for axis, few in a.few.items()})
+        order = (0, 1, *(2 + axis for axis in permutation))
+        return replace(moved, support=None if a.support is None else a.support.transpose(order))
 
     def expand(self, a: DegreeValue, shape: Sequence[int]) -> DegreeValue:
         """Return the same bounds: nothing varies along new axes."""
         sizes = tuple(int(n) for n in shape)
-        few = {axis: few for axis, few in a.few.items() if a.shape[axis] == sizes[axis]}
-        return replace(a, identity=self._key(), shape=sizes, few=few)
+        wider = (*(1,) * (len(sizes) - len(a.shape)), *a.shape)
+        support = reshaped(a.support, a.shape, wider)
+        return replace(a, identity=self._key(), shape=sizes, support=support)
 
     def slice(self, a: DegreeValue, axis: int, start: int, stop: int, step: int = 1) -> DegreeValue:
         """Return the same bounds; marks that vary along the axis become new ones."""
         size = len(range(start, stop, step))
         if (start, stop, step) == (0, a.shape[axis], 1):
             return a
-        return self._moved(
-            a,
-            (*a.shape[:axis], size, *a.shape[axis + 1 :]),
-            _same_axes(a),
-            frozenset({axis - len(a.shape)}),
-        )
+        shape = (*a.shape[:axis], size, *a.shape[axis + 1 :])
+        moved = self._moved(a, shape, _same_axes(a), frozenset({axis - len(a.shape)}))
+        if a.support is None or a.support.shape[2 + axis] == 1:
+            return replace(moved, support=a.support)
+        part = (slice(None),) * (2 + axis) + (slice(start, stop, step),)
+        return replace(moved, support=a.support[part])
 
     def flip(self, a: DegreeValue, axis: int) -> DegreeValue:
         """Return the same bounds; marks that vary along the axis become new ones."""
@@ -202,7 +207,7 @@ class DegreeMoves(DegreeRing):
         if a.instances == len(index) and np.array_equal(index, np.arange(a.instances)):
             return a
         chosen = a.moved(self._key(), a.shape, lambda m: Mark(self._key(), m.varies))
-        return replace(chosen, instances=len(index), few=a.few)
+        return replace(chosen, instances=len(index), support=_of_instances(a, index))
 
     def boxes(self, a: DegreeValue, places: Sequence[Index], count: int) -> DegreeValue:
         """Return bounds for boxes as instances: every element is one of the value's."""
@@ -222,7 +227,7 @@ class DegreeMoves(DegreeRing):
         shape = (int(index.shape[1]), *a.shape)
         front: Axes = frozenset({-len(shape)}) & wide_axes(shape)
         stacked = a.moved(self._key(), shape, lambda m: Mark(self._key(), m.varies | front))
-        return replace(stacked, instances=int(index.shape[0]))
+        return replace(stacked, instances=int(index.shape[0]), support=_of_instances(a, index))
 
     def join(
         self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None
@@ -231,6 +236,15 @@ class DegreeMoves(DegreeRing):
         joined = self._one_of(parts[0].kind, parts[0].shape, parts, frozenset())
         renamed = joined.moved(self._key(), joined.shape, lambda m: Mark(self._key(), m.varies))
         return replace(renamed, instances=sum(counts or [p.instances for p in parts]))
+
+
+def _of_instances(a: DegreeValue, index: Index) -> Support | None:
+    """Return the support of chosen instances, or of stacks of them if ``index`` is 2-d."""
+    if a.support is None:
+        return None
+    if a.support.shape[1] > 1:
+        return np.asarray(a.support[:, index])
+    return a.support if index.ndim == 1 else a.support[:, :, None]
 
 
 def _same_axes(a: DegreeValue) -> dict[int, Axes]:

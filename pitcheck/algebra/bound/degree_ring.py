@@ -37,7 +37,10 @@ from pitcheck.algebra.bound.degree_values import (
     Divisor,
     Mark,
     Sign,
+    Support,
+    aligned,
     both,
+    in_both,
     log2_of,
     sign_of_sum,
     wide_axes,
@@ -56,14 +59,14 @@ class DegreeRing:
 
     ``divisions`` lists the values that must not vanish; integers that are drawn have degree 0.
     ``weighted`` has the degree of the weight of a place along axes whose sums are weighted, by
-    their sizes. ``few`` says of numbers that are made of integers or booleans, by the site that
-    makes them, how many are not 0 along each axis at most.
+    their sizes. ``supports`` says of numbers that are made of integers or booleans, by the site
+    that makes them, which are not 0.
     """
 
     def __init__(
         self,
         weighted: Mapping[int, int] | None = None,
-        few: Mapping[str, Mapping[int, int]] | None = None,
+        supports: Mapping[str, Support] | None = None,
     ) -> None:
         self.divisions: list[Division] = []
         self.guards: set[tuple[str, str]] = set()
@@ -90,7 +93,7 @@ class DegreeRing:
         """True if a constant is infinite or NaN."""
         self._denominators: dict[int, int] = {}
         self._weighted = weighted or {}
-        self._few = few or {}
+        self._supports = supports or {}
         self.site = ""
         self.seed = 0
         self.trials = (0,)
@@ -261,7 +264,12 @@ class DegreeRing:
             a, b, a.top.times(b.top), divisors, sum_of_exponents(a.exponents, b.exponents)
         )
         squared = Sign.NONNEGATIVE if a.identity == b.identity else Sign(0)
-        return self._known(replace(product, sign=a.sign & b.sign | squared), _of_both(mul, a, b))
+        product = replace(
+            product,
+            sign=a.sign & b.sign | squared,
+            support=in_both(a.support, b.support, len(product.shape)),
+        )
+        return self._known(product, _of_both(mul, a, b))
 
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for ``a`` times the denominator of ``b`` over its numerator.
@@ -278,10 +286,9 @@ class DegreeRing:
                 if b.top.height_log2
                 else a.divisors
             )
-            return replace(
-                self._combined(a, b, a.top.times(b.bottom), divisors, a.exponents),
-                sign=a.sign & b.sign,
-            )
+            quotient = self._combined(a, b, a.top.times(b.bottom), divisors, a.exponents)
+            support = aligned(a.support, len(quotient.shape))
+            return replace(quotient, sign=a.sign & b.sign, support=support)
         self._guard("div", b.sign.divides)
         self.divisions.append(
             Division(
@@ -298,7 +305,8 @@ class DegreeRing:
         own = Mark(b.identity, wide_axes(b.shape))
         divisors[own] = Divisor(b.top, 1 + (divisors[own].count if own in divisors else 0))
         quotient = self._combined(a, b, top, divisors, sum_of_exponents(a.exponents, b.exponents))
-        return replace(quotient, sign=a.sign & b.sign)
+        support = aligned(a.support, len(quotient.shape))
+        return replace(quotient, sign=a.sign & b.sign, support=support)
 
     def power(self, a: DegreeValue, exponent: int) -> DegreeValue:
         """Return bounds for a power: degrees times the exponent; a negative one divides.
@@ -339,16 +347,19 @@ class DegreeRing:
             result = self._summed(result, axis - len(result.shape))
         return result
 
-    def _summed(self, a: DegreeValue, axis: int, few: int | None = None) -> DegreeValue:
-        """Return bounds for a sum along an axis, of which at most ``few`` terms are not 0."""
-        size = a.shape[axis]
+    def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
+        """Return bounds for a sum along an axis, counted from the end."""
+        size, support, terms = a.shape[axis], a.support, a.shape[axis]
+        if support is not None:
+            if support.shape[axis] > 1:
+                terms = max(1, int(support.sum(axis=axis).max(initial=1)))
+            support = np.asarray(support.any(axis=axis))
         if size in self._weighted and a.kind == "field":
             a = replace(a, top=a.top.times(Polynomial(self._weighted[size])))
         place = len(a.shape) + axis
         shape = a.shape[:place] + a.shape[place + 1 :]
         if size == 0:
             return self._known(self._value(a.kind, shape, a.instances), Fraction(0))
-        terms = max(1, size if few is None else min(few, size))
         varying = [mark for mark in a.divisors if axis in mark.varies]
         product = ONE
         for mark in varying:
@@ -380,7 +391,7 @@ class DegreeRing:
             roots=roots,
             exponents=exponents,
             number=None,
-            few={},
+            support=support,
         )
 
     def _own_divisors(self, size: int) -> int:

@@ -17,6 +17,9 @@ from functools import reduce
 from math import prod
 from operator import and_
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pitcheck.algebra.bound.degree_bounds import ONE, Degree, Polynomial
 from pitcheck.algebra.interface import Kind
 
@@ -84,6 +87,12 @@ def sign_of_maximum(a: Sign, b: Sign) -> Sign:
     return (a & b) | above
 
 
+Support = NDArray[np.bool_]
+"""The elements of a value that may not be 0, shape (draws, instances, *shape). A size 1 stands for
+all along an axis.
+"""
+
+
 @dataclass(frozen=True)
 class Mark:
     """The name of a tensor of divisors or of roots.
@@ -136,10 +145,8 @@ class DegreeValue:
 
     is_root: bool = False
     """True if it may be a formal root, over tables."""
-    few: Mapping[int, int] = field(default_factory=dict)
-    """The most elements along an axis that are not 0, by axis, counted from the end; only axes of
-    which that is known.
-    """
+    support: Support | None = None
+    """The elements that may not be 0 for the integers of some draws; None if that is not known."""
 
     @property
     def elements(self) -> int:
@@ -182,7 +189,9 @@ class DegreeValue:
         for mark, count in self.roots.items():
             place = move(mark)
             roots[place] = roots.get(place, 0) + count
-        return replace(self, identity=identity, shape=shape, divisors=divisors, roots=roots, few={})
+        return replace(
+            self, identity=identity, shape=shape, divisors=divisors, roots=roots, support=None
+        )
 
     def as_number(self, number: Fraction, denominator: Mark) -> DegreeValue:
         """Return the value with every element known to be the rational ``number``.
@@ -208,6 +217,39 @@ def log2_of(number: int) -> float:
 def wide_axes(shape: tuple[int, ...]) -> Axes:
     """Return the axes that have more than one element."""
     return frozenset(i - len(shape) for i, n in enumerate(shape) if n != 1)
+
+
+def aligned(support: Support | None, rank: int) -> Support | None:
+    """Return a support with leading axes of one element, so that it has ``rank`` logical ones."""
+    if support is None:
+        return None
+    missing = (1,) * (rank + 2 - support.ndim)
+    return support.reshape((*support.shape[:2], *missing, *support.shape[2:]))
+
+
+def in_both(a: Support | None, b: Support | None, rank: int) -> Support | None:
+    """Return where a product of ``rank`` axes may not be 0, from where its factors may not.
+
+    If that is a larger array than both, the sparser one is returned.
+    """
+    first, second = aligned(a, rank), aligned(b, rank)
+    if first is None or second is None:
+        return second if first is None else first
+    if prod(np.broadcast_shapes(first.shape, second.shape)) <= max(first.size, second.size):
+        return np.asarray(first & second)
+    return first if first.mean() <= second.mean() else second
+
+
+def reshaped(support: Support | None, old: Sequence[int], new: Sequence[int]) -> Support | None:
+    """Return a support after a reshape of the value; None if it cannot be told."""
+    if support is None:
+        return None
+    if support.shape[2:] == tuple(old):
+        return support.reshape((*support.shape[:2], *new))
+    if [n for n in old if n != 1] != [n for n in new if n != 1]:
+        return None
+    wide = iter(m for n, m in zip(old, support.shape[2:], strict=True) if n != 1)
+    return support.reshape((*support.shape[:2], *(1 if n == 1 else next(wide) for n in new)))
 
 
 def as_one(

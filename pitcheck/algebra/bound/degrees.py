@@ -39,6 +39,7 @@ from pitcheck.algebra.bound.degree_values import (
     Sign,
     as_one,
     log2_of,
+    reshaped,
     sign_of_maximum,
     wide_axes,
 )
@@ -67,8 +68,6 @@ class DegreeAlgebra(DegreeMoves):
     def matmul(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for a product of (..., m, 1, k) and (..., n, k), summed over k.
 
-        A row or column of which few elements are not 0 leaves as few terms.
-
         Raises:
             ShapeError: if the operands are not (..., m, k) and (..., k, n).
         """
@@ -84,8 +83,9 @@ class DegreeAlgebra(DegreeMoves):
             (*columns.shape[:-2], 1, *columns.shape[-2:]),
             lambda m: Mark(m.key, frozenset(i if i >= -2 else i - 1 for i in m.varies)),
         )
-        few = min(a.few.get(-1, a.shape[-1]), b.few.get(-2, a.shape[-1]))
-        return self._summed(self.multiply(rows, wide), -1, few)
+        rows = replace(rows, support=reshaped(a.support, a.shape, rows.shape))
+        wide = replace(wide, support=reshaped(columns.support, columns.shape, wide.shape))
+        return self._summed(self.multiply(rows, wide), -1)
 
     # --- beyond the ring
     def exp(self, a: DegreeValue) -> DegreeValue:
@@ -297,7 +297,7 @@ class DegreeAlgebra(DegreeMoves):
             identity=self._key(),
             number=None if "bool" in (kind, a.kind) else a.number,
             sign=a.sign | (Sign.NONNEGATIVE if a.kind == "bool" else Sign(0)),
-            few=self._few.get(self.site, {}),
+            support=self._supports.get(self.site),
         )
 
 

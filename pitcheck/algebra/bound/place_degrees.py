@@ -126,14 +126,14 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
         half = Polynomial((a.top.degree + a.bottom.degree + 1) // 2)
         return replace(super().sqrt(a), top=half)
 
-    def _summed(self, a: DegreeValue, axis: int, few: int | None = None) -> DegreeValue:
+    def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
         size = a.shape[axis]
         if any(axis in mark.varies and own.total.degree for mark, own in a.divisors.items()):
             self.varies = True
             self.grows.update(number for number, _, _ in self._patterns.get(size, ()))
         if a.kind != "field" and self._often.get(size):
             a = replace(a, top=a.top.times(Polynomial(self._often[size])))
-        return super()._summed(a, axis, few)
+        return super()._summed(a, axis)
 
 
 class LikelyPlaceAlgebra(PlaceDegreeAlgebra):

@@ -331,8 +331,15 @@ class AxisSystem:
         """Return the number of the class that ``node`` belongs to."""
         return self._root(node)
 
+    def partition(self) -> tuple[int, ...]:
+        """Return the number of the class of every dimension, in the order of dimensions."""
+        return tuple(self._find(number) for number in range(len(self._parent)))
+
     def _root(self, node: Dimension) -> int:
-        root = node.number
+        return self._find(node.number)
+
+    def _find(self, number: int) -> int:
+        root = number
         while self._parent[root] != root:
             self._parent[root] = self._parent[self._parent[root]]
             root = self._parent[root]

@@ -30,7 +30,7 @@ LEAST_PERMUTED = 5
 halves twice is the identity.
 """
 
-LEAST_TALLIED = 12
+LEAST_TALLIED = 8
 """The least size of a unit whose places are counted, if their numbers are compared with each other.
 Two such numbers, of all combinations of a few places, are less, equal and greater then.
 """
