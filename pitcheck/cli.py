@@ -207,6 +207,12 @@ _OUT = click.option(
     help="Where the witness of a mismatch is saved.",
 )
 @click.option(
+    "--explain/--no-explain",
+    default=True,
+    show_default=True,
+    help="Look for the cause and the repair of a mismatch.",
+)
+@click.option(
     "--quiet/--no-quiet", "-q", default=False, help="Print only headlines and the verdict."
 )
 @click.option(

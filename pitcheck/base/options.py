@@ -19,7 +19,8 @@ class Options:
     beside a GPU. ``max_memory``: bytes of each. ``witness_directory``: the folder in which a
     witness is written, None for nowhere. ``precision``: broken precision rules are warnings
     (``warn``), make an equivalent report's exit code 4 (``error``), or are not looked for
-    (``off``).
+    (``off``). ``explain``: True to look for the cause, the repair and a small witness of a
+    mismatch.
     """
 
     error_bound_log2: float = -64.0
@@ -32,3 +33,4 @@ class Options:
     max_memory: int = 4 * GIB
     witness_directory: Path | None = None
     precision: str = "warn"
+    explain: bool = True

@@ -38,6 +38,7 @@ def run(
     output: Sequence[str],
     precision: str,
     witness_directory: str,
+    explain: bool,
     quiet: bool,
     verbose: bool,
 ) -> int:
@@ -62,6 +63,7 @@ def run(
         max_memory=parse_size(max_memory),
         witness_directory=_directory(witness_directory),
         precision=precision,
+        explain=explain,
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 

@@ -27,6 +27,8 @@ ADVICE = {
     "apart",
 }
 """The advice on an output that is neither proven nor refuted, by the code of its finding."""
+NOT_EXPLAINED = "it was not looked for, as --no-explain asks; the output differs all the same"
+"""The cause in the finding of a difference that nobody asked to explain."""
 
 
 def stopped(check: Check, error: PitcheckError) -> Report:
@@ -51,8 +53,19 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
     ``found``: an input of both plans on which an output differs, as an arithmetic other than
     float64 showed. It is explained by the stages that are ``refused``, if given, else by that run.
     """
+    check.findings[:0] = (
+        _explained(check, found, refused)
+        if check.options.explain
+        else [unexplained(found.shown, NOT_EXPLAINED)]
+    )
+    check.clock.lap("explain")
+    return make_report(check, "mismatch", found.shown)
+
+
+def _explained(check: Check, found: SecondLook, refused: Refused | None) -> list[Finding]:
+    """Return the findings of a difference, with its causes as far as they are found."""
     try:
-        findings = (
+        return (
             explain_refused(check.problem, refused)
             if refused is not None
             else explain_difference(check.problem, found.run, found.cuts, found.real, check.again)
@@ -60,10 +73,11 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
     except Exception as error:
         # The difference is shown already: a fault in the search for its cause must not hide it.
         warnings.warn(traceback.format_exc(), ExplanationWarning, stacklevel=2)
-        findings = [unexplained(found.shown, error)]
-    check.findings[:0] = findings
-    check.clock.lap("explain")
-    return make_report(check, "mismatch", found.shown)
+        why = (
+            f"looking for the cause failed by a fault of pitcheck ({type(error).__name__}: "
+            f"{error}); the output differs all the same; report both plans"
+        )
+        return [unexplained(found.shown, why)]
 
 
 def concluded(check: Check) -> Report:

@@ -104,8 +104,8 @@ def explain_difference(
     )
 
 
-def unexplained(shown: Shown, error: Exception) -> Finding:
-    """Return the finding of a difference whose cause was not found through a fault of pitcheck."""
+def unexplained(shown: Shown, why: str) -> Finding:
+    """Return the finding of a difference whose cause is not known, and ``why``."""
     return Finding(
         code="PIT100",
         verdict="mismatch",
@@ -114,8 +114,7 @@ def unexplained(shown: Shown, error: Exception) -> Finding:
         element=shown.element,
         reference_value=shown.reference_value,
         parallel_value=shown.parallel_value,
-        cause=f"looking for the cause failed by a fault of pitcheck ({type(error).__name__}: "
-        f"{error}); the output differs all the same; report both plans",
+        cause=why,
     )
 
 
