@@ -21,7 +21,7 @@ from typing import Any
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
-from pitcheck.algebra.dimensions.axis_values import AxisValue
+from pitcheck.algebra.dimensions.axis_values import AxisValue, Tally
 from pitcheck.algebra.dimensions.axis_views import view
 from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.interface import Kind
@@ -56,6 +56,8 @@ class _Output:
     derived: tuple[int, ...] | None
     occurs: bool
     tally: tuple[int, ...] | None
+    tallies_all: bool
+    positional: bool
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,8 @@ class Templates:
                 v.literal,
                 v.is_discrete,
                 v.occurs,
-                v.tally is not None,
+                None if v.tally is None else v.tally.all,
+                v.positional,
                 tuple((d.size, d.copies) for d in v.dims),
                 _repeats(v.dims),
             )
@@ -229,6 +232,7 @@ class Templates:
                 derived=v.derived,
                 occurs=v.occurs,
                 tally=v.tally,
+                positional=v.positional,
             )
             for v in inputs
         ]
@@ -249,7 +253,7 @@ def _output(recorder: _Recorder, value: AxisValue) -> _Output:
     )
     derived, tally = (
         None if dims is None else tuple(recorder.meet(d) for d in dims)
-        for dims in (value.derived, value.tally)
+        for dims in (value.derived, value.tally and value.tally.dims)
     )
     return _Output(
         value.kind,
@@ -261,6 +265,8 @@ def _output(recorder: _Recorder, value: AxisValue) -> _Output:
         derived,
         value.occurs,
         tally,
+        value.tally is not None and value.tally.all,
+        value.positional,
     )
 
 
@@ -299,5 +305,6 @@ def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
         output.boundary,
         derived,
         output.occurs,
-        tally,
+        None if tally is None else Tally(tally, output.tallies_all),
+        output.positional,
     )

@@ -81,6 +81,8 @@ FIRST_WITH_ROOTS = 4
 """
 
 Algebra = TypeVar("Algebra", bound=ResidueAlgebra)
+MOST_BAD = 2.0**-6
+"""The share of bad primes up to which bounds that hold for all integers are used."""
 
 
 class StageTrials:
@@ -108,7 +110,8 @@ class StageTrials:
         self._refutes = refutes
         self._at_once = at_once
         self._family = family
-        self._degrees = self._bounds = degrees
+        self._degrees = degrees
+        self._by_integers = False
         self._settings = settings
         self._wanted = max(settings.least_trials, FIRST_WITH_ROOTS if degrees.has_roots else 1)
         self._redraws = Redraws()
@@ -199,25 +202,39 @@ class StageTrials:
     def _bounded(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
     ) -> DrawError:
-        """Return and keep the error of one draw, the largest one of all evaluations so far."""
-        before, self._bounds = self._bounds, self._bounds_of(evaluated)
-        if self._one is not None and self._bounds is before:
-            return self._one
-        heights = self._settings.primes.heights(self._family, self._degrees.irrational)
-        one, rejected = self._bounds.error(evaluated, comparisons, algebra.chain, heights)
-        self._counts_voids = self._counts_voids or rejected > MOST_REJECTED
-        if not self._counts_voids:
-            levels = tuple(level - math.log2(1 - rejected) for level in one.levels)
-            one = one._replace(levels=levels)
+        """Return and keep the error of one draw, the largest one of all evaluations so far.
+
+        If too many primes may be bad for all integers, the integers of each evaluation count.
+        """
+        degrees = self._degrees
+        if isinstance(degrees, FreeStageDegrees) or not self._by_integers:
+            if self._one is not None:
+                return self._one
+            one = self._error_of(degrees, algebra, evaluated, comparisons)
+            if isinstance(degrees, FreeStageDegrees) or not (_vacuous(one) or one.bad > MOST_BAD):
+                self._one = one
+                return one
+            self._by_integers = True
+        bounds = StageDegrees.of(self.shaped, supports(self.shaped, evaluated))
+        one = self._error_of(bounds, algebra, evaluated, comparisons)
         self._one = one if self._one is None else self._one.larger(one)
         return self._one
 
-    def _bounds_of(self, evaluated: Evaluated) -> StageDegrees | FreeStageDegrees:
-        """Return the bounds on degrees for the integers of an evaluation."""
-        if isinstance(self._degrees, FreeStageDegrees):
-            return self._degrees
-        found = supports(self.shaped, evaluated)
-        return StageDegrees.of(self.shaped, found) if found else self._degrees
+    def _error_of(
+        self,
+        degrees: StageDegrees | FreeStageDegrees,
+        algebra: ResidueAlgebra,
+        evaluated: Evaluated,
+        comparisons: Sequence[Comparison],
+    ) -> DrawError:
+        """Return the error of one draw by bounds on degrees."""
+        heights = self._settings.primes.heights(self._family, degrees.irrational)
+        one, rejected = degrees.error(evaluated, comparisons, algebra.chain, heights)
+        self._counts_voids = self._counts_voids or rejected > MOST_REJECTED
+        if self._counts_voids:
+            return one
+        levels = tuple(level - math.log2(1 - rejected) for level in one.levels)
+        return one._replace(levels=levels)
 
     @property
     def _hides_infinity(self) -> bool:

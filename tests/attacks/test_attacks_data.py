@@ -34,13 +34,20 @@ def folder_named(folder: Path) -> str:
 
 def reports(case: Pair) -> Iterator[Report]:
     """Yield the reports of ``pitcheck check`` on both files, at reduced shapes and coordinates, and
-    at full ones if the folder asks for that.
+    at full ones if the folder asks for that. Causes are looked for if codes are expected.
     """
+    expected = case.expected
     reference, parallel = case.files
     for shapes, coordinates in CHOICES if case.full else CHOICES[:1]:
         yield checked(
             [lambda: [read_plan(reference)], lambda: [read_plan(parallel)]],
-            Options(seed=case.expected.seed, jobs=1, shapes=shapes, coordinates=coordinates),
+            Options(
+                seed=expected.seed,
+                jobs=1,
+                shapes=shapes,
+                coordinates=coordinates,
+                explain=bool(expected.codes),
+            ),
         )
 
 

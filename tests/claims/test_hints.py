@@ -24,6 +24,7 @@ from pitcheck.prove import prover as obligations
 from pitcheck.refute.whole_run import WholeRun
 
 LAYERS = 3
+VERDICT = Options(seed=1, explain=False)
 Hints = Mapping[str, Lineage | None]
 
 
@@ -163,7 +164,7 @@ def test_a_wrong_plan_is_caught_whatever_its_hints_say(damage: str, change: str)
         return
     place = list(CHANGES).index(change) % len(DAMAGES)
     sizes = ("reduced", "full") if DAMAGES[place] == damage else ("reduced",)
-    options = [Options(seed=3, shapes=shapes) for shapes in sizes]
+    options = [Options(seed=3, shapes=shapes, explain=False) for shapes in sizes]
     assert {check(reference(), plan, option).verdict for option in options} == {"mismatch"}
 
 
@@ -187,7 +188,7 @@ POOL = (
 )
 @settings(max_examples=20)
 def test_hints_taken_at_random_change_no_verdict(hints: Hints, damage: str, seed: int) -> None:
-    report = check(reference(), hinted(parallel(damage), hints), Options(seed=seed))
+    report = check(reference(), hinted(parallel(damage), hints), Options(seed=seed, explain=False))
     assert report.verdict == ("mismatch" if damage else "equivalent"), report.findings
 
 
@@ -284,7 +285,7 @@ def test_plans_are_run_where_stages_between_hints_are_larger_than_they_are(
 
 def test_wrong_plans_are_run(runs: list[int]) -> None:
     for damage in DAMAGES:
-        assert check(reference(), parallel(damage), Options(seed=1)).verdict == "mismatch"
+        assert check(reference(), parallel(damage), VERDICT).verdict == "mismatch"
     assert len(runs) >= len(DAMAGES)
 
 
@@ -319,4 +320,4 @@ def test_terms_of_one_sum_are_not_those_of_another() -> None:
         return b.plan()
 
     assert check(r.plan(), spread(False), Options(seed=1)).verdict == "equivalent"
-    assert check(r.plan(), spread(True), Options(seed=1)).verdict == "mismatch"
+    assert check(r.plan(), spread(True), VERDICT).verdict == "mismatch"

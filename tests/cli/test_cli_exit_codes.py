@@ -51,6 +51,17 @@ def test_a_verdict_has_its_exit_code(
 
 
 @pytest.mark.parametrize(
+    ("options", "explain"), [((), True), (("--explain",), True), (("--no-explain",), False)]
+)
+def test_a_mismatch_is_explained_unless_that_is_not_asked_for(
+    call: Call, checker: Checker, options: tuple[str, ...], explain: bool
+) -> None:
+    checker(Report(verdict="mismatch", shown=SHOWN))
+    assert call("check", *FILES, *options).code == 1
+    assert sys.modules["pitcheck.engine.check"].options.explain is explain  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
     ("error", "exit_code", "code"),
     [
         (PlanError("bad", "operators[1]"), 2, "PIT001"),

@@ -4,6 +4,7 @@ fault fails every other test.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,3 +55,25 @@ def test_a_search_that_is_stopped_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(decisions, "explain_difference", stopped)
     with pytest.raises(KeyboardInterrupt):
         run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))
+
+
+def test_a_difference_need_not_be_explained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The verdict, the output and its values are the same; no cause is looked for."""
+    explained = run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))
+    monkeypatch.setattr(decisions, "explain_difference", lambda *_: pytest.fail("was looked for"))
+    options = Options(seed=1, jobs=1, explain=False, witness_directory=tmp_path)
+    report = run.check(doubled(2), doubled(3), options)
+    assert (report.verdict, report.exit_code) == ("mismatch", 1)
+    [finding] = report.findings
+    assert (finding.code, finding.output, finding.witness) == ("PIT100", "y", None)
+    assert "--no-explain" in str(finding.cause)
+    assert report.shown == explained.shown
+    assert list(tmp_path.iterdir()) == []
+    assert explained.findings[0].code != "PIT100"
+
+
+def test_what_is_equal_is_proven_without_explanations() -> None:
+    report = run.check(doubled(2), doubled(2), Options(seed=1, jobs=1, explain=False))
+    assert (report.verdict, report.findings) == ("equivalent", ())

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.dimensions.axis_arithmetic import (
     AxisArithmetic,
-    Tally,
     at_boundary,
     checked,
     counted_along,
@@ -30,7 +29,7 @@ from pitcheck.algebra.dimensions.axis_arithmetic import (
     same_kind,
 )
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
-from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
+from pitcheck.algebra.dimensions.axis_values import AxisValue, Size, Tally
 from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.shape_checks import (
@@ -351,7 +350,7 @@ class AxisAlgebra(AxisArithmetic):
         )
 
 
-def _common_tally(values: Sequence[AxisValue]) -> Tally:
-    """Return what all of ``values`` count places along; None if they differ."""
+def _common_tally(values: Sequence[AxisValue]) -> Tally | None:
+    """Return the tally that all of ``values`` have; None if they differ."""
     first = values[0].tally
     return first if all(value.tally == first for value in values) else None

@@ -12,11 +12,12 @@ True
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
-from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
+from pitcheck.algebra.dimensions.axis_values import AxisValue, Size, Tally
 from pitcheck.algebra.dimensions.axis_views import view
 from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.interface import Comparison, Kind
@@ -27,8 +28,6 @@ _AS_VALUES = "its positions are used as values"
 _AS_NUMBERS = "places along it are used as numbers"
 _DECIDING = frozenset({"floor_divide", "remainder", "maximum", "minimum", "compare"})
 """Operations whose result may be another formula if a number was counted at another size."""
-Tally = tuple[Dimension, ...] | None
-"""The dimensions along which a number counts places; None: it is something else."""
 
 
 class AxisArithmetic:
@@ -61,7 +60,7 @@ class AxisArithmetic:
     def constant(self, number: Fraction | float, kind: Kind = "field") -> AxisValue:
         """Return a 0-d constant; a dimension that it may mean stays whole."""
         self.system.add_literal(number)
-        tally = () if number in (0, 1) else None
+        tally = Tally((), number == 1) if number in (0, 1) else None
         return AxisValue(kind, (), literal=number, derived=(), tally=tally)
 
     def extent(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
@@ -195,18 +194,32 @@ class AxisArithmetic:
     def _compares_freely(self, a: AxisValue, b: AxisValue) -> bool:
         """Return True if a comparison says of few places what it says of many.
 
-        It asks for one place, or compares numbers of places along the same dimensions.
+        It asks for one place, or compares the number of some places with that of all of them along
+        the same dimensions, or up to a place.
         """
+        if self._is_nested(a) or self._is_nested(b):
+            return False
         if _whether_any(a, b):
             return True
-        if not a.tally or not b.tally:
+        if a.tally is None or b.tally is None or not (a.tally.all or b.tally.all):
             return False
-        first, second = (sorted(self.system.number_of(d) for d in t) for t in (a.tally, b.tally))
-        if first != second:
+        first, second = (self._classes(value.tally.dims) for value in (a, b) if value.tally)
+        if not first or first != second:
             return False
-        self._use((*a.tally, *b.tally), Use.TALLIED)
+        self._use((*a.tally.dims, *b.tally.dims), Use.TALLIED)
         self.system.decides = True
         return True
+
+    def _is_nested(self, value: AxisValue) -> bool:
+        """Return True if what is counted along an axis has been counted along that axis before.
+
+        Whether a place between two others exists, asked k times over, tells 2^k places apart.
+        """
+        classes = self._classes(value.counted)
+        return len(set(classes)) < len(classes)
+
+    def _classes(self, nodes: Sequence[Dimension]) -> list[int]:
+        return sorted(self.system.number_of(node) for node in nodes)
 
     def _unary(self, name: str, a: AxisValue, kinds: tuple[Kind, ...] = ("field",)) -> AxisValue:
         one_of(name, a, kinds)
@@ -326,7 +339,7 @@ class AxisArithmetic:
             self.system.tie(a.counts, b.counts)
             if comparison not in ("eq", "ne"):
                 self.system.use(a.counts, Use.ORDERED)
-            return AxisValue("bool", self._broadcast(a, b))
+            return AxisValue("bool", self._broadcast(a, b), positional=True)
         if self._places(a, b) is not None:
             return AxisValue("bool", self._broadcast(a, b))
         return self._binary("compare", a, b, (a.kind,), "bool")
@@ -348,7 +361,7 @@ class AxisArithmetic:
             places=node,
             boundary=boundary,
             derived=counted_along(a, b),
-            tally=_either(a, b),
+            tally=_either(condition, a, b),
         )
 
     def cast(self, a: AxisValue, kind: Kind) -> AxisValue:
@@ -365,7 +378,7 @@ class AxisArithmetic:
             a.literal,
             derived=a.counted if a.is_discrete else None,
             occurs=occurs,
-            tally=() if a.kind == "bool" else a.tally,
+            tally=Tally((), False) if a.kind == "bool" else a.tally,
         )
 
     # --- sums and products
@@ -382,7 +395,7 @@ class AxisArithmetic:
             tuple(d for i, d in enumerate(a.dims) if i not in over),
             derived=(*a.counted, *summed) if a.is_discrete else None,
             occurs=a.occurs,
-            tally=None if a.tally is None else (*a.tally, *summed),
+            tally=None if a.tally is None else Tally((*a.tally.dims, *summed), a.tally.all),
         )
 
     def matmul(self, a: AxisValue, b: AxisValue) -> AxisValue:
@@ -448,26 +461,30 @@ def _whether_any(a: AxisValue, b: AxisValue) -> bool:
     return (a.occurs and b.literal == 0) or (b.occurs and a.literal == 0)
 
 
-def _product(a: Tally, b: Tally) -> Tally:
-    """Return what a product counts places along: one of its factors is 0 or 1."""
-    return None if a is None or b is None or (a and b) else a or b
+def _product(a: Tally | None, b: Tally | None) -> Tally | None:
+    """Return the tally of a product of which one factor is 0 or 1; None of any other product."""
+    if a is None or b is None or (a.dims and b.dims):
+        return None
+    return Tally(a.dims or b.dims, a.all and b.all)
 
 
-def _either(a: AxisValue, b: AxisValue) -> Tally:
-    """Return what a choice between two values counts places along, of which one may be 0."""
-    if a.literal == 0:
-        return b.tally
-    return a.tally if b.literal == 0 or a.tally == b.tally else None
+def _either(condition: AxisValue, a: AxisValue, b: AxisValue) -> Tally | None:
+    """Return the tally of a choice between a number of places and 0; None of any other choice."""
+    chosen = b.tally if a.literal == 0 else a.tally if b.literal == 0 else None
+    return None if chosen is None else Tally(chosen.dims, chosen.all and condition.positional)
 
 
 def counted_along(*values: AxisValue) -> tuple[Dimension, ...] | None:
-    """Return the dimensions along which numbers made of ``values`` were counted.
+    """Return the dimensions along which numbers made of ``values`` were counted, each as often.
 
     Return None unless all are made of discrete data alone.
     """
     if not all(value.is_discrete for value in values):
         return None
-    return tuple(dict.fromkeys(node for value in values for node in value.counted))
+    most: Counter[Dimension] = Counter()
+    for value in values:
+        most |= Counter(value.counted)
+    return tuple(most.elements())
 
 
 def at_boundary(value: AxisValue) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast
+from typing import NamedTuple, cast
 
 from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.algebra.interface import Kind
@@ -59,6 +59,16 @@ class Size(int):
         return quotient if rest else Size(quotient)
 
 
+class Tally(NamedTuple):
+    """The number of places along ``dims``, 0 or 1 if there are none.
+
+    ``all``: every place counts, or every one up to some place; else those that a condition chooses.
+    """
+
+    dims: tuple[Dimension, ...]
+    all: bool
+
+
 @dataclass(frozen=True, eq=False)
 class AxisValue:
     """The kind and the dimensions of a value.
@@ -68,9 +78,9 @@ class AxisValue:
     a part of that which they index. ``boundary``: they are places between segments. ``derived``:
     for numbers made of integers, booleans and sizes alone, the dimensions along which they were
     counted; None if anything else is in them. ``occurs``: it counts how often something holds, so
-    that it is 0 if nothing does, however many places there are. ``tally``: for numbers that count
-    places, at most one each, the dimensions along which they count, none if it is 0 or 1; None for
-    all others.
+    that it is 0 if nothing does, however many places there are. ``tally``: how it counts places,
+    at most one each; None if it does not. ``positional``: it compares positions with each other,
+    and nothing else.
     """
 
     kind: Kind
@@ -81,7 +91,8 @@ class AxisValue:
     boundary: bool = False
     derived: tuple[Dimension, ...] | None = None
     occurs: bool = False
-    tally: tuple[Dimension, ...] | None = None
+    tally: Tally | None = None
+    positional: bool = False
 
     @property
     def counted(self) -> tuple[Dimension, ...]:

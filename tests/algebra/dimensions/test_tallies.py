@@ -1,0 +1,158 @@
+"""Numbers of places that are compared with each other leave an axis reduced; nothing else does."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem, AxisValue
+from pitcheck.algebra.dimensions.scaling_class import Use
+from pitcheck.algebra.dimensions.size_choice import LEAST_TALLIED
+
+TOKENS = 4096
+Compared = Callable[[AxisAlgebra, AxisValue, AxisValue], AxisValue]
+
+
+def count(algebra: AxisAlgebra, mask: AxisValue) -> AxisValue:
+    return algebra.sum(algebra.cast(mask, "int"), (0,))
+
+
+def one_each(algebra: AxisAlgebra, like: AxisValue) -> AxisValue:
+    return algebra.expand(algebra.constant(1, "int"), algebra.shape(like))
+
+
+def ones(algebra: AxisAlgebra, like: AxisValue) -> AxisValue:
+    return algebra.sum(one_each(algebra, like), (0,))
+
+
+def before(algebra: AxisAlgebra, mask: AxisValue) -> AxisValue:
+    """Whether a place of the mask lies before each place."""
+    places = algebra.arange(mask, 0)
+    earlier = algebra.compare(
+        "lt", algebra.reshape(places, (*algebra.shape(mask), 1)), algebra.arange(mask, 0)
+    )
+    held = algebra.multiply(
+        algebra.cast(earlier, "int"),
+        algebra.reshape(algebra.cast(mask, "int"), (*algebra.shape(mask), 1)),
+    )
+    return algebra.compare("gt", algebra.sum(held, (0,)), algebra.constant(0, "int"))
+
+
+def zeros(algebra: AxisAlgebra, like: AxisValue) -> AxisValue:
+    return algebra.expand(algebra.constant(0, "int"), algebra.shape(like))
+
+
+def reduced(compare: Compared) -> tuple[int, AxisSystem]:
+    """The size of the axis after two masks along it were compared somehow."""
+    algebra = AxisAlgebra(AxisSystem())
+    first, second = (algebra.tensor((TOKENS,), "bool") for _ in range(2))
+    algebra.logical_and(first, second)
+    compare(algebra, first, second)
+    return algebra.system.solve().size(first.dims[0]), algebra.system
+
+
+def test_counts_that_are_compared_leave_the_axis_reduced() -> None:
+    size, system = reduced(lambda a, x, y: a.compare("le", count(a, x), ones(a, y)))
+    assert LEAST_TALLIED <= size < 24
+    assert any(Use.TALLIED in own.uses for _, own in system.classes())
+    assert system.decides
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        pytest.param(lambda a, x, y: a.compare("eq", count(a, x), ones(a, y)), id="all places"),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "lt", a.cast(count(a, x), "field"), a.cast(ones(a, y), "field")
+            ),
+            id="as numbers",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "gt", ones(a, x), a.multiply(count(a, y), a.cast(a.tensor((), "bool"), "int"))
+            ),
+            id="a count where a mask holds",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "gt",
+                ones(a, x),
+                a.sum(a.where(x, a.cast(y, "int"), zeros(a, y)), (0,)),
+            ),
+            id="of what another mask chooses",
+        ),
+    ],
+)
+def test_these_are_counts_of_places(compare: Compared) -> None:
+    assert reduced(compare)[0] < 24
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        pytest.param(
+            lambda a, x, y: a.compare("le", count(a, x), a.constant(20, "int")), id="a literal"
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare("le", count(a, x), a.constant(1, "int")), id="the literal 1"
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare("le", count(a, x), count(a, y)),
+            id="the places of two conditions",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "le", count(a, x), a.sum(a.where(y, one_each(a, x), zeros(a, x)), (0,))
+            ),
+            id="ones that a condition chooses",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare("le", count(a, before(a, x)), ones(a, x)),
+            id="places before which some place is",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare("gt", count(a, before(a, x)), a.constant(0, "int")),
+            id="a place before which some place is",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare("le", a.add(count(a, x), count(a, x)), ones(a, y)),
+            id="twice a count",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare("le", a.multiply(count(a, x), count(a, x)), ones(a, y)),
+            id="a square",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "eq", a.remainder(count(a, x), a.constant(2, "int")), a.constant(0, "int")
+            ),
+            id="parity",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "le", count(a, x), a.sum(a.expand(a.cast(y, "int"), (7, TOKENS)), (0, 1))
+            ),
+            id="repeated places",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "le", count(a, x), a.sum(a.cast(a.tensor((512,), "bool"), "int"), (0,))
+            ),
+            id="another axis",
+        ),
+        pytest.param(
+            lambda a, x, y: a.maximum(count(a, x), count(a, y)), id="the larger of two counts"
+        ),
+        pytest.param(
+            lambda a, x, y: a.take(a.tensor((TOKENS,)), 0, count(a, x)), id="a count as an index"
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "le", a.where(x, ones(a, x), a.add(ones(a, x), ones(a, x))), count(a, y)
+            ),
+            id="a choice between a count and twice a count",
+        ),
+    ],
+)
+def test_these_need_the_whole_axis(compare: Compared) -> None:
+    assert reduced(compare)[0] == TOKENS
