@@ -25,7 +25,7 @@ from typing import TypeVar
 from pitcheck.algebra.bound.place_degrees import LikelyPlaceAlgebra, PlaceDegreeAlgebra
 from pitcheck.algebra.dimensions.scaling_class import ScalingClass, Use
 from pitcheck.algebra.residues.weights import ONES
-from pitcheck.prove.stage_degrees import drawn_degrees
+from pitcheck.prove.bounds.stage_degrees import drawn_degrees
 from pitcheck.stage.evaluate import evaluate_stage
 from pitcheck.stage.shaped_stage import ShapedStage
 
@@ -42,7 +42,7 @@ CLASHING = "axes of one reduced size cannot be told apart"
 FEW = "more places would be needed than are tried"
 BY_USE = {
     Use.UNWEIGHTED: "integers, or terms at indices, are added up along an axis without weights",
-    Use.TALLIED: "numbers of places along an axis are compared with each other",
+    Use.TALLIED: "a number of places along an axis is compared with that of all",
     Use.EXTREMAL: "a largest or least number along an axis is taken",
     Use.ORDERED: "what functions are taken of depends on the order of places along an axis",
     Use.LABELLED: "what functions are taken of depends on integers or booleans along an axis",

@@ -85,7 +85,7 @@ class Settings:
     """True if the square of a root is its argument (:mod:`pitcheck.algebra.residues.formal_roots`).
     """
     free_functions: bool = True
-    """True if functions are first taken as tables (:mod:`pitcheck.prove.free_degrees`)."""
+    """True if functions are first taken as tables (:mod:`pitcheck.prove.bounds.free_degrees`)."""
     free_margin_log2: float = FREE_MARGIN_LOG2
     """The bits by which such an attempt may spend less than others."""
     least: int = LEAST

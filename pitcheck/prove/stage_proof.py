@@ -21,16 +21,16 @@ from functools import partial
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
+from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
+from pitcheck.prove.bounds.stage_degrees import StageDegrees
 from pitcheck.prove.domains.guards import Extent
 from pitcheck.prove.domains.undefined_cuts import needed
 from pitcheck.prove.error_budget import Attempt, Attempts
-from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.integers.cases import Cases, with_cases
 from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.place_counts import MOST_PLACES, PlaceCounts
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.routing_counts import joined
-from pitcheck.prove.stage_degrees import StageDegrees
 from pitcheck.prove.stage_sizes import (
     FIRST,
     FULL_SIZES,

@@ -41,16 +41,16 @@ from pitcheck.algebra.residues.undefined import (
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
+from pitcheck.prove.bounds.draw_bounds import DrawBounds, vacuous
+from pitcheck.prove.bounds.free_degrees import FreeStageDegrees, unmatched
+from pitcheck.prove.bounds.redraws import Redraws
+from pitcheck.prove.bounds.stage_degrees import StageDegrees
 from pitcheck.prove.coverage import Outcomes
 from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
-from pitcheck.prove.free_degrees import FreeStageDegrees, unmatched
 from pitcheck.prove.integers.cases import Cases
 from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
-from pitcheck.prove.redraws import MOST_REJECTED, Redraws
-from pitcheck.prove.stage_degrees import StageDegrees
-from pitcheck.prove.supports import supports
 from pitcheck.prove.ties import TiesAlgebra, TiesWeightedAlgebra, tied_sites
 from pitcheck.stage.evaluate import (
     Comparison,
@@ -81,8 +81,6 @@ FIRST_WITH_ROOTS = 4
 """
 
 Algebra = TypeVar("Algebra", bound=ResidueAlgebra)
-MOST_BAD = 2.0**-6
-"""The share of bad primes up to which bounds that hold for all integers are used."""
 
 
 class StageTrials:
@@ -111,12 +109,10 @@ class StageTrials:
         self._at_once = at_once
         self._family = family
         self._degrees = degrees
-        self._by_integers = False
         self._settings = settings
         self._wanted = max(settings.least_trials, FIRST_WITH_ROOTS if degrees.has_roots else 1)
         self._redraws = Redraws()
-        self._counts_voids = False
-        self._one: DrawError | None = None
+        self._bounds = DrawBounds(shaped, degrees, family, settings.primes)
         self._primes: set[int] = set()
         self._lacking = ""
         self._undecided: int | None = None
@@ -163,11 +159,10 @@ class StageTrials:
             if _differs(comparison, good):
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
         self._outcomes.route(evaluated, good)
-        signless, first = self._signless(algebra), self._one is None
-        one = self._bounded(algebra, evaluated, comparisons)
-        vacuous = _vacuous(one)
-        if vacuous:
-            return self._open(BUDGET, vacuous)
+        signless, first = self._signless(algebra), self._bounds.worst is None
+        one = self._bounds.of(algebra.chain, evaluated, comparisons)
+        if said := vacuous(one):
+            return self._open(BUDGET, said)
         if first:
             found = self.domains(algebra.chain)
             depends = found.decided and self._has_masks
@@ -198,43 +193,6 @@ class StageTrials:
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
-
-    def _bounded(
-        self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
-    ) -> DrawError:
-        """Return and keep the error of one draw, the largest one of all evaluations so far.
-
-        If too many primes may be bad for all integers, the integers of each evaluation count.
-        """
-        degrees = self._degrees
-        if isinstance(degrees, FreeStageDegrees) or not self._by_integers:
-            if self._one is not None:
-                return self._one
-            one = self._error_of(degrees, algebra, evaluated, comparisons)
-            if isinstance(degrees, FreeStageDegrees) or not (_vacuous(one) or one.bad > MOST_BAD):
-                self._one = one
-                return one
-            self._by_integers = True
-        bounds = StageDegrees.of(self.shaped, supports(self.shaped, evaluated))
-        one = self._error_of(bounds, algebra, evaluated, comparisons)
-        self._one = one if self._one is None else self._one.larger(one)
-        return self._one
-
-    def _error_of(
-        self,
-        degrees: StageDegrees | FreeStageDegrees,
-        algebra: ResidueAlgebra,
-        evaluated: Evaluated,
-        comparisons: Sequence[Comparison],
-    ) -> DrawError:
-        """Return the error of one draw by bounds on degrees."""
-        heights = self._settings.primes.heights(self._family, degrees.irrational)
-        one, rejected = degrees.error(evaluated, comparisons, algebra.chain, heights)
-        self._counts_voids = self._counts_voids or rejected > MOST_REJECTED
-        if self._counts_voids:
-            return one
-        levels = tuple(level - math.log2(1 - rejected) for level in one.levels)
-        return one._replace(levels=levels)
 
     @property
     def _hides_infinity(self) -> bool:
@@ -424,7 +382,7 @@ class StageTrials:
         """Return log2 of the probability that a false target agrees in all good redraws."""
         counted = self._characters.counted(self._enough(one))
         return self._redraws.error(
-            one, self._counts_voids, counted, self._characters.of_counted(one.log2)
+            one, self._bounds.counts_voids, counted, self._characters.of_counted(one.log2)
         )
 
     def _enough(self, one: DrawError) -> int:
@@ -433,7 +391,8 @@ class StageTrials:
 
     def given_up(self) -> Proof:
         """Return the proof after the most redraws."""
-        if self._one is not None and self._error(self._one) <= self._settings.target_log2:
+        one = self._bounds.worst
+        if one is not None and self._error(one) <= self._settings.target_log2:
             return replace(
                 self._open("PIT204", f"after {self.number} draws {self._lacking}"),
                 undecided=self._undecided,
@@ -512,17 +471,6 @@ def evaluate_targets(
         raise
     except BudgetError:
         return None
-
-
-def _vacuous(one: DrawError) -> str:
-    """Return why the bound of a draw says nothing, or ""."""
-    if max(one.levels) >= 0:
-        return "the degree bound is vacuous: the stage is too large for primes below 2^31"
-    if one.agreeing(math.inf) >= 0:
-        return (
-            "the numbers of the stage are so large that too many primes below 2^31 may divide them"
-        )
-    return ""
 
 
 def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:

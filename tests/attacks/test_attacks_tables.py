@@ -18,7 +18,7 @@ from pitcheck.base.options import Options
 from pitcheck.claims.problem import Problem
 from pitcheck.commands.check import checked
 from pitcheck.plan.model import Number, Plan
-from pitcheck.prove.free_degrees import FreeStageDegrees
+from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
 from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.proof import Settings
 from pitcheck.prove.stage_proof import decide

@@ -24,8 +24,8 @@ from pitcheck.graph.graph import Graph
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Lineage, Number, Plan
 from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
 from pitcheck.prove.error_budget import Attempts
-from pitcheck.prove.free_degrees import FreeStageDegrees
 from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.place_counts import PlaceCounts
 from pitcheck.prove.proof import Settings

@@ -19,8 +19,8 @@ from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.plan.model import Plan
 from pitcheck.prove import stage_sizes
-from pitcheck.prove.free_degrees import FreeStageDegrees
-from pitcheck.prove.stage_degrees import StageDegrees
+from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
+from pitcheck.prove.bounds.stage_degrees import StageDegrees
 from pitcheck.refute import larger_sizes as larger
 from pitcheck.report.report import Report
 from pitcheck.stage import shapes

@@ -17,8 +17,8 @@ class Use(Flag):
 
     ``UNWEIGHTED``: what is added up takes no weights: integers, or terms at indices. ``ORDERED``:
     it matters which of two places comes first. ``EXTREMAL``: the largest or the least of all is
-    taken. ``LABELLED``: integers or booleans that are given tell places apart. ``TALLIED``: numbers
-    of places are compared with each other.
+    taken. ``LABELLED``: integers or booleans that are given tell places apart. ``TALLIED``: the
+    number of some places is compared with that of all.
     """
 
     UNWEIGHTED = auto()

@@ -31,8 +31,8 @@ halves twice is the identity.
 """
 
 LEAST_TALLIED = 8
-"""The least size of a unit whose places are counted, if their numbers are compared with each other.
-Two such numbers, of all combinations of a few places, are less, equal and greater then.
+"""The least size of a unit of which a number of places is compared with that of all: a few tokens
+and their slots have all orders then.
 """
 
 TRIED = 24

@@ -5,8 +5,8 @@ reduced to m. Every sum along it is weighted, and its number of places, if used 
 sum of the weights. A polynomial in the number of places that happens to vanish at m, and at any
 other small number, does not vanish for random weights. Weights belong to the units of a scaling
 class: equal segments have equal weights. An array axis is known by its size alone, so only sizes
-that identify one axis have weights. Places have none either if they are counted, and their numbers
-compared with each other: each of them counts as one.
+that identify one axis have weights. Places have none either if a number of them is compared with
+that of all: each counts as one.
 
 >>> from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 >>> system = AxisSystem()

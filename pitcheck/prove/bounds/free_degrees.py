@@ -28,9 +28,9 @@ from pitcheck.algebra.residues.drawn_primes import Family, squares_for
 from pitcheck.algebra.residues.prime import PrimeAlgebra
 from pitcheck.algebra.residues.weights import degrees
 from pitcheck.algebra.value import Value
+from pitcheck.prove.bounds.stage_degrees import UNLINKED, drawn_degrees
 from pitcheck.prove.domains.guard_factors import as_strong
 from pitcheck.prove.domains.guards import PARALLEL, REFERENCE
-from pitcheck.prove.stage_degrees import UNLINKED, drawn_degrees
 from pitcheck.stage.evaluate import Comparison, Evaluated, evaluate_stage
 from pitcheck.stage.shaped_stage import ShapedStage
 

@@ -1,0 +1,136 @@
+"""Formulas on the algebras of ``pitcheck``, and as plans of one device."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from reference_tiers.formulas import COMPARISONS, PLACES, Formula, walk
+
+from pitcheck.algebra.residues.chains import Chain
+from pitcheck.algebra.residues.drawn_primes import DrawnPrimes, Family
+from pitcheck.algebra.residues.free_functions import FreeAlgebra
+from pitcheck.algebra.value import Value
+from pitcheck.claims.problem import Problem
+from pitcheck.plan.model import Number, Operator, Output, Plan, Tensor
+from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.stage_proof import prove_stage
+from pitcheck.stage.canonical import canonical_form
+
+UNLINKED = Family(3, False, 1)
+
+_DIRECT = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "neg": "negate",
+    "exp": "exp",
+    "log": "log",
+    "sqrt": "sqrt",
+    "max": "maximum",
+    "min": "minimum",
+    "where": "where",
+    "and": "logical_and",
+    "or": "logical_or",
+    "not": "logical_not",
+}
+_OF_PLANS = {
+    "max": "maximum",
+    "min": "minimum",
+    "and": "logical_and",
+    "or": "logical_or",
+    "not": "logical_not",
+    "top": "amax",
+    "number": "cast",
+}
+
+
+def primes_of(seed: int) -> Chain:
+    """Three unrelated primes."""
+    return DrawnPrimes(seed).chain(UNLINKED, 0)
+
+
+def evaluated(algebra: Any, root: Formula) -> Value:
+    """The value of a formula in an algebra. A literal is a 0-d constant, read where it stands."""
+    known: dict[Formula, Any] = {}
+    for term in walk(root):
+        known[term] = applied(algebra, term, [known[each] for each in term.operands])
+    found: Value = known[root]
+    return found
+
+
+def applied(a: Any, term: Formula, operands: list[Any]) -> Any:
+    """One operator of a formula in an algebra."""
+    if term.kind == "input":
+        return a.fresh(term.name, (PLACES,))
+    if term.number is not None:
+        return a.constant(Fraction(term.number))
+    if term.kind in COMPARISONS:
+        return a.compare(term.kind, *operands)
+    if term.kind in ("erf", "cos"):
+        return a.function(term.kind, *operands)
+    if term.kind == "square":
+        return a.multiply(operands[0], operands[0])
+    if term.kind == "sum":
+        return a.reshape(a.sum(operands[0], (0,)), (1,))
+    if term.kind == "top":
+        return a.reshape(a.reduce_max(operands[0], 0), (1,))
+    if term.kind == "number":
+        return a.cast(operands[0], "field")
+    return getattr(a, _DIRECT[term.kind])(*operands)
+
+
+def same_by_tables(
+    first: Formula, second: Formula, seed: int, chain: Chain, formal_roots: bool = True
+) -> bool:
+    """True if two draws of tables say that both formulas are equal. Raises UnsupportedError."""
+    algebra = FreeAlgebra(np, chain, seed, (0, 1), formal_roots=formal_roots)
+    values = [evaluated(algebra, each) for each in (first, second)]
+    return not bool(algebra.differs(*values).any())
+
+
+def plan_of(root: Formula) -> Plan:
+    """The plan of one device that computes a formula; its output is called ``result``."""
+    names: dict[Formula, Any] = {}
+    tensors = [Tensor(name, (PLACES,), "float32", "input") for name in ("x", "y", "z")]
+    operators: list[Operator] = []
+    for place, term in enumerate(walk(root)):
+        if term.kind == "input":
+            names[term] = term.name
+        elif term.number is not None:
+            names[term] = Number(str(term.number))
+        else:
+            name = names[term] = f"t{place}"
+            dtype = "bool" if term.is_mask else "float32"
+            shape = () if _scalar(term) else (term.size,)
+            tensors.append(Tensor(name, shape, dtype))
+            operators.append(_operator(term, name, tuple(names[e] for e in term.operands)))
+    tensors.append(Tensor("result", (PLACES,), "float32"))
+    operators.append(Operator("out", "identity", (names[root],), ("result",)))
+    return Plan((), tuple(tensors), tuple(operators), (Output("result", "result"),))
+
+
+def _scalar(term: Formula) -> bool:
+    """True for what is made of literals alone."""
+    return not any(each.kind == "input" for each in walk(term))
+
+
+def _operator(term: Formula, name: str, inputs: tuple[Any, ...]) -> Operator:
+    attributes: dict[str, Any] = {}
+    if term.kind in ("sum", "top"):
+        attributes = {"axes": (0,), "keepdim": True}
+    if term.kind == "number":
+        attributes = {"dtype": "float32"}
+    return Operator(name, _OF_PLANS.get(term.kind, term.kind), inputs, (name,), attributes)
+
+
+def proof_of(
+    first: Formula, second: Formula, seed: int, *, tables: bool = True, full_shapes: bool = False
+) -> Proof:
+    """The proof of the one stage of a pair, as a check makes it."""
+    stage = Problem.of(plan_of(first), plan_of(second)).whole_stage()
+    _, keys = canonical_form(stage)
+    settings = Settings(np, seed, -64.0, 1, full_shapes, 1 << 30, free_functions=tables)
+    return prove_stage(stage, keys, settings)
