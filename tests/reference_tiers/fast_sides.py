@@ -77,6 +77,9 @@ def applied(a: Any, term: Formula, operands: list[Any]) -> Any:
         return a.reshape(a.sum(operands[0], (0,)), (1,))
     if term.kind == "top":
         return a.reshape(a.reduce_max(operands[0], 0), (1,))
+    if term.kind == "picked":
+        first = np.arange(PLACES)[None, None] < 1
+        return a.where(a.integers(first), *operands)
     if term.kind == "number":
         return a.cast(operands[0], "field")
     return getattr(a, _DIRECT[term.kind])(*operands)
@@ -106,10 +109,28 @@ def plan_of(root: Formula) -> Plan:
             dtype = "bool" if term.is_mask else "float32"
             shape = () if _scalar(term) else (term.size,)
             tensors.append(Tensor(name, shape, dtype))
+            if term.kind == "picked":
+                inputs = (
+                    _first_place(name, tensors, operators),
+                    *(names[e] for e in term.operands),
+                )
+                operators.append(Operator(name, "where", inputs, (name,)))
+                continue
             operators.append(_operator(term, name, tuple(names[e] for e in term.operands)))
     tensors.append(Tensor("result", (PLACES,), "float32"))
     operators.append(Operator("out", "identity", (names[root],), ("result",)))
     return Plan((), tuple(tensors), tuple(operators), (Output("result", "result"),))
+
+
+def _first_place(name: str, tensors: list[Tensor], operators: list[Operator]) -> str:
+    """Append the condition that holds at the first place of a vector, and return its name."""
+    places, first = f"{name}_places", f"{name}_first"
+    tensors += [Tensor(places, (PLACES,), "int64"), Tensor(first, (PLACES,), "bool")]
+    operators += [
+        Operator(places, "positions", ("x",), (places,), {"axis": 0}),
+        Operator(first, "lt", (places, Number("1")), (first,)),
+    ]
+    return first
 
 
 def _scalar(term: Formula) -> bool:

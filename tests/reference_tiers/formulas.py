@@ -52,7 +52,7 @@ class Formula:
     @cached_property
     def size(self) -> int:
         """The number of elements: ``PLACES``, or 1 for a literal, a sum or a maximum."""
-        if self.kind == "input":
+        if self.kind in ("input", "picked"):
             return PLACES
         if self.kind in REDUCTIONS or not self.operands:
             return 1
@@ -77,6 +77,11 @@ def one(kind: str, a: Formula) -> Formula:
 def two(kind: str, a: Formula, b: Formula) -> Formula:
     """Return an operator of two operands."""
     return Formula(kind, (a, b))
+
+
+def picked(a: Formula, b: Formula) -> Formula:
+    """Return a vector of the first element of ``a``, and of ``b`` behind it."""
+    return Formula("picked", (a, b))
 
 
 def where(condition: Formula, a: Formula, b: Formula) -> Formula:
@@ -165,7 +170,14 @@ class Growth:
         return two(kind, self.positive(depth - 1), self.positive(depth - 1))
 
     def _function(self, depth: int) -> Formula:
-        kind = self.rng.choice(("exp", "exp", "exp", "log", "log", "sqrt", "erf", "cos"))
+        kind = self.rng.choice(
+            ("exp", "exp", "exp", "log", "log", "sqrt", "erf", "cos", "picked", "one of")
+        )
+        if kind == "picked":
+            return picked(self.formula(depth), self.formula(depth - 1))
+        if kind == "one of":
+            one_alone = one("sum", picked(self.formula(depth), literal(0)))
+            return two("add", one_alone, self.leaf())
         if kind == "exp" and self.rng.random() < 0.5:
             a, b = self.formula(depth - 1), self.formula(depth - 1)
             return one("exp", two("sub", a, b))
@@ -315,6 +327,20 @@ def _extremum(f: Formula, rng: random.Random) -> Formula | None:
     return None
 
 
+def _chosen(f: Formula, rng: random.Random) -> Formula | None:
+    """A choice by place is a sum of two, and functions may be taken before or after it."""
+    if f.kind == "picked":
+        a, b = f.operands
+        return two("add", picked(a, literal(0)), picked(literal(0), b))
+    if f.kind in ("exp", "erf", "neg") and f.operands[0].kind == "picked":
+        return picked(*(one(f.kind, each) for each in f.operands[0].operands))
+    if f.kind == "exp" and f.operands[0].kind == "sum":
+        (inner,) = f.operands[0].operands
+        if inner.kind == "picked" and inner.operands[1].number == 0:
+            return one("sum", picked(one("exp", inner.operands[0]), literal(0)))
+    return None
+
+
 def _condition(f: Formula, rng: random.Random) -> Formula | None:
     if f.kind in SWAPPED:
         if rng.random() < 0.5:
@@ -365,6 +391,7 @@ RIGHT: tuple[Rewriting, ...] = (
     _root,
     _symmetric,
     _extremum,
+    _chosen,
     _condition,
     _condition,
     _moved_difference,
@@ -427,6 +454,11 @@ def mistaken(root: Formula, rng: random.Random) -> Formula | None:
             new = literal(term.number + 1)
         elif how == 3 and term.kind == "where":
             new = where(term.operands[0], term.operands[2], term.operands[1])
+        elif how == 2 and term.kind == "picked":
+            new = picked(term.operands[1], term.operands[0])
+        elif how == 1 and term.kind == "number" and term.operands[0].kind in SWAPPED:
+            a, b = term.operands[0].operands
+            new = one("neg", one("number", two(term.operands[0].kind, b, a)))
         elif how == 3 and term.kind in ("add", "sub", "mul") and term.size > 1:
             new = next((each for each in term.operands if each.size > 1), None)
         if new is not None and new != term and new.size == term.size:

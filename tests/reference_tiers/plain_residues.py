@@ -96,7 +96,8 @@ class ChainValues:
         for n, s in b.logs.items():
             m = sign * n
             logs[m] = self._mul(logs[m], s) if m in logs else s
-        return replace(self._both(a, b, lambda x, y: x + sign * y), logs=logs)
+        found = self._both(a, b, lambda x, y: x + sign * y)
+        return replace(found, logs={n: _widened(s, found.size) for n, s in logs.items()})
 
     def _add(self, a: Residues, b: Residues) -> Residues:
         return self._added(a, b, 1)
@@ -113,7 +114,8 @@ class ChainValues:
             n = _small_integer(other.number)
             if one.logs and not other.logs and n is not None:
                 product = self._both(one, other, lambda x, y: x * y)
-                logs = {n * k: s for k, s in one.logs.items()} if n else {}
+                size = product.size
+                logs = {n * k: _widened(s, size) for k, s in one.logs.items()} if n else {}
                 number = None if one.number is None else one.number * n
                 return Residues(product.cells, logs, number)
         return self._both(self.plain(a), self.plain(b), lambda x, y: x * y)
@@ -226,6 +228,10 @@ def _small_integer(number: Fraction | None) -> int | None:
 
 def _wide(cells: Cells, size: int) -> Cells:
     return cells * size if len(cells) < size else cells
+
+
+def _widened(a: Residues, size: int) -> Residues:
+    return replace(a, cells={i: _wide(cells, size) for i, cells in a.cells.items()})
 
 
 # --- matrices, and sums with weights

@@ -30,6 +30,9 @@ def _applied(term: Formula, operands: list[list[mpf]], inputs: dict[str, list[mp
     if kind == "top":
         return [max(operands[0])]
     size = term.size
+    if kind == "picked":
+        a, b = (each * size if len(each) < size else each for each in operands)
+        return [a[0], *b[1:]]
     wide = [each * size if len(each) < size else each for each in operands]
     return [_element(kind, *each) for each in zip(*wide, strict=True)]
 

@@ -69,6 +69,11 @@ def _raised(a: Cells, n: int) -> Cells:
     return tuple(pow(x, abs(n), PRIME) for x in a)
 
 
+def _placed(a: Cells, b: Cells) -> Cells:
+    """The first element of one, and what is behind it of the other."""
+    return (_wide(a, PLACES)[0], *_wide(b, PLACES)[1:])
+
+
 class Tables:
     """One draw: the inputs and the entries of every table.
 
@@ -217,8 +222,11 @@ class Tables:
         for one, other in ((a, b), (b, a)):
             if one.logs and other.literal is not None:
                 return self._scaled_logarithm(one, other)
-        a, b = (self.plain(v) for v in (a, b))
+        was_log = bool(a.logs or b.logs)
+        a, b = self.plain(a), self.plain(b)
         result = Number(_times(a.cells, b.cells), positive=positive, constant=constant)
+        if was_log:
+            return result
         for one, other in ((a, b), (b, a)):
             n = other.literal
             if n in (0, 1) and not one.parts:
@@ -281,8 +289,15 @@ class Tables:
         return Number(tuple(self._even("cos", x) for x in self.plain(a).cells))
 
     def _sum(self, a: Number) -> Number:
+        """A sum of which one term at most is not 0 is that term, and is split as it is."""
         a = self.plain(a)
-        return Number((sum(a.cells) % PRIME,), positive=a.positive, constant=a.constant)
+        result = Number((sum(a.cells) % PRIME,), positive=a.positive, constant=a.constant)
+        given = [place for place, x in enumerate(a.cells) if x]
+        if not a.parts or len(given) > 1:
+            return result
+        return self._with_parts(
+            result, tuple((n, (sum(part[i] for i in given) % PRIME,)) for n, part in a.parts)
+        )
 
     def _top(self, a: Number) -> Number:
         a = self.plain(a)
@@ -298,6 +313,32 @@ class Tables:
         a, b = (replace(self.plain(v), parts=()) for v in (a, b))
         least = self._neg(self._max(self._neg(a), self._neg(b)))
         return replace(least, positive=a.positive and b.positive)
+
+    def _picked(self, a: Number, b: Number) -> Number:
+        """A choice by place: of parts and logarithms, too, with 0 for what one side lacks."""
+        a, b = self._opened(a), self._opened(b)
+        first, second = dict(a.logs), dict(b.logs)
+        logs = {n: _placed(first.get(n, (1,)), second.get(n, (1,))) for n in {**first, **second}}
+        return Number(
+            _placed(a.cells, b.cells),
+            parts=self._paired(a, b) if a.parts or b.parts else (),
+            logs=tuple((n, logs[n]) for n in sorted(logs)),
+            positive=a.positive and b.positive,
+            constant=a.constant and b.constant,
+        )
+
+    @staticmethod
+    def _paired(a: Number, b: Number) -> Parts:
+        first, second = (list(v.parts or ((1, v.cells),)) for v in (a, b))
+        found: list[tuple[int, Cells]] = []
+        while first or second:
+            n = (first or second)[0][0]
+            own = []
+            for parts in (first, second):
+                place = next((i for i, (m, _) in enumerate(parts) if m == n), None)
+                own.append((0,) if place is None else parts.pop(place)[1])
+            found.append((n, _placed(*own)))
+        return tuple(found)
 
     # --- conditions
     def _outcome(self, comparison: str, x: int, y: int) -> int:

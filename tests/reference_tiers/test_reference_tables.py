@@ -11,6 +11,8 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from reference_tiers.fast_sides import plan_of, primes_of, proof_of, same_by_tables
@@ -28,6 +30,11 @@ from reference_tiers.formulas import (
 from reference_tiers.real_numbers import shown_unequal
 from reference_tiers.tables import Tables, UndefinedError
 
+from pitcheck.algebra.interface import Comparison
+from pitcheck.algebra.residues.free_functions import FreeFunctions
+from pitcheck.algebra.residues.free_outcomes import FreeOutcomes
+from pitcheck.algebra.residues.prime import PrimeAlgebra
+from pitcheck.algebra.value import Value
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.prove.proof import Proof
@@ -101,18 +108,18 @@ def proven(kind: str, seeds: Iterable[int]) -> Counter[tuple[bool, str]]:
         pair, expected = found
         if chooses_literals(pair.first) or chooses_literals(pair.second):
             continue
-        expected = expected or Tables(seed, False).same(pair.first, pair.second)
+        either = expected or Tables(seed, False).same(pair.first, pair.second)
         proof = proof_of(pair.first, pair.second, seed)
-        _judge(seed, pair, expected, proof)
+        _judge(seed, pair, expected, either, proof)
         way = "by tables" if not proof.no_tables else "over a chain"
         counts[expected, f"proven {way}" if proof.outcome == "proven" else "not proven"] += 1
     return counts
 
 
-def _judge(seed: int, pair: Pair, expected: bool, proof: Proof) -> None:
+def _judge(seed: int, pair: Pair, expected: bool, either: bool, proof: Proof) -> None:
     said = (seed, str(pair.first), str(pair.second), proof.outcome, proof.reason)
     if proof.outcome == "proven":
-        assert proof.no_tables or expected, said
+        assert proof.no_tables or either, said
         assert not shown_unequal(pair.first, pair.second, seed), said
         assert proof.error_log2 <= -64 + math.log2(proof.attempts), said
     elif expected:
@@ -225,3 +232,62 @@ def test_the_reference_and_the_tables_know_a_law(law: str) -> None:
     first, second = make()
     assert Tables(1).same(first, second) == holds
     assert same_by_tables(first, second, 1, primes_of(1)) == holds
+
+
+def _every_sum_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = PrimeAlgebra._sum_of_two
+
+    def split(self: FreeFunctions, what: str, *rest: Any) -> Value:
+        result: Value = plain(self, what, *rest)
+        if result.kind != "field":
+            return result
+        a, b, sign = rest[-3:]
+        second = tuple((sign * n, part) for n, part in self._own_parts(b))
+        return self._with_parts(result, (*self._own_parts(a), *second))
+
+    monkeypatch.setattr(FreeFunctions, "_sum_of_two", split)
+
+
+def _every_root_is_formal(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = FreeFunctions.sqrt
+
+    def formal(self: FreeFunctions, a: Value) -> Value:
+        return plain(self, replace(self.plain(a), nonnegative=True))
+
+    monkeypatch.setattr(FreeFunctions, "sqrt", formal)
+
+
+def _an_odd_function_is_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = FreeFunctions._looked_up
+
+    def even(self: FreeFunctions, name: str, arguments: list[Value], odd: bool, even: bool) -> Any:
+        return plain(self, name, arguments, False, odd or even)
+
+    monkeypatch.setattr(FreeFunctions, "_looked_up", even)
+
+
+def _greater_or_equal_is_greater(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = FreeOutcomes._outcome
+
+    def strict(self: FreeOutcomes, comparison: Comparison, a: Value, b: Value) -> Value:
+        strictly: dict[Comparison, Comparison] = {"le": "lt", "ge": "gt"}
+        return plain(self, strictly.get(comparison, comparison), a, b)
+
+    monkeypatch.setattr(FreeOutcomes, "_outcome", strict)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _every_sum_is_split,
+        _every_root_is_formal,
+        _an_odd_function_is_even,
+        _greater_or_equal_is_greater,
+    ],
+)
+def test_tables_with_another_law_are_told_from_the_reference(
+    change: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(monkeypatch)
+    with pytest.raises(AssertionError, match=r"^\(\d+, "):
+        compared("outcomes", DAY)
