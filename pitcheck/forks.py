@@ -5,6 +5,7 @@ A fork inherits the data it works on; only the answer is sent.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -96,6 +97,8 @@ class Forks(Generic[Key]):
 
 
 def _answer(pipe: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    # A collection would visit all that is inherited, and so copy the memory that is shared.
+    gc.freeze()
     answer = work(*arguments)
     if answer is not None:
         pipe.send(answer)
