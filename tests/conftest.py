@@ -5,6 +5,7 @@ that looks less often at the plans that tests keep; and the tests that are left 
 import gc
 
 import pytest
+from attacks.folder import EXISTS as ATTACKS_EXIST
 from hypothesis import settings
 from support import night
 
@@ -23,7 +24,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the tests of ``night.txt`` to the night, and refuse a list that is not of today."""
     names = frozenset(night.listed(night.LIST.read_text()))
     night.leave(items, names)
-    if any("::" in argument for argument in config.args):
+    # A clone that stands alone lacks the cases of the folders beside a checkout.
+    if any("::" in argument for argument in config.args) or not ATTACKS_EXIST:
         return
     by_day = {item.nodeid for item in items if item.get_closest_marker("nightly") is None}
     if wrong := night.faults(sorted(names), by_day, {item.nodeid for item in items}):
