@@ -369,7 +369,7 @@ class AxisArithmetic:
         if kind == a.kind:
             return a
         self._used(a)
-        if kind == "bool" and not a.occurs:
+        if kind == "bool" and (not a.occurs or self._is_nested(a)):
             self._decide(a)
         occurs = a.kind == "bool" or (a.occurs and kind != "bool")
         return AxisValue(
@@ -445,7 +445,9 @@ class AxisArithmetic:
         self._mix([a.dims[over]])
         self._decide(a)
         return AxisValue(
-            a.kind, tuple(d for i, d in enumerate(a.dims) if i != over), derived=a.derived
+            a.kind,
+            tuple(d for i, d in enumerate(a.dims) if i != over),
+            derived=(*a.counted, a.dims[over]) if a.is_discrete else None,
         )
 
     def _offset(self, node: Dimension, offset: int) -> None:

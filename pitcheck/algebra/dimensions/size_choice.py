@@ -201,7 +201,8 @@ def choose_units(
     least sizes.
     """
     classes = [(number, own) for number, own in system.classes() if own.inner is None]
-    fewest = {number: LEAST_TALLIED for number, own in classes if Use.TALLIED in own.uses}
+    tallied = max(least, LEAST_TALLIED)
+    fewest = {number: tallied for number, own in classes if Use.TALLIED in own.uses}
     for number, few in (needed or {}).items():
         fewest[number] = max(least, few, fewest.get(number, least))
     free = sorted(
