@@ -172,7 +172,7 @@ class Symbols:
         return Quotient((1,)).plus(entry, -1) if kind in ("ne", "le", "ge") else entry
 
     def error(self, first: Formula, second: Formula, primes: Sequence[int]) -> Fraction | None:
-        """What the theorem says of one draw; None if both formulas are equal.
+        """Return the error of one draw by the theorem; None if both formulas are equal.
 
         The difference is that of the element which agrees most easily. Counted are the pairs of
         different arguments of one table, for symmetric functions also sums, and arguments beside 0.

@@ -1,4 +1,4 @@
-"""Which numbers made of integers or booleans are not 0, in the draws of an evaluation.
+"""Supports of numbers made of integers or booleans: the elements that are not 0 in some draws.
 
 Tokens are put into slots by a matrix of zeros and ones. Each of its rows has a single one, so each
 slot holds one token, and a sum over all tokens has the numerator and denominator of one of them.

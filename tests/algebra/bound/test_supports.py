@@ -22,7 +22,7 @@ def quotients(algebra: DegreeAlgebra, *shape: int) -> DegreeValue:
 
 
 def numbers(algebra: DegreeAlgebra, *shape: int) -> DegreeValue:
-    """What a conversion makes of booleans."""
+    """The result of a conversion of booleans."""
     algebra.site = "parallel 0 cast"
     made = algebra.cast(algebra.fresh("mask", shape, kind="bool"), "field")
     algebra.site = "parallel 1 matmul"

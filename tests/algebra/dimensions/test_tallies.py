@@ -1,4 +1,4 @@
-"""Numbers of places that are compared with each other leave an axis reduced; nothing else does."""
+"""Counts of places that are compared with the count of all leave an axis reduced; no others do."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def ones(algebra: AxisAlgebra, like: AxisValue) -> AxisValue:
 
 
 def before(algebra: AxisAlgebra, mask: AxisValue) -> AxisValue:
-    """Whether a place of the mask lies before each place."""
+    """Return True at each place that a place of the mask lies before."""
     places = algebra.arange(mask, 0)
     earlier = algebra.compare(
         "lt", algebra.reshape(places, (*algebra.shape(mask), 1)), algebra.arange(mask, 0)
@@ -113,6 +113,17 @@ def test_these_are_counts_of_places(compare: Compared) -> None:
         pytest.param(
             lambda a, x, y: a.compare("gt", count(a, before(a, x)), a.constant(0, "int")),
             id="a place before which some place is",
+        ),
+        pytest.param(
+            lambda a, x, y: a.cast(count(a, before(a, x)), "bool"),
+            id="the same as a conversion",
+        ),
+        pytest.param(
+            lambda a, x, y: a.reduce_max(a.cast(before(a, x), "int"), 0), id="the same as a maximum"
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare("gt", a.reduce_max(a.cast(x, "field"), 0), a.constant(0)),
+            id="a maximum of outcomes that decides",
         ),
         pytest.param(
             lambda a, x, y: a.compare("le", a.add(count(a, x), count(a, x)), ones(a, y)),
