@@ -14,14 +14,14 @@ scratch system and made again on other dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
-from pitcheck.algebra.dimensions.axis_values import AxisValue, Tally
+from pitcheck.algebra.dimensions.axis_values import AxisValue, Counting, Tally
 from pitcheck.algebra.dimensions.axis_views import view
 from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.interface import Kind
@@ -53,7 +53,9 @@ class _Output:
     literal: Any
     places: int | None
     boundary: bool
-    derived: tuple[int, ...] | None
+    discrete: bool
+    added: tuple[int, ...]
+    asked: tuple[int, ...]
     occurs: bool
     tally: tuple[int, ...] | None
     tallies_all: bool
@@ -185,7 +187,10 @@ class Templates:
         It raises what ``evaluate`` raises.
         """
         if any(
-            value.counts is not None or value.places is not None or value.counted
+            value.counts is not None
+            or value.places is not None
+            or value.counting.added
+            or value.counting.asked
             for value in inputs
         ):
             return self._evaluate(
@@ -229,7 +234,7 @@ class Templates:
                 v.kind,
                 tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims),
                 v.literal,
-                derived=v.derived,
+                counting=v.counting,
                 occurs=v.occurs,
                 tally=v.tally,
                 positional=v.positional,
@@ -251,20 +256,22 @@ def _output(recorder: _Recorder, value: AxisValue) -> _Output:
     counts, places = (
         None if node is None else recorder.meet(node) for node in (value.counts, value.places)
     )
-    derived, tally = (
-        None if dims is None else tuple(recorder.meet(d) for d in dims)
-        for dims in (value.derived, value.tally and value.tally.dims)
-    )
+
+    def numbers(dims: Iterable[Dimension]) -> tuple[int, ...]:
+        return tuple(recorder.meet(d) for d in dims)
+
     return _Output(
         value.kind,
-        tuple(recorder.meet(d) for d in value.dims),
+        numbers(value.dims),
         counts,
         value.literal,
         places,
         value.boundary,
-        derived,
+        value.counting.discrete,
+        numbers(value.counting.added),
+        numbers(value.counting.asked),
         value.occurs,
-        tally,
+        None if value.tally is None else numbers(value.tally.dims),
         value.tally is not None and value.tally.all,
         value.positional,
     )
@@ -292,19 +299,19 @@ def _replay(template: _Template, system: AxisSystem, nodes: list[Dimension]) -> 
 
 def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
     counts, places = (None if n is None else nodes[n] for n in (output.counts, output.places))
-    derived, tally = (
-        None if dims is None else tuple(nodes[n] for n in dims)
-        for dims in (output.derived, output.tally)
-    )
+
+    def dims(numbers: Iterable[int]) -> tuple[Dimension, ...]:
+        return tuple(nodes[n] for n in numbers)
+
     return AxisValue(
         output.kind,
-        tuple(nodes[n] for n in output.dims),
+        dims(output.dims),
         output.literal,
         counts,
         places,
         output.boundary,
-        derived,
+        Counting(output.discrete, dims(output.added), dims(output.asked)),
         output.occurs,
-        None if tally is None else Tally(tally, output.tallies_all),
+        None if output.tally is None else Tally(dims(output.tally), output.tallies_all),
         output.positional,
     )

@@ -51,7 +51,9 @@ BY_USE = {
 sums along the axis.
 """
 Degrees = TypeVar("Degrees", bound=PlaceDegreeAlgebra)
-NEVER = Use.UNWEIGHTED | Use.EXTREMAL | Use.TALLIED
+WEIGHTLESS = Use.UNWEIGHTED | Use.TALLIED
+"""The uses of which places take no weights."""
+NEVER = WEIGHTLESS | Use.EXTREMAL
 """The uses of which no number of places shows all."""
 TOLD_APART = Use.ORDERED | Use.LABELLED
 """The uses that tell places apart."""

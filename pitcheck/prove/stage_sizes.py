@@ -23,7 +23,7 @@ from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.weights import clashing_sizes
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
-from pitcheck.prove.place_counts import NEVER, PlaceCounts, weighed_classes
+from pitcheck.prove.place_counts import NEVER, WEIGHTLESS, PlaceCounts, weighed_classes
 from pitcheck.prove.proof import Settings
 from pitcheck.stage.reductions.pipeline import measured, reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
@@ -203,7 +203,11 @@ def few_places(
     return any(
         own.mixed
         and sizes.unit(number) is not None
-        and (sums if own.uses & NEVER else number not in weighed)
+        and (
+            bool(own.uses & NEVER) or number not in weighed
+            if sums
+            else not own.uses & WEIGHTLESS and number not in weighed
+        )
         for number, own in symbolic.system.classes()
     )
 

@@ -182,7 +182,7 @@ class AxisAlgebra(AxisArithmetic):
             dims,
             places=along,
             boundary=boundary,
-            derived=counted_along(*values),
+            counting=counted_along(*values),
             tally=_common_tally(values),
         )
 
@@ -205,7 +205,7 @@ class AxisAlgebra(AxisArithmetic):
         (place,) = checked(a, (axis,))
         self._used(a)
         self.system.mark_permuted(a.dims[place])
-        return AxisValue(a.kind, a.dims, derived=a.derived)
+        return AxisValue(a.kind, a.dims, counting=a.counting)
 
     # --- indexing
     def _indexed(self, a: AxisValue, axis: int, indices: AxisValue) -> int:
@@ -227,7 +227,7 @@ class AxisAlgebra(AxisArithmetic):
         """
         place = self._indexed(a, axis, indices)
         return AxisValue(
-            a.kind, (*a.dims[:place], *indices.dims, *a.dims[place + 1 :]), derived=a.derived
+            a.kind, (*a.dims[:place], *indices.dims, *a.dims[place + 1 :]), counting=a.counting
         )
 
     def add_at(
@@ -238,9 +238,8 @@ class AxisAlgebra(AxisArithmetic):
         self._equal("add_at", taken, source)
         self._mix(indices.dims)
         self._use(indices.dims, Use.UNWEIGHTED)
-        derived = counted_along(base, source)
         return AxisValue(
-            base.kind, base.dims, derived=None if derived is None else (*derived, *indices.dims)
+            base.kind, base.dims, counting=counted_along(base, source).add(indices.dims)
         )
 
     def take_along(self, a: AxisValue, axis: int, indices: AxisValue) -> AxisValue:
@@ -264,7 +263,7 @@ class AxisAlgebra(AxisArithmetic):
         for i, (node, other) in enumerate(zip(a.dims, indices.dims, strict=True)):
             if i != place:
                 self.system.tie(other, node)
-        return AxisValue(a.kind, indices.dims, derived=a.derived)
+        return AxisValue(a.kind, indices.dims, counting=a.counting)
 
     def add_along(
         self, base: AxisValue, axis: int, indices: AxisValue, source: AxisValue
@@ -278,11 +277,10 @@ class AxisAlgebra(AxisArithmetic):
         self._equal(
             "add_along", AxisValue(base.kind, self.take_along(base, axis, indices).dims), source
         )
-        derived = counted_along(base, source)
         return AxisValue(
             base.kind,
             base.dims,
-            derived=None if derived is None else (*derived, indices.dims[axis]),
+            counting=counted_along(base, source).add((indices.dims[axis],)),
         )
 
     def _equal(self, name: str, expected: AxisValue, given: AxisValue) -> None:
@@ -327,7 +325,7 @@ class AxisAlgebra(AxisArithmetic):
             (members, *a.dims),
             places=a.places,
             boundary=a.boundary,
-            derived=a.derived,
+            counting=a.counting,
             tally=a.tally,
         )
 
@@ -345,7 +343,7 @@ class AxisAlgebra(AxisArithmetic):
             first.dims,
             places=node,
             boundary=boundary,
-            derived=counted_along(*parts),
+            counting=counted_along(*parts),
             tally=_common_tally(parts),
         )
 

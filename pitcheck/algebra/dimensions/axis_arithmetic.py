@@ -13,11 +13,12 @@ True
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
-from pitcheck.algebra.dimensions.axis_values import AxisValue, Size, Tally
+from pitcheck.algebra.dimensions.axis_values import AxisValue, Counting, Size, Tally
 from pitcheck.algebra.dimensions.axis_views import view
 from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.interface import Comparison, Kind
@@ -61,7 +62,7 @@ class AxisArithmetic:
         """Return a 0-d constant; a dimension that it may mean stays whole."""
         self.system.add_literal(number)
         tally = Tally((), number == 1) if number in (0, 1) else None
-        return AxisValue(kind, (), literal=number, derived=(), tally=tally)
+        return AxisValue(kind, (), literal=number, counting=Counting(discrete=True), tally=tally)
 
     def extent(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
         """Return the number of elements along ``axes``.
@@ -71,7 +72,7 @@ class AxisArithmetic:
         counted = [a.dims[i] for i in checked(a, axes)]
         self.system.add_extent(counted)
         self._mix(counted)
-        return AxisValue("field", (), derived=tuple(counted))
+        return AxisValue("field", (), counting=Counting(True, tuple(counted)))
 
     def arange(self, like: AxisValue, axis: int) -> AxisValue:
         """Return the positions along an axis.
@@ -126,7 +127,8 @@ class AxisArithmetic:
         Fewer elements might not count as far.
         """
         for value in values:
-            for node in value.counted:
+            asked = value.counting.asked if self._is_nested(value) else ()
+            for node in (*value.counting.added, *asked):
                 self.system.decide(node)
 
     def _places(self, *values: AxisValue) -> Dimension | None:
@@ -186,7 +188,7 @@ class AxisArithmetic:
         return AxisValue(
             result or a.kind,
             self._broadcast(a, b),
-            derived=counted_along(a, b),
+            counting=counted_along(a, b),
             occurs=multiplied and a.occurs and b.occurs,
             tally=_product(a.tally, b.tally) if multiplied else None,
         )
@@ -215,7 +217,7 @@ class AxisArithmetic:
 
         Whether a place between two others exists, asked k times over, tells 2^k places apart.
         """
-        classes = self._classes(value.counted)
+        classes = self._classes((*value.counting.added, *value.counting.asked))
         return len(set(classes)) < len(classes)
 
     def _classes(self, nodes: Sequence[Dimension]) -> list[int]:
@@ -224,7 +226,7 @@ class AxisArithmetic:
     def _unary(self, name: str, a: AxisValue, kinds: tuple[Kind, ...] = ("field",)) -> AxisValue:
         one_of(name, a, kinds)
         self._used(a)
-        return AxisValue(a.kind, a.dims, derived=a.derived)
+        return AxisValue(a.kind, a.dims, counting=a.counting)
 
     def add(self, a: AxisValue, b: AxisValue) -> AxisValue:
         """Return an elementwise sum; positions with 0 added remain positions."""
@@ -314,7 +316,7 @@ class AxisArithmetic:
         """Return an elementwise function; arguments broadcast."""
         for argument in arguments:
             one_of(name, argument, ("field",))
-        return AxisValue("field", self._broadcast(*arguments), derived=counted_along(*arguments))
+        return AxisValue("field", self._broadcast(*arguments), counting=counted_along(*arguments))
 
     def draw(self, stream: str, index: AxisValue) -> AxisValue:  # noqa: ARG002
         """Return draws in the shape of the index.
@@ -360,7 +362,7 @@ class AxisArithmetic:
             dims,
             places=node,
             boundary=boundary,
-            derived=counted_along(a, b),
+            counting=counted_along(condition, a, b),
             tally=_either(condition, a, b),
         )
 
@@ -376,7 +378,7 @@ class AxisArithmetic:
             kind,
             a.dims,
             a.literal,
-            derived=a.counted if a.is_discrete else None,
+            counting=counted_along(a),
             occurs=occurs,
             tally=Tally((), False) if a.kind == "bool" else a.tally,
         )
@@ -393,7 +395,7 @@ class AxisArithmetic:
         return AxisValue(
             a.kind,
             tuple(d for i, d in enumerate(a.dims) if i not in over),
-            derived=(*a.counted, *summed) if a.is_discrete else None,
+            counting=counted_along(a).add(summed),
             occurs=a.occurs,
             tally=None if a.tally is None else Tally((*a.tally.dims, *summed), a.tally.all),
         )
@@ -412,11 +414,10 @@ class AxisArithmetic:
         self._add_up(a.kind, [a.dims[-1]])
         batch = [AxisValue(v.kind, v.dims[:-2]) for v in (a, b)]
         dims = self._broadcast(*batch) if any(v.dims for v in batch) else ()
-        derived = counted_along(a, b)
         return AxisValue(
             a.kind,
             (*dims, a.dims[-2], b.dims[-1]),
-            derived=None if derived is None else (*derived, a.dims[-1]),
+            counting=counted_along(a, b).add((a.dims[-1],)),
         )
 
     def reduce_max(self, a: AxisValue, axis: int) -> AxisValue:
@@ -433,8 +434,12 @@ class AxisArithmetic:
 
     def _extreme(self, name: str, a: AxisValue, axis: int) -> AxisValue:
         result = self._reduced(name, a, axis)
-        self._use([a.dims[axis]], Use.EXTREMAL)
-        return result
+        over = a.dims[axis]
+        self._use([over], Use.EXTREMAL)
+        found = replace(result, counting=result.counting.ask(over))
+        if self._is_nested(found):
+            self._decide(found)
+        return found
 
     def _reduced(self, name: str, a: AxisValue, axis: int) -> AxisValue:
         one_of(name, a, ("field", "int"))
@@ -447,7 +452,7 @@ class AxisArithmetic:
         return AxisValue(
             a.kind,
             tuple(d for i, d in enumerate(a.dims) if i != over),
-            derived=(*a.counted, a.dims[over]) if a.is_discrete else None,
+            counting=counted_along(a),
         )
 
     def _offset(self, node: Dimension, offset: int) -> None:
@@ -476,16 +481,20 @@ def _either(condition: AxisValue, a: AxisValue, b: AxisValue) -> Tally | None:
     return None if chosen is None else Tally(chosen.dims, chosen.all and condition.positional)
 
 
-def counted_along(*values: AxisValue) -> tuple[Dimension, ...] | None:
-    """Return the dimensions along which numbers made of ``values`` were counted, each as often.
+def counted_along(*values: AxisValue) -> Counting:
+    """Return how a number made of ``values`` was counted, along each dimension as often as they."""
+    discrete = all(value.is_discrete for value in values)
+    return Counting(
+        discrete,
+        _as_often(value.counting.added for value in values) if discrete else (),
+        _as_often(value.counting.asked for value in values),
+    )
 
-    Return None unless all are made of discrete data alone.
-    """
-    if not all(value.is_discrete for value in values):
-        return None
+
+def _as_often(dims: Iterable[Sequence[Dimension]]) -> tuple[Dimension, ...]:
     most: Counter[Dimension] = Counter()
-    for value in values:
-        most |= Counter(value.counted)
+    for each in dims:
+        most |= Counter(each)
     return tuple(most.elements())
 
 

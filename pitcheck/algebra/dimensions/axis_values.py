@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple, cast
 
@@ -69,15 +70,35 @@ class Tally(NamedTuple):
     all: bool
 
 
+class Counting(NamedTuple):
+    """How numbers were counted along dimensions; each stands in it as often as that was done.
+
+    ``discrete``: the numbers are made of integers, booleans and sizes alone. ``added``: the
+    dimensions along which such numbers were added up; empty for any others. ``asked``: those along
+    which a greatest or least number was taken, which asks for one place, not for their number.
+    """
+
+    discrete: bool = False
+    added: tuple[Dimension, ...] = ()
+    asked: tuple[Dimension, ...] = ()
+
+    def add(self, dims: Sequence[Dimension]) -> Counting:
+        """Return the counting of what is added up along ``dims``."""
+        return self._replace(added=(*self.added, *dims)) if self.discrete else self
+
+    def ask(self, node: Dimension) -> Counting:
+        """Return the counting of an extremum along a dimension."""
+        return self._replace(asked=(*self.asked, node))
+
+
 @dataclass(frozen=True, eq=False)
 class AxisValue:
     """The kind and the dimensions of a value.
 
     ``literal``: the number of a 0-d constant. ``counts``: the dimension along which it is the
     positions 0, 1, ... ``places``: for integers, a dimension along which they are places; it may be
-    a part of that which they index. ``boundary``: they are places between segments. ``derived``:
-    for numbers made of integers, booleans and sizes alone, the dimensions along which they were
-    counted; None if anything else is in them. ``occurs``: it counts how often something holds, so
+    a part of that which they index. ``boundary``: they are places between segments. ``counting``:
+    how it was counted. ``occurs``: it counts how often something holds, so
     that it is 0 if nothing does, however many places there are. ``tally``: how it counts places,
     at most one each; None if it does not. ``positional``: it compares positions with each other,
     and nothing else.
@@ -89,20 +110,15 @@ class AxisValue:
     counts: Dimension | None = None
     places: Dimension | None = None
     boundary: bool = False
-    derived: tuple[Dimension, ...] | None = None
+    counting: Counting = field(default_factory=Counting)
     occurs: bool = False
     tally: Tally | None = None
     positional: bool = False
 
     @property
-    def counted(self) -> tuple[Dimension, ...]:
-        """The dimensions along which a number made of discrete data alone was counted."""
-        return self.derived or ()
-
-    @property
     def is_discrete(self) -> bool:
         """True if it is made of integers, booleans and sizes alone."""
-        return self.kind != "field" or self.derived is not None
+        return self.kind != "field" or self.counting.discrete
 
     @property
     def shape(self) -> tuple[int, ...]:

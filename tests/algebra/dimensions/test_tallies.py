@@ -37,6 +37,15 @@ def before(algebra: AxisAlgebra, mask: AxisValue) -> AxisValue:
     return algebra.compare("gt", algebra.sum(held, (0,)), algebra.constant(0, "int"))
 
 
+def some(algebra: AxisAlgebra, mask: AxisValue) -> AxisValue:
+    """Return numbers that a mask chooses."""
+    return algebra.where(mask, algebra.tensor(mask.shape, "int"), algebra.constant(0, "int"))
+
+
+def greatest(algebra: AxisAlgebra, numbers: AxisValue) -> AxisValue:
+    return algebra.reduce_max(numbers, 0)
+
+
 def zeros(algebra: AxisAlgebra, like: AxisValue) -> AxisValue:
     return algebra.expand(algebra.constant(0, "int"), algebra.shape(like))
 
@@ -87,6 +96,14 @@ def test_these_are_counts_of_places(compare: Compared) -> None:
     assert reduced(compare)[0] < 24
 
 
+@pytest.mark.parametrize("number", [0, 7, 80])
+def test_a_greatest_number_asks_for_one_place(number: int) -> None:
+    size, _ = reduced(
+        lambda a, x, y: a.compare("gt", greatest(a, some(a, x)), a.constant(number, "int"))
+    )
+    assert size < LEAST_TALLIED
+
+
 @pytest.mark.parametrize(
     "compare",
     [
@@ -122,8 +139,26 @@ def test_these_are_counts_of_places(compare: Compared) -> None:
             lambda a, x, y: a.reduce_max(a.cast(before(a, x), "int"), 0), id="the same as a maximum"
         ),
         pytest.param(
-            lambda a, x, y: a.compare("gt", a.reduce_max(a.cast(x, "field"), 0), a.constant(0)),
-            id="a maximum of outcomes that decides",
+            lambda a, x, y: a.compare(
+                "gt", greatest(a, some(a, before(a, x))), a.constant(0, "int")
+            ),
+            id="a maximum of what a choice after existence gives",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "gt", a.sum(some(a, before(a, x)), (0,)), a.constant(0, "int")
+            ),
+            id="a number of what a choice after existence gives",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare("le", a.sum(some(a, before(a, x)), (0,)), ones(a, x)),
+            id="a tally of what a choice after existence gives",
+        ),
+        pytest.param(
+            lambda a, x, y: greatest(
+                a, a.add(some(a, x), a.expand(greatest(a, some(a, x)), a.shape(x)))
+            ),
+            id="a maximum of numbers with a maximum in them",
         ),
         pytest.param(
             lambda a, x, y: a.compare("le", a.add(count(a, x), count(a, x)), ones(a, y)),
