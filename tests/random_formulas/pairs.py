@@ -105,7 +105,7 @@ def _outcome(seed: int, case: Case, other: Term, mistake: str) -> Outcome:
     reference = plan_of(case.formula, case.given)
     parallel = plan_of(other, case.given, 2 if seed % 3 == 0 else 1)
     start = time.process_time()
-    report = check(reference, parallel, Options(seed=seed, witness_directory=None))
+    report = check(reference, parallel, Options(seed=seed, witness_directory=None, explain=False))
     seconds = time.process_time() - start
     finding = report.findings[0] if report.findings else None
     code, title = (finding.code, finding.title) if finding else ("", "")
