@@ -294,6 +294,10 @@ class Discrete(Structure):
             self.xp.asarray(before == following),
         )
 
+    def _ranks(self, a: Value, axis: int, descending: bool) -> Any:  # noqa: ARG002 (numbers without order need both)
+        """Return integers of shape (1, trials, instances, *shape) by which ``axis`` is ordered."""
+        return self._keys((a,))[0]
+
     def reduce_max(self, a: Value, axis: int) -> Value:
         return self._reduced(a, axis, True)
 
@@ -309,7 +313,7 @@ class Discrete(Structure):
             raise ShapeError(
                 f"a tensor of shape {self.shape(a)} has no dimension {axis} to order along"
             )
-        key = self._keys((a,))[0]
+        key = self._ranks(a, axis, descending)
         place = LEADING + axis
         if self.shape(a)[axis] > 1 and a.kind == "field":
             behind = (slice(None),) * place

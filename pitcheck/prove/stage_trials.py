@@ -133,8 +133,7 @@ class StageTrials:
         """Return the algebra of some redraws over a chain of primes."""
         drawn = self.shaped, self._settings, chain, redraws
         if isinstance(self._degrees, FreeStageDegrees):
-            numbers = self._degrees.algebra.numbers
-            return _over((FreeAlgebra, WeightedFreeAlgebra), drawn, numbers=numbers)
+            return _over((FreeAlgebra, WeightedFreeAlgebra), drawn, **self._degrees.known)
         return _over((ResidueAlgebra, WeightedAlgebra), drawn)
 
     def _undefined_algebra(self, chain: Chain, redraws: Sequence[int]) -> Undefined:
@@ -142,7 +141,7 @@ class StageTrials:
         drawn = self.shaped, self._settings, chain, redraws
         if isinstance(self._degrees, FreeStageDegrees):
             kinds = UndefinedFreeAlgebra, UndefinedWeightedFreeAlgebra
-            return _over(kinds, drawn, numbers=self._degrees.algebra.numbers)
+            return _over(kinds, drawn, **self._degrees.known)
         return undefined_algebra_of(*drawn)
 
     def judged(

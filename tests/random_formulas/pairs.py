@@ -43,7 +43,7 @@ class Outcome:
             return "the judge or a rewriting is wrong"
         if not self.mistake and self.verdict == "mismatch":
             return "equal, called a mismatch"
-        if self.verdict == "invalid" or self.code == "PIT900":
+        if (self.verdict == "invalid" and not self.differs) or self.code == "PIT900":
             return "not checked"
         return ""
 

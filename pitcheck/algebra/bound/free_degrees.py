@@ -35,6 +35,7 @@ from pitcheck.algebra.bound.degree_values import (
     Divisor,
     Mark,
     Sign,
+    log2_of,
     sign_of_choice,
     wide_axes,
 )
@@ -51,6 +52,10 @@ _LINE = Polynomial(1)
 _HALF = Fraction(1, 2)
 _MASK = frozenset({"mask"})
 """The use of a boolean that is made of outcomes of comparisons."""
+WHOLE_LOG2 = 20
+"""The log2 of integers that are told from each other by their residues, far below all primes."""
+ORDERED_LOG2 = 7
+"""That of integers whose order is that of the balanced representatives of their residues."""
 _TERMS = 4
 """The terms of a polynomial of outcomes: 1 - a, a b, a + b - a b, a + b - 2 a b."""
 
@@ -59,8 +64,9 @@ class FreeDegreeAlgebra(DegreeAlgebra):
     """Degree bounds over tables.
 
     ``line`` has the bounds for one variable. ``tables`` has the arguments of every function by its
-    name. ``ordered`` says that something depends on the order of numbers, which no table knows, and
-    ``compares`` that something depends on outcomes of comparisons, which are entries of tables.
+    name. ``ordered`` says that something depends on the order of numbers, which no table knows;
+    ``compares`` that something depends on outcomes of comparisons, and ``sorts`` on orders along an
+    axis, which both are entries of tables.
     ``numbers`` has, for every site, the rational of which each of its roots is taken, or None for
     anything else.
     """
@@ -73,7 +79,15 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         self.guarded = Guards()
         self.ordered = False
         self.compares = False
+        self.sorts = False
         self.numbers: dict[str, list[Fraction | None]] = {}
+        self._whole: set[str] = set()
+        self._drawn: set[str] = set()
+
+    @property
+    def whole(self) -> frozenset[str]:
+        """The sites that compare nothing but small integers, which residues hold as they are."""
+        return frozenset(self._whole - self._drawn)
 
     def _enter(self, name: str, entries: int, degree: Degree, shape: tuple[int, ...]) -> None:  # noqa: ARG002
         """Enter arguments of a degree, which are elements of a tensor of ``shape``."""
@@ -266,8 +280,36 @@ class FreeDegreeAlgebra(DegreeAlgebra):
     def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
         """Return bounds for a discrete value; note if numbers are compared for it."""
         if any(a.kind == "field" or _is_mask(a) for a in arguments):
-            self.ordered = True
+            self.ordered |= not self._are_whole(*arguments)
         return super()._decided(kind, shape, *arguments)
+
+    def _are_whole(self, *values: DegreeValue, most_log2: float = WHOLE_LOG2) -> bool:
+        """Return True if all values are integers of a size at most, and note what the site has.
+
+        They are made of integers, booleans and sizes alone.
+        """
+        found = all(
+            v.is_constant
+            and v.bottom == ONE
+            and v.top.height_log2 <= most_log2
+            and Sign.INFINITE not in v.sign
+            for v in values
+        )
+        (self._whole if found else self._drawn).add(self.site)
+        return found
+
+    def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:
+        """Return bounds for places in a random order, a table for all numbers along the axis.
+
+        Places are drawn as integers are: their degree is 0.
+        """
+        if a.kind != "field":
+            return super().order(a, axis, descending)
+        self._enter("descending" if descending else "ascending", a.elements, a.degree, a.shape)
+        self.sorts = True
+        places = Polynomial(height_log2=log2_of(a.shape[axis]))
+        value = self._value("int", a.shape, a.instances, places)
+        return replace(value, sign=Sign.NONNEGATIVE)
 
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Return bounds for an outcome; against infinity it is no matter of residues."""
@@ -278,8 +320,10 @@ class FreeDegreeAlgebra(DegreeAlgebra):
             return self._polynomial(a, b)
         if a.kind != "field":
             return super().compare(comparison, a, b)
-        self.compares = True
         equal = comparison in ("eq", "ne")
+        if self._are_whole(a, b, most_log2=WHOLE_LOG2 if equal else ORDERED_LOG2):
+            return super().compare(comparison, a, b)
+        self.compares = True
         name = EQUAL if equal else BELOW
         self.tables.setdefault(name, Table(symmetric=equal))
         self._enter(name, prod(shape) * instances, self.subtract(a, b).degree, shape)

@@ -126,6 +126,10 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
         half = Polynomial((a.top.degree + a.bottom.degree + 1) // 2)
         return replace(super().sqrt(a), top=half)
 
+    def _are_whole(self, *values: DegreeValue, most_log2: float = 0.0) -> bool:  # noqa: ARG002
+        """Return False: inputs have no degree here, and so look as integers do."""
+        return False
+
     def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
         size = a.shape[axis]
         if any(axis in mark.varies and own.total.degree for mark, own in a.divisors.items()):
@@ -163,6 +167,9 @@ class LikelyPlaceAlgebra(PlaceDegreeAlgebra):
 
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         return self._beside(super().compare(comparison, a, b), a, b)
+
+    def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:
+        return self._beside(super().order(a, axis, descending), a)
 
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         return self._beside(super().maximum(a, b), a, b)

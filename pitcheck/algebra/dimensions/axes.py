@@ -297,11 +297,15 @@ class AxisAlgebra(AxisArithmetic):
             self.system.tie(node, other)
 
     def order(self, a: AxisValue, axis: int, descending: bool) -> AxisValue:  # noqa: ARG002
-        """Return positions along the ordered dimension, which becomes rigid."""
+        """Return positions along the ordered dimension, which becomes rigid.
+
+        They tell places along all others apart.
+        """
         (place,) = checked(a, (axis,))
         one_of("order", a, ("field", "int"))
         self._used(a)
         self._decide(a)
+        self._use([node for i, node in enumerate(a.dims) if i != place], Use.LABELLED)
         self.system.fix(a.dims[place], "it is sorted")
         return AxisValue("int", a.dims)
 

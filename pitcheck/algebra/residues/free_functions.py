@@ -64,6 +64,10 @@ LARGEST_FACTOR = 64
 """The largest literal integer n for which exp(n a) is taken to be exp(a)^n."""
 MOST_PARTS = 6
 """The parts that a value remembers. One of more is a value like any other."""
+_RANKS = 4
+"""The bits of a 64-bit word that are left for the places of infinities beside random ranks."""
+_BEYOND = tuple(place << (64 - _RANKS) for place in (0, 2, 1, -1))
+"""What is added to ranks of finite numbers, NaN, +inf and -inf, in the order of their codes."""
 _WORD = 2
 """The levels whose residues, each below 2^31, make one 64-bit word."""
 
@@ -438,13 +442,31 @@ class FreeFunctions(FreeOutcomes):
             found = self.xp.where((codes == code).any(axis=place), np.uint8(code), found)
         return found if bool(found.any()) else None
 
-    def order(self, a: Value, axis: int, descending: bool) -> Value:
-        if a.kind == "field":
-            raise of_order("a sorting")
-        return super().order(a, axis, descending)
+    def _ranks(self, a: Value, axis: int, descending: bool) -> Any:
+        """Return random ranks of numbers along ``axis``, a table for all of them in their order.
 
-    def _truncated(self, a: Value) -> Value:  # noqa: ARG002 (no value has one)
-        raise of_order("an integer part")
+        Infinities stand at the ends and NaN is above all, as for real numbers. Equal numbers have
+        ranks of their own, and a descending order is not the reverse of the ascending one: so
+        every way to break ties is among the orders.
+        """
+        if a.kind != "field":
+            return super()._ranks(a, axis, descending)
+        a = replace(self.plain(a), parts=())
+        shape = self.shape(a)
+        lanes = self._lanes("descending" if descending else "ascending", 1, a.rank)[:1]
+        places = self.xp.arange(shape[axis], dtype=np.uint64)
+        places = places.reshape((-1,) + (1,) * (a.rank - 1 - axis))
+        special = self.xp.zeros((1,) * a.data.ndim, np.uint8) if a.special is None else a.special
+        words = [*_words(self.xp.where(special == FINITE, a.data, 0)), special.astype(np.uint64)]
+        entries = hash_words(self.xp, lanes, [places, *words])
+        line = entries.sum(axis=LEADING + axis, dtype=np.uint64, keepdims=True)
+        ranks = hash_words(self.xp, lanes, [line, places]) >> np.uint64(_RANKS)
+        return ranks.view(np.int64) + self.xp.asarray(_BEYOND, dtype=np.int64)[special]
+
+    def _truncated(self, a: Value) -> Value:
+        if self.site not in self._whole:
+            raise of_order("an integer part")
+        return super()._truncated(a)
 
 
 class FreeAlgebra(FreeFunctions, ResidueAlgebra):

@@ -30,7 +30,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -51,16 +51,25 @@ _LESS: tuple[Comparison, Comparison] = ("lt", "le")
 
 
 class FreeOutcomes(PrimeAlgebra):
-    """Residues whose comparisons are entries of tables."""
+    """Residues whose comparisons are entries of tables.
+
+    ``whole`` are the sites that compare nothing but small integers: their outcomes are known.
+    """
 
     masks = True
     """True if outcomes of comparisons are masks; else they are random booleans."""
+
+    def __init__(self, *arguments: Any, whole: Collection[str] = (), **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._whole = whole
 
     def _looked_up(self, name: str, arguments: list[Value], odd: bool, even: bool) -> Any:
         """Return entries of a table, shape (levels, trials, instances, *shape)."""
         raise NotImplementedError
 
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
+        if self.site in self._whole:
+            return super()._compare_field(comparison, a, b)
         a, b = (replace(self.plain(v), parts=()) for v in (a, b))
         both = finite(a, max(a.rank, b.rank)) & finite(b, max(a.rank, b.rank))
         if not bool(both.any()):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,13 @@ class FreeStageDegrees:
         return cls(
             algebra,
             tuple((values.parallel[cut.value], values.reference[cut.reference]) for cut in cuts),
+            decides=algebra.sorts,
         )
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """Return what an algebra is told of sites: numbers under roots, and whole numbers."""
+        return {"numbers": self.algebra.numbers, "whole": self.algebra.whole}
 
     @property
     def irrational(self) -> int:

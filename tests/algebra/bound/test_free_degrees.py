@@ -90,7 +90,6 @@ def test_order_is_noted(algebra: FreeDegreeAlgebra) -> None:
 @pytest.mark.parametrize(
     "ordered",
     [
-        lambda a, c, x: a.order(x, 0, True),
         lambda a, c, x: a.cast(x, "int"),
         lambda a, c, x: a.cast(c, "int"),
         lambda a, c, x: a.where(c, *(a.integers(np.zeros((1, 1, 3), np.int64)),) * 2),

@@ -140,7 +140,6 @@ def test_nothing_is_left_where_all_is_hidden(algebra: FreeAlgebra) -> None:
 @pytest.mark.parametrize(
     "ordered",
     [
-        lambda a, x: a.order(x, 0, True),
         lambda a, x: a.cast(x, "int"),
         lambda a, x: a.multiply(x, _number(a, -math.inf)),
         lambda a, x: a.divide(x, _number(a, 0)),
