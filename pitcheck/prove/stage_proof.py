@@ -61,7 +61,7 @@ SMALL = 1 << 18
 """The elements of a stage at full sizes up to which these are tried if places have no weights."""
 LENGTHS = (3, 4)
 """The lengths of chains of primes that are tried."""
-ORDERED = "numbers are compared, sorted or rounded"
+ORDERED = "numbers are rounded, or outcomes of comparisons counted"
 DIFFERENT = "a law of a function is needed that tables of random residues do not have"
 FREED = "any numbers stand in for steps that did not decide both ways"
 """The reasons for the estimate of a stage; the last one is that of a stage with free steps."""

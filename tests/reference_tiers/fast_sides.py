@@ -77,6 +77,8 @@ def applied(a: Any, term: Formula, operands: list[Any]) -> Any:
         return a.reshape(a.sum(operands[0], (0,)), (1,))
     if term.kind == "top":
         return a.reshape(a.reduce_max(operands[0], 0), (1,))
+    if term.kind == "ranked":
+        return a.take_along(operands[1], 0, a.order(operands[0], 0, True))
     if term.kind == "picked":
         first = np.arange(PLACES)[None, None] < 1
         return a.where(a.integers(first), *operands)
@@ -88,10 +90,15 @@ def applied(a: Any, term: Formula, operands: list[Any]) -> Any:
 def same_by_tables(
     first: Formula, second: Formula, seed: int, chain: Chain, formal_roots: bool = True
 ) -> bool:
-    """True if two draws of tables say that both formulas are equal. Raises UnsupportedError."""
-    algebra = FreeAlgebra(np, chain, seed, (0, 1), formal_roots=formal_roots)
+    """True if all draws of tables say that both formulas are equal. Raises UnsupportedError."""
+    algebra = FreeAlgebra(np, chain, seed, range(draws(first)), formal_roots=formal_roots)
     values = [evaluated(algebra, each) for each in (first, second)]
     return not bool(algebra.differs(*values).any())
+
+
+def draws(root: Formula) -> int:
+    """The draws that tell formulas: many if each shows few of the orders of numbers."""
+    return 24 if any(term.kind == "ranked" for term in walk(root)) else 2
 
 
 def plan_of(root: Formula) -> Plan:
@@ -104,6 +111,8 @@ def plan_of(root: Formula) -> Plan:
             names[term] = term.name
         elif term.number is not None:
             names[term] = Number(str(term.number))
+        elif term.kind == "ranked":
+            names[term] = _in_order(term, names, f"t{place}", tensors, operators)
         else:
             name = names[term] = f"t{place}"
             dtype = "bool" if term.is_mask else "float32"
@@ -120,6 +129,28 @@ def plan_of(root: Formula) -> Plan:
     tensors.append(Tensor("result", (PLACES,), "float32"))
     operators.append(Operator("out", "identity", (names[root],), ("result",)))
     return Plan((), tuple(tensors), tuple(operators), (Output("result", "result"),))
+
+
+def _in_order(
+    term: Formula,
+    names: dict[Formula, Any],
+    name: str,
+    tensors: list[Tensor],
+    operators: list[Operator],
+) -> str:
+    """Append a sorting of one operand, and return the name of the other in its order."""
+    given, other = (names[each] for each in term.operands)
+    numbers, places = f"{name}_numbers", f"{name}_places"
+    tensors += [
+        Tensor(numbers, (PLACES,)),
+        Tensor(places, (PLACES,), "int64"),
+        Tensor(name, (PLACES,)),
+    ]
+    operators += [
+        Operator(numbers, "topk", (given,), (numbers, places), {"axis": 0, "k": PLACES}),
+        Operator(name, "gather", (other, places), (name,), {"axis": 0}),
+    ]
+    return name
 
 
 def _first_place(name: str, tensors: list[Tensor], operators: list[Operator]) -> str:

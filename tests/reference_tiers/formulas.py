@@ -52,7 +52,7 @@ class Formula:
     @cached_property
     def size(self) -> int:
         """The number of elements: ``PLACES``, or 1 for a literal, a sum or a maximum."""
-        if self.kind in ("input", "picked"):
+        if self.kind in ("input", "picked", "ranked"):
             return PLACES
         if self.kind in REDUCTIONS or not self.operands:
             return 1
@@ -82,6 +82,11 @@ def two(kind: str, a: Formula, b: Formula) -> Formula:
 def picked(a: Formula, b: Formula) -> Formula:
     """Return a vector of the first element of ``a``, and of ``b`` behind it."""
     return Formula("picked", (a, b))
+
+
+def ranked(a: Formula, b: Formula) -> Formula:
+    """Return the elements of ``b`` in the descending order of those of ``a``, two vectors."""
+    return Formula("ranked", (a, b))
 
 
 def where(condition: Formula, a: Formula, b: Formula) -> Formula:
@@ -117,11 +122,19 @@ class Growth:
     """A source of random formulas.
 
     ``decides`` adds comparisons, choices and extrema; ``functions`` adds exponentials, logarithms,
-    roots and named functions.
+    roots and named functions; ``orders`` adds orders along the vector.
     """
 
-    def __init__(self, rng: random.Random, *, functions: bool = True, decides: bool = True) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        functions: bool = True,
+        decides: bool = True,
+        orders: bool = False,
+    ) -> None:
         self.rng = rng
+        self.orders = orders
         self.functions = functions
         self.decides = decides
 
@@ -132,6 +145,8 @@ class Growth:
             if rng.random() < 0.15:
                 return literal(rng.choice(LITERALS))
             return Formula("input", name=rng.choice(NAMES))
+        if self.orders and rng.random() < 0.3:
+            return ranked(self._vector(depth - 1), self._vector(depth - 1))
         how = rng.random()
         if self.functions and how < 0.45:
             return self._function(depth - 1)
@@ -148,6 +163,10 @@ class Growth:
         if kind == "div":
             return two("div", a, self.positive(depth - 1) if rng.random() < 0.8 else self.leaf())
         return two(kind, a, self.formula(depth - 1))
+
+    def _vector(self, depth: int) -> Formula:
+        found = self.formula(depth)
+        return found if found.size > 1 else two("add", found, self.leaf())
 
     def leaf(self) -> Formula:
         """Return an input."""
@@ -365,6 +384,18 @@ def _moved_difference(f: Formula, rng: random.Random) -> Formula | None:
     return None
 
 
+def _in_order(f: Formula, rng: random.Random) -> Formula | None:
+    """What is put in order may be added or negated before or after it."""
+    if f.kind != "ranked":
+        return None
+    a, b = f.operands
+    if b.kind in ("add", "sub", "mul") and all(each.size > 1 for each in b.operands):
+        return two(b.kind, *(ranked(a, each) for each in b.operands))
+    if b.kind in ("neg", "exp", "erf", "square"):
+        return one(b.kind, ranked(a, b.operands[0]))
+    return ranked(a, two("add", one("neg", b), two("mul", literal(2), b)))
+
+
 def _nothing_added(f: Formula, rng: random.Random) -> Formula | None:
     if f.is_mask or f.size == 1:
         return None
@@ -395,6 +426,8 @@ RIGHT: tuple[Rewriting, ...] = (
     _condition,
     _condition,
     _moved_difference,
+    _in_order,
+    _in_order,
     _nothing_added,
 )
 """Rewritings that real numbers allow wherever both sides have a value."""
@@ -446,7 +479,7 @@ def mistaken(root: Formula, rng: random.Random) -> Formula | None:
         new: Formula | None = None
         if how == 0 and term.kind in _OTHER:
             new = replace(term, kind=_OTHER[term.kind])
-        elif how == 1 and len(term.operands) == 2 and term.kind in ("sub", "div", "lt", "le"):
+        elif how == 1 and term.kind in ("sub", "div", "lt", "le", "ranked"):
             new = two(term.kind, term.operands[1], term.operands[0])
         elif how == 2 and term.kind == "input":
             new = Formula("input", name=rng.choice([n for n in NAMES if n != term.name]))
@@ -459,6 +492,8 @@ def mistaken(root: Formula, rng: random.Random) -> Formula | None:
         elif how == 1 and term.kind == "number" and term.operands[0].kind in SWAPPED:
             a, b = term.operands[0].operands
             new = one("neg", one("number", two(term.operands[0].kind, b, a)))
+        elif how == 3 and term.kind == "ranked":
+            new = ranked(one("neg", term.operands[0]), term.operands[1])
         elif how == 3 and term.kind in ("add", "sub", "mul") and term.size > 1:
             new = next((each for each in term.operands if each.size > 1), None)
         if new is not None and new != term and new.size == term.size:
@@ -475,10 +510,12 @@ class Pair:
     right: bool
 
 
-def pair_of(rng: random.Random, *, functions: bool = True, decides: bool = True) -> Pair:
+def pair_of(
+    rng: random.Random, *, functions: bool = True, decides: bool = True, orders: bool = False
+) -> Pair:
     """Return a random pair: one to three rewritings, and in half of all cases a mistake."""
     while True:
-        growth = Growth(rng, functions=functions, decides=decides)
+        growth = Growth(rng, functions=functions, decides=decides, orders=orders)
         first = growth.formula(rng.randint(2, 4))
         second: Formula | None = first
         for _ in range(rng.randint(1, 3)):
@@ -502,6 +539,8 @@ def is_positive(f: Formula) -> bool:
         a, b = f.operands
         positive = is_positive(a) or is_positive(b)
         return positive and all(is_positive(each) or each.kind == "square" for each in (a, b))
+    if f.kind == "ranked":
+        return is_positive(f.operands[1])
     return f.kind in ("mul", "div", "sqrt", "sum", "top") and all(map(is_positive, f.operands))
 
 

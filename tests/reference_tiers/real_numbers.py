@@ -30,6 +30,11 @@ def _applied(term: Formula, operands: list[list[mpf]], inputs: dict[str, list[mp
     if kind == "top":
         return [max(operands[0])]
     size = term.size
+    if kind == "ranked":
+        a, b = operands
+        if any(0 < abs(x - y) < CLOSE for x in a for y in a):
+            raise OutsideError
+        return [b[place] for place in sorted(range(size), key=lambda place: -a[place])]
     if kind == "picked":
         a, b = (each * size if len(each) < size else each for each in operands)
         return [a[0], *b[1:]]

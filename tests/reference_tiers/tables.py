@@ -327,6 +327,24 @@ class Tables:
             constant=a.constant and b.constant,
         )
 
+    def _ranked(self, a: Number, b: Number) -> Number:
+        """b in an order that is an entry for all of a; so are its parts and logarithms."""
+        order = list(range(PLACES))
+        key = self._entry("descending", *self.plain(a).cells)
+        random.Random(key).shuffle(order)
+        b = self._opened(b)
+
+        def put(cells: Cells) -> Cells:
+            wide = _wide(cells, PLACES)
+            return tuple(wide[place] for place in order)
+
+        return replace(
+            b,
+            cells=put(b.cells),
+            parts=tuple((n, put(part)) for n, part in b.parts),
+            logs=tuple((n, put(of)) for n, of in b.logs),
+        )
+
     @staticmethod
     def _paired(a: Number, b: Number) -> Parts:
         first, second = (list(v.parts or ((1, v.cells),)) for v in (a, b))

@@ -19,8 +19,9 @@ Some laws are kept, because real functions have them:
 - exp(0) = 1, log(1) = 0, sqrt(0) = 0; the maximum of equal numbers is that number. A sum of which
   one term is not 0 is that term.
 
-Comparisons are functions, too (:mod:`pitcheck.algebra.residues.free_outcomes`). Nothing else may
-depend on the order of residues: it raises ``UnsupportedError``.
+Comparisons are functions, too (:mod:`pitcheck.algebra.residues.free_outcomes`), and so are orders
+along an axis: their tables hold permutations. Nothing else may depend on the order of residues: it
+raises ``UnsupportedError``.
 
 >>> import numpy as np
 >>> from pitcheck.algebra.residues.chains import Chain
