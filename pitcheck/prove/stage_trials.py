@@ -80,6 +80,11 @@ FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
 """
 
+ORDERED_LOG2 = -1.0
+"""The log2 of the share of draws in which two orders that have nothing to do with each other may
+be the same, as those of two numbers are.
+"""
+
 Algebra = TypeVar("Algebra", bound=ResidueAlgebra)
 
 
@@ -110,7 +115,11 @@ class StageTrials:
         self._family = family
         self._degrees = degrees
         self._settings = settings
-        self._wanted = max(settings.least_trials, FIRST_WITH_ROOTS if degrees.has_roots else 1)
+        sorts = degrees.algebra.sorts
+        self._orders = math.ceil(settings.target_log2 / ORDERED_LOG2) if sorts else 0
+        self._wanted = max(
+            settings.least_trials, self._orders, FIRST_WITH_ROOTS if degrees.has_roots else 1
+        )
         self._redraws = Redraws()
         self._bounds = DrawBounds(shaped, degrees, family, settings.primes)
         self._primes: set[int] = set()
@@ -297,6 +306,8 @@ class StageTrials:
     def _concluded(self, one: DrawError) -> Proof | None:
         """Return the proof if the bound is met and nothing is open; else plan more redraws."""
         target, error = self._settings.target_log2, self._error(one)
+        if sum(self._redraws.agreed) < self._orders:
+            self._lacking = self._lacking or f"fewer than {self._orders} orders were drawn"
         if error <= target and self.number >= self._settings.least_trials and not self._lacking:
             self._lacking, different = self._outcomes.unseen()
             if different is not None:

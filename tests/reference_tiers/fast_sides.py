@@ -98,7 +98,7 @@ def same_by_tables(
 
 def draws(root: Formula) -> int:
     """The draws that tell formulas: many if each shows few of the orders of numbers."""
-    return 24 if any(term.kind == "ranked" for term in walk(root)) else 2
+    return 64 if any(term.kind == "ranked" for term in walk(root)) else 2
 
 
 def plan_of(root: Formula) -> Plan:

@@ -328,11 +328,15 @@ class Tables:
         )
 
     def _ranked(self, a: Number, b: Number) -> Number:
-        """b in an order that is an entry for all of a; so are its parts and logarithms."""
+        """b in an order that is an entry for all of a; and so its parts, and its square."""
         order = list(range(PLACES))
         key = self._entry("descending", *self.plain(a).cells)
         random.Random(key).shuffle(order)
-        b = self._opened(b)
+        return self._put(b, order)
+
+    def _put(self, b: Number, order: list[int]) -> Number:
+        if b.square is not None:
+            return self._root_of(self._put(b.square, order))
 
         def put(cells: Cells) -> Cells:
             wide = _wide(cells, PLACES)

@@ -89,6 +89,8 @@ class DegreeRing:
         """The sites at which drawn numbers are compared."""
         self.extrema = False
         """True if there is an extremum or an order of drawn numbers."""
+        self.sorts = False
+        """True if numbers are ordered along an axis."""
         self.infinite = False
         """True if a constant is infinite or NaN."""
         self._denominators: dict[int, int] = {}

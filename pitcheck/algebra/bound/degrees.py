@@ -273,6 +273,7 @@ class DegreeAlgebra(DegreeMoves):
     def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:  # noqa: ARG002
         """Return the degree of the argument, a heuristic bound if fresh residues are sorted."""
         self.extrema = self.extrema or not a.is_constant
+        self.sorts = self.sorts or a.kind == "field"
         return self._decided("int", a.shape, a)
 
     # --- integers

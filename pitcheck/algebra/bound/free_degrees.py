@@ -64,9 +64,8 @@ class FreeDegreeAlgebra(DegreeAlgebra):
     """Degree bounds over tables.
 
     ``line`` has the bounds for one variable. ``tables`` has the arguments of every function by its
-    name. ``ordered`` says that something depends on the order of numbers, which no table knows;
-    ``compares`` that something depends on outcomes of comparisons, and ``sorts`` on orders along an
-    axis, which both are entries of tables.
+    name. ``ordered`` says that something depends on the order of numbers, which no table knows, and
+    ``compares`` that something depends on outcomes of comparisons, which are entries of tables.
     ``numbers`` has, for every site, the rational of which each of its roots is taken, or None for
     anything else.
     """
@@ -79,7 +78,6 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         self.guarded = Guards()
         self.ordered = False
         self.compares = False
-        self.sorts = False
         self.numbers: dict[str, list[Fraction | None]] = {}
         self._whole: set[str] = set()
         self._drawn: set[str] = set()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from pitcheck.algebra.bound.degree_bounds import Heights
+from pitcheck.algebra.bound.degree_bounds import Heights, Polynomial
 from pitcheck.algebra.bound.degree_values import DegreeValue, Sign
 from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
+from pitcheck.algebra.bound.place_degrees import PlaceDegreeAlgebra
+from pitcheck.algebra.interface import Comparison
 
 P = 1009
 NONE = Heights(math.inf, (1.0,), False)
@@ -132,3 +135,84 @@ def test_what_a_table_hides_of_zeros(algebra: FreeDegreeAlgebra) -> None:
     assert not algebra.subtract(algebra.sqrt(count), one).sign.divides
     assert not algebra.subtract(algebra.exp(count), one).sign.divides
     assert Sign.POSITIVE in algebra.exp(count).sign
+
+
+def test_an_order_is_an_argument_of_a_table_and_its_places_are_integers(
+    algebra: FreeDegreeAlgebra,
+) -> None:
+    x, y = algebra.fresh("x", (2, 3)), algebra.fresh("y", (2, 3))
+    places = algebra.order(algebra.multiply(x, y), 1, True)
+    algebra.order(x, 1, False)
+    assert algebra.sorts and not algebra.ordered
+    assert (places.kind, places.top.degree, places.top.height_log2) == ("int", 0, math.log2(3))
+    assert (algebra.tables["descending"].entries, algebra.tables["ascending"].entries) == (6, 6)
+    assert algebra.tables["descending"].apart.degree == 2
+    # That a number of places is 0 may be seldom: no draw needs to show it.
+    assert not places.sign.divides
+    assert algebra.take_along(x, 1, places).top.degree == 1
+
+
+def _integers(algebra: FreeDegreeAlgebra, bits: int = 1) -> DegreeValue:
+    drawn = algebra.fresh("n", (3,), kind="int")
+    return algebra.cast(replace(drawn, top=Polynomial(height_log2=float(bits))), "field")
+
+
+@pytest.mark.parametrize(
+    ("bits", "comparison", "whole"),
+    [(20, "eq", True), (21, "eq", False), (7, "lt", True), (8, "lt", False), (8, "ne", True)],
+)
+def test_small_whole_numbers_are_compared_as_they_are(
+    bits: int, comparison: Comparison, whole: bool, algebra: FreeDegreeAlgebra
+) -> None:
+    algebra.site = "here"
+    outcome = algebra.compare(comparison, _integers(algebra, bits), _integers(algebra))
+    assert (algebra.whole == {"here"}) == whole
+    assert algebra.compares != whole
+    algebra.cast(outcome, "int")
+    assert algebra.ordered != whole
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda a, n: a.divide(n, a.constant(Fraction(3))),
+        lambda a, n: a.multiply(n, a.fresh("x", (3,))),
+        lambda a, n: a.maximum(n, a.constant(Fraction(2))),
+        lambda a, n: a.exp(n),
+        lambda a, n: a.sqrt(n),
+        lambda a, n: a.where(a.compare("lt", a.fresh("x", (3,)), n), n, n),
+    ],
+)
+def test_other_numbers_are_arguments(
+    made: Callable[[FreeDegreeAlgebra, DegreeValue], DegreeValue], algebra: FreeDegreeAlgebra
+) -> None:
+    algebra.site = "made"
+    number = made(algebra, _integers(algebra))
+    algebra.site = "here"
+    algebra.compare("eq", number, algebra.constant(Fraction(0)))
+    assert "here" not in algebra.whole and algebra.compares
+
+
+def test_one_other_number_at_a_site_takes_it_away(algebra: FreeDegreeAlgebra) -> None:
+    algebra.site = "here"
+    zero = algebra.constant(Fraction(0))
+    algebra.compare("eq", _integers(algebra), zero)
+    algebra.compare("eq", algebra.fresh("x", (3,)), zero)
+    algebra.compare("eq", _integers(algebra), zero)
+    assert not algebra.whole
+
+
+def test_weighted_counts_are_arguments() -> None:
+    algebra = FreeDegreeAlgebra({3: 1})
+    algebra.site = "here"
+    algebra.compare("eq", algebra.sum(_integers(algebra), (0,)), algebra.constant(Fraction(0)))
+    assert not algebra.whole and algebra.compares
+
+
+def test_places_are_counted_of_all_that_is_compared() -> None:
+    algebra = PlaceDegreeAlgebra({1}, {3: ((1, 1, 1),)})
+    algebra.site = "here"
+    algebra.compare("eq", algebra.fresh("x", (3,)), algebra.fresh("y", (3,)))
+    algebra.order(algebra.fresh("x", (3, 2)), 1, True)
+    assert not algebra.whole
+    assert {"equal", "descending"} <= algebra.arguments.keys()
