@@ -115,7 +115,7 @@ class StageTrials:
         self._family = family
         self._degrees = degrees
         self._settings = settings
-        sorts = degrees.algebra.sorts
+        sorts = refutes and degrees.algebra.sorts
         self._orders = math.ceil(settings.target_log2 / ORDERED_LOG2) if sorts else 0
         self._wanted = max(
             settings.least_trials, self._orders, FIRST_WITH_ROOTS if degrees.has_roots else 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.execution.executor import execute
 from pitcheck.execution.places import ExecutionError, number
-from random_formulas.term import INT, Number, Term, plan_of, walk
+from random_formulas.term import FLOAT, INT, Number, Term, op, plan_of, walk
 
 DRAWS = 9
 TOLERANCE = 1e-7
@@ -17,6 +18,10 @@ LARGEST = 1e100
 """The magnitude from which on float64 is not believed."""
 LARGEST_EXPONENT = 700.0
 """The number of which the exponential is no float64 any more."""
+
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+NEARLY = 1e-9
+"""The difference of numbers between which rounding may decide."""
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -27,11 +32,15 @@ def differ(
     given: Sequence[Term],
     hints: Mapping[str, tuple[float, ...]],
     seed: int,
+    *,
+    ties: bool = True,
 ) -> bool:
     """Return True if some input shows that two formulas of ``given`` are unequal.
 
     Where the reference's element is no number nothing is compared; the other's must be a number
     elsewhere. A formula that does not run, because an index is outside its table, is unequal.
+    Without ``ties`` inputs do not count at which the reference compares nearly equal numbers, and
+    it matters: rounding decides there.
     """
     literals = _literals(reference, other)
     for draw in range(DRAWS):
@@ -42,9 +51,28 @@ def differ(
             found, other_large = _run(other, given, inputs)
         except ExecutionError:
             return True
-        if not large and not other_large and _unequal(expected, found):
+        if large or other_large or not _unequal(expected, found):
+            continue
+        if ties or not any(
+            _unequal(expected, _run(_shifted(reference, by), given, inputs)[0])
+            for by in (NEARLY, -NEARLY)
+        ):
             return True
     return False
+
+
+def _shifted(formula: Term, by: float) -> Term:
+    """Return a formula in which the first of two floating-point numbers that are compared is
+    larger.
+    """
+    made: dict[Term, Term] = {}
+    for term in walk(formula):
+        inputs = [made[each] if isinstance(each, Term) else each for each in term.inputs]
+        first = inputs[0] if inputs else None
+        if term.kind in COMPARISONS and isinstance(first, Term) and first.dtype == FLOAT:
+            inputs[0] = op("add", first, Number(repr(by)))
+        made[term] = replace(term, inputs=tuple(inputs))
+    return made[formula]
 
 
 def _literals(*formulas: Term) -> tuple[float, ...]:
