@@ -330,7 +330,7 @@ def _proof(mixture: Mixture, **more: Any) -> Proof:
 
 
 def test_draws_are_added_until_every_way_was_taken() -> None:
-    """Two tokens on each of 20 ranks, 80 experts: not all 1600 pairs of both are met in few draws."""
+    """Two tokens on each of 20 ranks, 80 experts: few draws do not meet all 1600 pairs."""
     mixture = Mixture(ranks=20, experts=80, each=1, sequences=20, length=2)
     few = _proof(mixture, most_trials=90)
     assert few.outcome == "inconclusive"
