@@ -51,9 +51,7 @@ BY_USE = {
 sums along the axis.
 """
 Degrees = TypeVar("Degrees", bound=PlaceDegreeAlgebra)
-WEIGHTLESS = Use.UNWEIGHTED | Use.TALLIED
-"""The uses of which places take no weights."""
-NEVER = WEIGHTLESS | Use.EXTREMAL
+NEVER = Use.UNWEIGHTED | Use.EXTREMAL | Use.TALLIED
 """The uses of which no number of places shows all."""
 TOLD_APART = Use.ORDERED | Use.LABELLED
 """The uses that tell places apart."""

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from math import prod
 from typing import NamedTuple
 
 from pitcheck.algebra.dimensions.size_choice import Sizes
-from pitcheck.algebra.residues.weights import clashing_sizes
+from pitcheck.algebra.residues.weights import clashing_sizes, patterns
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
-from pitcheck.prove.place_counts import NEVER, WEIGHTLESS, PlaceCounts, weighed_classes
+from pitcheck.prove.place_counts import MOST_PLACES, NEVER, PlaceCounts, weighed_classes
 from pitcheck.prove.proof import Settings
 from pitcheck.stage.reductions.pipeline import measured, reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
@@ -45,6 +46,8 @@ WEIGHTED = 1
 """The set of sizes with which places have weights; every stage is proven at both."""
 LARGER = (2, 3)
 """The sets of sizes for axes that have no weights."""
+SPREAD_OF_INTEGERS = 2
+"""The times more places than integers along an axis at which these may stand."""
 MOST_AVOIDED = 8
 """The most sizes that are avoided because two axes would have them."""
 FULL_SIZES = 4
@@ -144,15 +147,15 @@ def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
         )
         found = _measured(statement, symbolic, context)
         shaped, symbols, sizes = shaped_at(statement, found)
-        weighted = reduced(shaped, Phase.WEIGHTS, Context(), settings.reductions)
-        counts = PlaceCounts.of(weighted)
+        counted = _with_all_axes(shaped)
+        counts = PlaceCounts.of(counted)
         lacking = {
             number: few
-            for number, few in counts.lacking(weighted).items()
+            for number, few in (counts.lacking(counted) | _told_by_integers(shaped)).items()
             if few > needed.get(number, 0)
         }
         clashing = avoided
-        if few_places(symbols, sizes, weighed_classes(weighted), sums=False):
+        if _has_uncounted(symbols, sizes, weighed_classes(counted)):
             clashing |= clashing_sizes(sizes.system, sizes, plain_sizes(shaped))
         if len(clashing) > MOST_AVOIDED:
             clashing = avoided
@@ -160,6 +163,30 @@ def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
             return Places(shaped, symbols, sizes, counts)
         needed |= lacking
         avoided = clashing
+
+
+def _with_all_axes(shaped: ShapedStage) -> ShapedStage:
+    """Return a stage in which places of all axes are counted that can be told from others."""
+    found = patterns(shaped.sizes.system, shaped.sizes, plain_sizes(shaped), tallied=True)
+    return replace(shaped, weights=found)
+
+
+def _told_by_integers(shaped: ShapedStage) -> dict[int, int]:
+    """Return the classes along which integers are places, with enough places for them to differ.
+
+    Each of them may stand at a place of its own, and between any two of the others.
+    """
+    drawn = sum(
+        prod(fresh.shape)
+        for fresh in shaped.fresh.values()
+        if fresh.kind == "int" and not fresh.unread
+    )
+    few = min(SPREAD_OF_INTEGERS * drawn, MOST_PLACES)
+    return {
+        number: -(-few * own.unit // own.total)
+        for number, own in shaped.sizes.system.classes()
+        if own.indexed and shaped.sizes.unit(number) is not None
+    }
 
 
 def input_sizes(shaped: ShapedStage) -> tuple[int, ...]:
@@ -192,22 +219,23 @@ def trials_at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> 
     return max(1, MOST_ELEMENTS // largest)
 
 
-def few_places(
-    symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int], *, sums: bool = True
-) -> bool:
+def few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:
     """Return True if places along a reduced axis without weights are combined.
 
-    That the axis has few places may be why both sides agree. ``sums`` says that axes count along
-    which something is added up that takes no weights.
+    That the axis has few places may be why both sides agree.
     """
     return any(
         own.mixed
         and sizes.unit(number) is not None
-        and (
-            bool(own.uses & NEVER) or number not in weighed
-            if sums
-            else not own.uses & WEIGHTLESS and number not in weighed
-        )
+        and (bool(own.uses & NEVER) or number not in weighed)
+        for number, own in symbolic.system.classes()
+    )
+
+
+def _has_uncounted(symbolic: SymbolicPair, sizes: Sizes, counted: Collection[int]) -> bool:
+    """Return True if places along a reduced axis are combined that are not counted."""
+    return any(
+        own.mixed and sizes.unit(number) is not None and number not in counted
         for number, own in symbolic.system.classes()
     )
 

@@ -69,7 +69,8 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
     """Return integers or booleans of shape (trials, 1, *shape).
 
     Of four trials of integers one holds marked values in a random order, with uniform ones between
-    them. One has half of its rows filled with one marked value; the others are uniform. Of four
+    them. One has half of its rows filled with one marked value, in one all are different if the
+    range has so many, and one is uniform. Of four
     trials of booleans one has rows of equal elements, one lacks half of its rows altogether, one is
     all true, one is uniform. The definite cases of a tensor come after the first ``CASES`` trials.
     From ``FIRST_MIXED`` on all integers are marked or rare ones.
@@ -108,7 +109,7 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
             f"integer tensor {fresh.key!r} has no bounds: say between which values it lies "
             f"(bounds of the tensor)"
         )
-    uniform = generator.integers(*fresh.bounds, size=fresh.shape, dtype=np.int64)
+    uniform = _unequal_or_any(fresh.shape, *fresh.bounds, generator, trial)
     if not fresh.marks or trial % 2:
         return uniform
     if trial % CASES == 2:
@@ -126,6 +127,15 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
     return np.where(
         generator.random(fresh.shape) < MARKED, marks[:count].reshape(fresh.shape), uniform
     )
+
+
+def _unequal_or_any(
+    shape: tuple[int, ...], low: int, high: int, generator: np.random.Generator, trial: int
+) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return integers of which in one trial of four no two are equal, if there are so many."""
+    if trial % CASES == CASES - 1 and prod(shape) <= high - low:
+        return low + generator.choice(high - low, size=shape, replace=False).astype(np.int64)
+    return generator.integers(low, high, size=shape, dtype=np.int64)
 
 
 def _mixed(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:

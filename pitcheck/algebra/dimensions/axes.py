@@ -147,7 +147,8 @@ class AxisAlgebra(AxisArithmetic):
     def concatenate(self, values: Sequence[AxisValue], axis: int) -> AxisValue:
         """Return the joined value; the joined dimension is in one class with all its parts.
 
-        A join of single elements is a stack, whose size stays. Places remain places.
+        A join of single elements is a stack, whose size stays. Places remain places. A number of
+        places is none of the joined ones: these have it as often as it is joined.
 
         Raises:
             ShapeError: if there is no value, or the values differ beside ``axis``.
@@ -183,7 +184,6 @@ class AxisAlgebra(AxisArithmetic):
             places=along,
             boundary=boundary,
             counting=counted_along(*values),
-            tally=_common_tally(values),
         )
 
     def _joined(self, parts: Sequence[Dimension]) -> Dimension:
@@ -227,7 +227,9 @@ class AxisAlgebra(AxisArithmetic):
         """
         place = self._indexed(a, axis, indices)
         return AxisValue(
-            a.kind, (*a.dims[:place], *indices.dims, *a.dims[place + 1 :]), counting=a.counting
+            a.kind,
+            (*a.dims[:place], *indices.dims, *a.dims[place + 1 :]),
+            counting=counted_along(a, indices),
         )
 
     def add_at(
@@ -239,7 +241,7 @@ class AxisAlgebra(AxisArithmetic):
         self._mix(indices.dims)
         self._use(indices.dims, Use.UNWEIGHTED)
         return AxisValue(
-            base.kind, base.dims, counting=counted_along(base, source).add(indices.dims)
+            base.kind, base.dims, counting=counted_along(base, indices, source).add(indices.dims)
         )
 
     def take_along(self, a: AxisValue, axis: int, indices: AxisValue) -> AxisValue:
@@ -263,7 +265,7 @@ class AxisAlgebra(AxisArithmetic):
         for i, (node, other) in enumerate(zip(a.dims, indices.dims, strict=True)):
             if i != place:
                 self.system.tie(other, node)
-        return AxisValue(a.kind, indices.dims, counting=a.counting)
+        return AxisValue(a.kind, indices.dims, counting=counted_along(a, indices))
 
     def add_along(
         self, base: AxisValue, axis: int, indices: AxisValue, source: AxisValue
@@ -280,7 +282,7 @@ class AxisAlgebra(AxisArithmetic):
         return AxisValue(
             base.kind,
             base.dims,
-            counting=counted_along(base, source).add((indices.dims[axis],)),
+            counting=counted_along(base, indices, source).add((indices.dims[axis],)),
         )
 
     def _equal(self, name: str, expected: AxisValue, given: AxisValue) -> None:
@@ -307,7 +309,7 @@ class AxisAlgebra(AxisArithmetic):
         self._decide(a)
         self._use([node for i, node in enumerate(a.dims) if i != place], Use.LABELLED)
         self.system.fix(a.dims[place], "it is sorted")
-        return AxisValue("int", a.dims)
+        return AxisValue("int", a.dims, counting=counted_along(a))
 
     # --- batches: all instances have one shape
     def gather(self, a: AxisValue, index: Index) -> AxisValue:  # noqa: ARG002

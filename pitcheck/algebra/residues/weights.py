@@ -48,12 +48,15 @@ class UnweighedError(UnsupportedError):
         )
 
 
-def patterns(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> dict[int, Pattern]:
+def patterns(
+    system: AxisSystem, sizes: Sizes, plain: Collection[int], *, tallied: bool = False
+) -> dict[int, Pattern]:
     """Return the weights of every array axis by its reduced size.
 
-    ``plain`` are sizes of axes without weights. A size that may be two axes has none either.
+    ``plain`` are sizes of axes without weights. A size that may be two axes has none either. With
+    ``tallied`` an axis has a pattern, too, whose places take no weights because they are counted.
     """
-    found, excluded = _by_size(system, sizes, plain)
+    found, excluded = _by_size(system, sizes, plain, tallied)
     while True:
         normal = {
             size: {_normal(pattern, excluded) for pattern in same} for size, same in found.items()
@@ -75,8 +78,8 @@ def patterns(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> dict[i
 
 
 def clashing_sizes(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> frozenset[int]:
-    """Return the reduced sizes that may be two axes, of which one has weights."""
-    found, excluded = _by_size(system, sizes, plain)
+    """Return the reduced sizes that may be two axes, of which one is reduced."""
+    found, excluded = _by_size(system, sizes, plain, tallied=True)
     return frozenset(
         size
         for size, same in found.items()
@@ -85,13 +88,13 @@ def clashing_sizes(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> 
 
 
 def _by_size(
-    system: AxisSystem, sizes: Sizes, plain: Collection[int]
+    system: AxisSystem, sizes: Sizes, plain: Collection[int], tallied: bool
 ) -> tuple[dict[int, set[Pattern]], set[int]]:
     """Return the patterns of all axes by their sizes, and the classes that cannot have weights."""
     found: dict[int, set[Pattern]] = {size: {_ones(size)} for size in plain}
     excluded = {ONES}
     for number, own in system.classes():
-        if Use.TALLIED in own.uses:
+        if Use.TALLIED in own.uses and not tallied:
             excluded.add(number)
         for node in {member.size: member for member in own.members}.values():
             pattern, size = _pattern(system, sizes, node), sizes.size(node)
