@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
+from pitcheck.algebra.dimensions.scaling_class import Use
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.weights import clashing_sizes, patterns
 from pitcheck.errors import BudgetError, UnsupportedError
@@ -97,14 +99,19 @@ def measured_larger(
 ) -> Measured:
     """Return the stage at one more set of reduced sizes, with at least the ``places`` of another.
 
-    A class of which no number of places is known has as many as any other needs.
+    A class of which no number of places is known has as many as any other needs. Places that are
+    counted have the number that they need at the last of these sets of sizes alone: nearly all of a
+    mixture of experts is computed along them.
 
     Raises:
         UnsupportedError: a stage that shows a few coordinates does not stand for all.
     """
-    settings, known = statement.settings, places.counts.needed
-    most = max((settings.least, *known.values()))
-    partition = places.symbols.system.partition()
+    settings, system = statement.settings, places.symbols.system
+    tallied = _tallied(system)
+    apart = {n: few for n, few in places.counts.needed.items() if n not in tallied}
+    most = max((settings.least, *apart.values()))
+    partition = system.partition()
+    known = places.counts.needed if variant == LARGER[-1] else apart
     needed = {number: known.get(number, most) for number in partition}
     context = Context(settings.templates, variant, settings.least, needed=needed)
     found = _measured(statement, symbolic, context)
@@ -149,10 +156,11 @@ def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
         shaped, symbols, sizes = shaped_at(statement, found)
         counted = _with_all_axes(shaped)
         counts = PlaceCounts.of(counted)
+        tallied = _tallied(sizes.system)
         lacking = {
             number: few
             for number, few in (counts.lacking(counted) | _told_by_integers(shaped)).items()
-            if few > needed.get(number, 0)
+            if few > needed.get(number, 0) and number not in tallied
         }
         clashing = avoided
         if _has_uncounted(symbols, sizes, weighed_classes(counted)):
@@ -163,6 +171,11 @@ def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
             return Places(shaped, symbols, sizes, counts)
         needed |= lacking
         avoided = clashing
+
+
+def _tallied(system: AxisSystem) -> frozenset[int]:
+    """Return the classes along which a number of places is compared with that of all."""
+    return frozenset(number for number, own in system.classes() if Use.TALLIED in own.uses)
 
 
 def _with_all_axes(shaped: ShapedStage) -> ShapedStage:

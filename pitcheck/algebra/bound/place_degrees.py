@@ -165,8 +165,16 @@ class LikelyPlaceAlgebra(PlaceDegreeAlgebra):
     def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:
         return self._beside(super().function(name, *arguments), *arguments)
 
+    def _decided_by(self, result: DegreeValue, *operands: DegreeValue) -> DegreeValue:
+        """Return what operands decide; numbers of places decide nothing that few do not show.
+
+        Axes along which they do are not reduced.
+        """
+        deciding = [a for a in operands if a.kind == "field" or a.uses]
+        return self._beside(result, *deciding) if deciding else replace(result, top=ONE)
+
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        return self._beside(super().compare(comparison, a, b), a, b)
+        return self._decided_by(super().compare(comparison, a, b), a, b)
 
     def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:
         return self._beside(super().order(a, axis, descending), a)
@@ -182,4 +190,4 @@ class LikelyPlaceAlgebra(PlaceDegreeAlgebra):
         return replace(chosen, top=chosen.top.times(condition.top).times(condition.bottom))
 
     def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
-        return self._beside(super()._decided(kind, shape, *arguments), *arguments)
+        return self._decided_by(super()._decided(kind, shape, *arguments), *arguments)
