@@ -14,6 +14,8 @@ from random_formulas.term import FLOAT, INT, Number, Term, op, plan_of, walk
 
 DRAWS = 9
 TOLERANCE = 1e-7
+ROUNDING = 1e-12
+"""The rounding of the largest numbers on the way."""
 LARGEST = 1e100
 """The magnitude from which on float64 is not believed."""
 LARGEST_EXPONENT = 700.0
@@ -46,15 +48,16 @@ def differ(
     for draw in range(DRAWS):
         generator = np.random.default_rng([seed, draw])
         inputs = _drawn(given, hints, literals, draw, generator)
-        expected, large = _run(reference, given, inputs)
+        expected, largest = _run(reference, given, inputs)
         try:
-            found, other_large = _run(other, given, inputs)
+            found, of_other = _run(other, given, inputs)
         except ExecutionError:
             return True
-        if large or other_large or not _unequal(expected, found):
+        most = max(largest, of_other)
+        if most > LARGEST or not _unequal(expected, found, most):
             continue
         if ties or not any(
-            _unequal(expected, _run(_shifted(reference, by), given, inputs)[0])
+            _unequal(expected, _run(_shifted(reference, by), given, inputs)[0], most)
             for by in (NEARLY, -NEARLY)
         ):
             return True
@@ -113,7 +116,8 @@ def _drawn(
     return result
 
 
-def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[np.float64], bool]:
+def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[np.float64], float]:
+    """Return the result, and the largest number on the way; infinity if exponentials overflow."""
     initial = {(name, 0, 0): value for name, value in inputs.items()}
     plan = plan_of(formula, given)
     values = execute(plan, initial)
@@ -131,15 +135,16 @@ def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[
         if operator.kind == "exp" and isinstance(operator.inputs[0], str)
     )
     overflows = any((v[np.isfinite(v)] > LARGEST_EXPONENT).any() for v in exponents)
-    large = bool(largest > LARGEST) or overflows
-    return np.asarray(values["result", 0, 0], dtype=float), large
+    return np.asarray(values["result", 0, 0], dtype=float), np.inf if overflows else float(largest)
 
 
-def _unequal(expected: NDArray[np.float64], found: NDArray[np.float64]) -> bool:
+def _unequal(expected: NDArray[np.float64], found: NDArray[np.float64], largest: float) -> bool:
+    """Return True if numbers differ by more than rounding does where ``largest`` ones cancel."""
     known = np.isfinite(expected)
     if not known.any():
         return False
     if not np.isfinite(found[known]).all():
         return True
     scale = max(float(np.abs(expected[known]).max()), 1e-3)
-    return bool(np.abs(expected[known] - found[known]).max() > TOLERANCE * scale)
+    least = max(TOLERANCE * scale, ROUNDING * largest)
+    return bool(np.abs(expected[known] - found[known]).max() > least)
