@@ -121,18 +121,20 @@ class PlaceCounts:
         settled = set(needed)
         while more := {n for n in bounded - settled if exact[n].grows <= settled}:
             settled |= more
+        likely = {
+            number: _degrees(LikelyPlaceAlgebra({number}, shaped.weights), shaped)
+            for number in exact.keys() - settled
+        }
         others = {
-            number: _spread(
-                (
-                    degrees
-                    if number in settled
-                    else _degrees(LikelyPlaceAlgebra({number}, shaped.weights), shaped)
-                ).needed,
-                uses[number],
-            )
+            number: _spread(likely.get(number, degrees).needed, uses[number])
             for number, degrees in exact.items()
         }
         beyond = {n for n, own in exact.items() if own.needed > MOST_PLACES and not own.varies}
+        beyond |= {
+            number
+            for number, own in likely.items()
+            if Use.ORDERED in uses[number] and own.in_decisions > MOST_PLACES
+        }
         return cls({**needed, **others}, frozenset(settled), frozenset(beyond))
 
     def lacking(self, shaped: ShapedStage) -> dict[int, int]:

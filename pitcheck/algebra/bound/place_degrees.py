@@ -23,6 +23,7 @@ from pitcheck.algebra.bound.degree_bounds import MOST, ONE, Degree, Polynomial, 
 from pitcheck.algebra.bound.degree_values import DegreeValue, Sign
 from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
 from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.residues.free_outcomes import BELOW, EQUAL
 from pitcheck.algebra.residues.weights import Pattern
 
 
@@ -82,6 +83,12 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
     def in_functions(self) -> int:
         """The greatest degree of a difference of two arguments of a function."""
         return max((each.top + each.bottom for each in self.arguments.values()), default=0)
+
+    @property
+    def in_decisions(self) -> int:
+        """The number of places that tells any two numbers apart of which one decides."""
+        compared = (self.arguments.get(name) for name in (BELOW, EQUAL))
+        return max((each.needed for each in compared if each is not None), default=0)
 
     def compare_targets(self, a: DegreeValue, b: DegreeValue) -> None:
         """Take in two values that are compared element by element."""
