@@ -42,6 +42,10 @@ def some(algebra: AxisAlgebra, mask: AxisValue) -> AxisValue:
     return algebra.where(mask, algebra.tensor(mask.shape, "int"), algebra.constant(0, "int"))
 
 
+def real(algebra: AxisAlgebra, like: AxisValue) -> AxisValue:
+    return algebra.multiply(algebra.cast(like, "field"), algebra.tensor(like.shape))
+
+
 def greatest(algebra: AxisAlgebra, numbers: AxisValue) -> AxisValue:
     return algebra.reduce_max(numbers, 0)
 
@@ -163,6 +167,32 @@ def test_a_greatest_number_asks_for_one_place(number: int) -> None:
         pytest.param(
             lambda a, x, y: a.compare("le", a.add(count(a, x), count(a, x)), ones(a, y)),
             id="twice a count",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "le", count(a, a.concatenate([x, x], 0)), count(a, a.concatenate([y, y], 0))
+            ),
+            id="a count of what is joined",
+        ),
+        pytest.param(
+            lambda a, x, y: a.compare(
+                "le",
+                a.sum(a.concatenate([one_each(a, x)] * 3, 0), (0,)),
+                a.sum(a.concatenate([a.cast(y, "int")] * 3, 0), (0,)),
+            ),
+            id="the number of all joined places",
+        ),
+        pytest.param(
+            lambda a, x, y: greatest(
+                a, a.multiply(real(a, x), a.expand(greatest(a, real(a, x)), a.shape(x)))
+            ),
+            id="a real maximum of numbers with a maximum in them",
+        ),
+        pytest.param(
+            lambda a, x, y: greatest(
+                a, a.take(a.tensor((2,), "int"), 0, a.cast(before(a, x), "int"))
+            ),
+            id="a maximum of what existence indexes",
         ),
         pytest.param(
             lambda a, x, y: a.compare("le", a.multiply(count(a, x), count(a, x)), ones(a, y)),
