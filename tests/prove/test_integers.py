@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from pitcheck.prove.proof import Settings
 from pitcheck.prove.stage_proof import decide
 from pitcheck.prove.stage_trials import StageTrials
 from pitcheck.stage.drawn_inputs import CASES, discrete
+from pitcheck.stage.inputs import Fresh
 from pitcheck.stage.shaped_stage import shape_reduced
 
 VALUES = np.arange(5000)
@@ -38,6 +40,14 @@ def test_every_element_has_a_value_of_every_class() -> None:
     fresh = drawn(cases(lambda i: i * 31 == 38254))
     trials = discrete(fresh, 1, range(CASES, CASES + len(fresh.cases)))
     assert (trials == 1234).any(axis=0).all()
+
+
+def test_in_one_draw_of_four_no_two_integers_are_equal_if_there_are_so_many() -> None:
+    labels = Fresh("labels", (4, 6), "int", bounds=(3, 27), marks=(3, 26))
+    different = [len(np.unique(draw)) == 24 for draw in discrete(labels, 1, range(40))]
+    assert different == [trial % CASES == CASES - 1 for trial in range(40)]
+    few = replace(labels, bounds=(3, 26))
+    assert max(len(np.unique(draw)) for draw in discrete(few, 1, range(40))) < 24
 
 
 def test_given_integers_need_no_cases() -> None:

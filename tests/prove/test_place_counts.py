@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,24 +13,28 @@ from pitcheck.algebra.dimensions.scaling_class import Use
 from pitcheck.claims.problem import Problem
 from pitcheck.plan.model import Number, Plan
 from pitcheck.prove import place_counts as counts
+from pitcheck.prove.error_budget import Attempts
 from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.stage_proof import prove_stage
+from pitcheck.prove.stage_sizes import Places, Statement, with_enough_places
+from pitcheck.stage.shapes import symbolic_pair
 from pitcheck.stage.stage import drawn_reference
 
 Formula = Callable[[Builder, str, str], str]
 
 
+def plan_of(formula: Formula, columns: int = 4096) -> Plan:
+    """A plan of x and z, 1,024 rows."""
+    b = Builder("places")
+    x, z = (b.input(name, (1024, columns)) for name in ("x", "z"))
+    b.op("identity", formula(b, x, z), out="out")
+    b.output("out")
+    return b.plan()
+
+
 def proof_of(formula: Formula, columns: int = 4096) -> Proof:
-    """The proof that a plan of x and z, 1,024 rows, is itself, as one stage."""
-
-    def plan() -> Plan:
-        b = Builder("places")
-        x, z = (b.input(name, (1024, columns)) for name in ("x", "z"))
-        b.op("identity", formula(b, x, z), out="out")
-        b.output("out")
-        return b.plan()
-
-    stage = Problem.of(plan(), plan()).whole_stage()
+    """The proof that a plan of x and z is itself, as one stage."""
+    stage = Problem.of(*(plan_of(formula, columns) for _ in range(2))).whole_stage()
     keys = {value: str(value) for value in drawn_reference(stage)}
     return prove_stage(stage, keys, Settings(np, 1, -64.0, 1, False, 1 << 30))
 
@@ -83,6 +88,45 @@ def quotients(b: Builder, x: str, z: str) -> str:
     ones = b.op("div", x, b.op("sum", b.op("exp", z), axes=(1,), keepdim=True))
     others = b.op("div", z, b.op("sum", b.op("exp", x), axes=(0,), keepdim=True))
     return str(b.op("mul", b.op("sum", ones), b.op("sum", others)))
+
+
+def _places(formula: Formula) -> Places:
+    """Return the sizes of the second evaluation of a plan that is compared with itself."""
+    stage = Problem.of(*(plan_of(formula) for _ in range(2))).whole_stage()
+    settings = Settings(np, 1, -64.0, 1, False, 1 << 30)
+    statement = Statement(stage, {}, settings, Attempts("", -64.0))
+    keyed = replace(statement, keys={value: str(value) for value in drawn_reference(stage)})
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+    return with_enough_places(keyed, symbolic)
+
+
+def counted_slots(b: Builder, x: str, _: str) -> str:
+    """What stands where the running number of chosen rows is that of all, four times over."""
+    chosen = b.op("cast", b.input("m", (1024,), dtype="bool"), dtype="int64")
+    ones = b.op("full_like", chosen, value=1, dtype="int64")
+    slots, rows = (b.op("cumsum", each, axis=0) for each in (chosen, ones))
+    here = b.op("eq", b.op("unsqueeze", rows, axis=1), b.op("unsqueeze", slots, axis=0))
+    mask = b.op("cast", here, dtype="float32")
+    for _ in range(4):
+        x = b.op("matmul", mask, x)
+    return x
+
+
+def test_places_of_every_axis_are_counted_however_they_are_used() -> None:
+    for formula, use in ((counted_slots, Use.TALLIED), (counted, Use.UNWEIGHTED)):
+        places = _places(formula)
+        number = next(n for n, own in places.symbols.system.classes() if use in own.uses)
+        assert places.counts.needed[number] >= (5 if use == Use.TALLIED else 1)
+        assert number not in places.counts.settled
+
+
+def test_integers_along_an_axis_may_all_differ() -> None:
+    places = _places(looked_up)
+    classes = places.symbols.system.classes()
+    number = next(number for number, own in classes if own.indexed)
+    drawn = next(f for f in places.shaped.fresh.values() if f.kind == "int")
+    few = min(2 * int(np.prod(drawn.shape)), counts.MOST_PLACES)
+    assert few <= (places.sizes.unit(number) or 0) <= few + 2
 
 
 @pytest.mark.parametrize("formula", [product, variance, norm, softmax])
