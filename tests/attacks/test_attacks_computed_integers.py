@@ -248,7 +248,7 @@ RIGHT: dict[str, Pair] = {
         (0, 2**31),
     ),
     "two of a pair": (lambda i: i > flipped(i), lambda i: i * 2 > flipped(i) * 2 + 1),
-    "the largest": (lambda i: largest(i * 2) > 80, lambda i: largest(i * 2 + 1) > 81, (0, 60)),
+    "the largest": (lambda i: largest(i * 2) > 16, lambda i: largest(i * 2 + 1) > 17, (0, 12)),
     "a count that is never too small": (
         lambda i: larger(total(number(i * 2 > 50)), 0),
         lambda i: total(number(i * 2 > 50)),
