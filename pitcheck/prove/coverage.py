@@ -86,6 +86,11 @@ class Outcomes:
                 lacking = decision.site
         return lacking
 
+    @property
+    def never_first(self) -> str:
+        """The site of a choice among which an element never came first over residues, or ""."""
+        return uncovered(self._first, {})
+
     def unseen(self) -> tuple[str, Comparison | None]:
         """Try once on real numbers what residues did not show.
 
@@ -101,8 +106,7 @@ class Outcomes:
             self._open = ""
             if self._reals is not None:
                 self._open, found = self._reals.unseen()
-            site = uncovered(self._first, {})
-            if site and found is None:
+            if self.never_first and found is None:
                 _, found = self._real_trials().cover(self._first)
             if self._routing is not None and not self._routing.biased and found is None:
                 found = self._real_trials().bias()

@@ -115,8 +115,9 @@ class StageTrials:
         self._family = family
         self._degrees = degrees
         self._settings = settings
-        sorts = refutes and degrees.algebra.sorts
-        self._orders = math.ceil(settings.target_log2 / ORDERED_LOG2) if sorts else 0
+        sorts = degrees.algebra.sorts
+        self._many = math.ceil(settings.target_log2 / ORDERED_LOG2) if sorts else 0
+        self._orders = self._many if refutes else 0
         self._wanted = max(
             settings.least_trials, self._orders, FIRST_WITH_ROOTS if degrees.has_roots else 1
         )
@@ -295,6 +296,8 @@ class StageTrials:
             seen = [trial for trial, counts in zip(algebra.trials, good, strict=True) if counts]
             tested.observe(seen, self._settings.seed)
         self._undecided = undecided(self.shaped, unseen)
+        if self.number < self._many and (site := self._outcomes.never_first):
+            return f"an element never came first: {site}"
         if unseen:
             return f"an outcome was not seen often enough: {unseen}"
         if case:
