@@ -50,6 +50,8 @@ LARGER = (2, 3)
 """The sets of sizes for axes that have no weights."""
 SPREAD_OF_INTEGERS = 2
 """The times more places than integers along an axis at which these may stand."""
+MOST_HELD = 1 << 21
+"""The elements of a stage up to which places that are counted have the number that they need."""
 MOST_AVOIDED = 8
 """The most sizes that are avoided because two axes would have them."""
 FULL_SIZES = 4
@@ -100,8 +102,8 @@ def measured_larger(
     """Return the stage at one more set of reduced sizes, with at least the ``places`` of another.
 
     A class of which no number of places is known has as many as any other needs. Places that are
-    counted have the number that they need at the last of these sets of sizes alone: nearly all of a
-    mixture of experts is computed along them.
+    counted have the number that they need at the last of these sets of sizes alone, and only if it
+    is not too large: nearly all of a mixture of experts is computed along them.
 
     Raises:
         UnsupportedError: a stage that shows a few coordinates does not stand for all.
@@ -111,13 +113,23 @@ def measured_larger(
     apart = {n: few for n, few in places.counts.needed.items() if n not in tallied}
     most = max((settings.least, *apart.values()))
     partition = system.partition()
-    known = places.counts.needed if variant == LARGER[-1] else apart
-    needed = {number: known.get(number, most) for number in partition}
-    context = Context(settings.templates, variant, settings.least, needed=needed)
-    found = _measured(statement, symbolic, context)
+    context = Context(settings.templates, variant, settings.least)
+    attempts = [places.counts.needed, apart] if tallied and variant == LARGER[-1] else [apart]
+    for known in attempts:
+        needed = {number: known.get(number, most) for number in partition}
+        context = replace(context, needed=needed)
+        found = _measured(statement, symbolic, context)
+        if _held(found) <= MOST_HELD:
+            break
     if found.symbolic.system.partition() == partition:
         return found
     return _measured(statement, symbolic, replace(context, least=most, needed={}))
+
+
+def _held(found: Measured) -> int:
+    """Return the elements of all values of a stage at its sizes."""
+    symbolic = found.symbolic
+    return symbolic.reference.held(found.sizes) + symbolic.parallel.held(found.sizes)
 
 
 def _measured(statement: Statement, symbolic: SymbolicPair, context: Context) -> Measured:

@@ -117,7 +117,11 @@ def _drawn(
 
 
 def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[np.float64], float]:
-    """Return the result, and the largest number on the way; infinity if exponentials overflow."""
+    """Return the result, and the largest number on the way.
+
+    It is infinity if exponentials overflow, or if NaN is compared: what is decided by it has no
+    value here, and a number on a computer.
+    """
     initial = {(name, 0, 0): value for name, value in inputs.items()}
     plan = plan_of(formula, given)
     values = execute(plan, initial)
@@ -135,7 +139,15 @@ def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[
         if operator.kind == "exp" and isinstance(operator.inputs[0], str)
     )
     overflows = any((v[np.isfinite(v)] > LARGEST_EXPONENT).any() for v in exponents)
-    return np.asarray(values["result", 0, 0], dtype=float), np.inf if overflows else float(largest)
+    compared = (
+        values[each, 0, 0]
+        for operator in plan.operators
+        if operator.kind in COMPARISONS
+        for each in operator.inputs
+        if isinstance(each, str)
+    )
+    unknown = overflows or any(v.dtype.kind == "f" and np.isnan(v).any() for v in compared)
+    return np.asarray(values["result", 0, 0], dtype=float), np.inf if unknown else float(largest)
 
 
 def _unequal(expected: NDArray[np.float64], found: NDArray[np.float64], largest: float) -> bool:
