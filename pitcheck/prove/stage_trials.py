@@ -85,6 +85,11 @@ ORDERED_LOG2 = -1.0
 be the same, as those of two numbers are.
 """
 
+MOST_FOR_FIRST = 16
+"""The draws of orders up to which more are made because an element never came first. Then real
+numbers are asked for it.
+"""
+
 Algebra = TypeVar("Algebra", bound=ResidueAlgebra)
 
 
@@ -296,7 +301,7 @@ class StageTrials:
             seen = [trial for trial, counts in zip(algebra.trials, good, strict=True) if counts]
             tested.observe(seen, self._settings.seed)
         self._undecided = undecided(self.shaped, unseen)
-        if self.number < self._many and (site := self._outcomes.never_first):
+        if self.number < min(self._many, MOST_FOR_FIRST) and (site := self._outcomes.never_first):
             return f"an element never came first: {site}"
         if unseen:
             return f"an outcome was not seen often enough: {unseen}"
