@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
@@ -114,13 +114,15 @@ def measured_larger(
     most = max((settings.least, *apart.values()))
     partition = system.partition()
     context = Context(settings.templates, variant, settings.least)
-    attempts = [places.counts.needed, apart] if tallied and variant == LARGER[-1] else [apart]
-    for known in attempts:
+
+    def measured_with(known: Mapping[int, int]) -> Measured:
         needed = {number: known.get(number, most) for number in partition}
-        context = replace(context, needed=needed)
-        found = _measured(statement, symbolic, context)
-        if _held(found) <= MOST_HELD:
-            break
+        return _measured(statement, symbolic, replace(context, needed=needed))
+
+    all_counted = bool(tallied) and variant == LARGER[-1]
+    found = measured_with(places.counts.needed if all_counted else apart)
+    if all_counted and _held(found) > MOST_HELD:
+        found = measured_with(apart)
     if found.symbolic.system.partition() == partition:
         return found
     return _measured(statement, symbolic, replace(context, least=most, needed={}))
@@ -168,14 +170,13 @@ def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
         shaped, symbols, sizes = shaped_at(statement, found)
         counted = _with_all_axes(shaped)
         counts = PlaceCounts.of(counted)
-        tallied = _tallied(sizes.system)
         lacking = {
             number: few
-            for number, few in (counts.lacking(counted) | _told_by_integers(shaped)).items()
-            if few > needed.get(number, 0) and number not in tallied
+            for number, few in _lacking(counted, counts).items()
+            if few > needed.get(number, 0)
         }
         clashing = avoided
-        if _has_uncounted(symbols, sizes, weighed_classes(counted)):
+        if not _combined(symbols, sizes) <= weighed_classes(counted):
             clashing |= clashing_sizes(sizes.system, sizes, plain_sizes(shaped))
         if len(clashing) > MOST_AVOIDED:
             clashing = avoided
@@ -194,6 +195,19 @@ def _with_all_axes(shaped: ShapedStage) -> ShapedStage:
     """Return a stage in which places of all axes are counted that can be told from others."""
     found = patterns(shaped.sizes.system, shaped.sizes, plain_sizes(shaped), tallied=True)
     return replace(shaped, weights=found)
+
+
+def _lacking(counted: ShapedStage, counts: PlaceCounts) -> dict[int, int]:
+    """Return the classes that may lack places at the second set of sizes, with the needed number.
+
+    Places that are compared with the number of all are as many as they need at the last set alone.
+    """
+    tallied = _tallied(counted.sizes.system)
+    found = _told_by_integers(counted)
+    for number, few in counts.lacking(counted).items():
+        if number not in tallied:
+            found[number] = max(few, found.get(number, 0))
+    return found
 
 
 def _told_by_integers(shaped: ShapedStage) -> dict[int, int]:
@@ -249,19 +263,16 @@ def few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -
 
     That the axis has few places may be why both sides agree.
     """
-    return any(
-        own.mixed
-        and sizes.unit(number) is not None
-        and (bool(own.uses & NEVER) or number not in weighed)
-        for number, own in symbolic.system.classes()
-    )
+    never = {number for number, own in symbolic.system.classes() if own.uses & NEVER}
+    return any(n in never or n not in weighed for n in _combined(symbolic, sizes))
 
 
-def _has_uncounted(symbolic: SymbolicPair, sizes: Sizes, counted: Collection[int]) -> bool:
-    """Return True if places along a reduced axis are combined that are not counted."""
-    return any(
-        own.mixed and sizes.unit(number) is not None and number not in counted
+def _combined(symbolic: SymbolicPair, sizes: Sizes) -> frozenset[int]:
+    """Return the classes of reduced axes along which places are combined."""
+    return frozenset(
+        number
         for number, own in symbolic.system.classes()
+        if own.mixed and sizes.unit(number) is not None
     )
 
 

@@ -101,7 +101,7 @@ def _places(formula: Formula) -> Places:
 
 
 def counted_slots(b: Builder, x: str, _: str) -> str:
-    """What stands where the running number of chosen rows is that of all, four times over."""
+    """Rows at which the running number of chosen ones is that of all, four times over."""
     chosen = b.op("cast", b.input("m", (1024,), dtype="bool"), dtype="int64")
     ones = b.op("full_like", chosen, value=1, dtype="int64")
     slots, rows = (b.op("cumsum", each, axis=0) for each in (chosen, ones))
@@ -118,6 +118,23 @@ def test_places_of_every_axis_are_counted_however_they_are_used() -> None:
         number = next(n for n, own in places.symbols.system.classes() if use in own.uses)
         assert places.counts.needed[number] >= (5 if use == Use.TALLIED else 1)
         assert number not in places.counts.settled
+
+
+def between_ids(b: Builder, x: str, z: str) -> str:
+    """Products of sums of rows of a table, of which the ids are two integers."""
+    ids = b.input("i", (2,), dtype="int64", bounds=(0, 1024))
+    sums = b.op("sum", b.op("mul", b.op("matmul", product(b, x, z), x), z), axes=(0,))
+    powers = b.op("mul", sums, b.op("mul", sums, b.op("mul", sums, sums)))
+    return str(b.op("add", b.op("embedding", ids, x), powers))
+
+
+def test_an_axis_of_ids_has_the_places_of_its_degree_as_well() -> None:
+    """The two ids alone need four places; the formula along the axis needs more."""
+    places = _places(between_ids)
+    number = next(n for n, own in places.symbols.system.classes() if own.indexed)
+    degree = places.counts.needed[number]
+    assert degree > 4
+    assert (places.sizes.unit(number) or 0) >= degree
 
 
 def test_integers_along_an_axis_may_all_differ() -> None:

@@ -43,7 +43,7 @@ from pitcheck.algebra.bound.degrees import DegreeAlgebra
 from pitcheck.algebra.bound.function_tables import Guards, Table
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.residues.free_functions import LARGEST_FACTOR
-from pitcheck.algebra.residues.free_outcomes import BELOW, EQUAL
+from pitcheck.algebra.residues.free_outcomes import ASCENDING, BELOW, DESCENDING, EQUAL
 from pitcheck.algebra.residues.keyed_functions import EVEN, ODD
 from pitcheck.algebra.shape_checks import broadcast
 
@@ -53,9 +53,11 @@ _HALF = Fraction(1, 2)
 _MASK = frozenset({"mask"})
 """The use of a boolean that is made of outcomes of comparisons."""
 WHOLE_LOG2 = 20
-"""The log2 of integers that are told from each other by their residues, far below all primes."""
+"""The log2 of the largest integers that are told apart by their residues, far below all primes."""
 ORDERED_LOG2 = 7
-"""That of integers whose order is that of the balanced representatives of their residues."""
+"""The log2 of the largest integers that stand in the order of their residues' balanced
+representatives.
+"""
 _TERMS = 4
 """The terms of a polynomial of outcomes: 1 - a, a b, a + b - a b, a + b - 2 a b."""
 
@@ -303,7 +305,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         """
         if a.kind != "field":
             return super().order(a, axis, descending)
-        self._enter("descending" if descending else "ascending", a.elements, a.degree, a.shape)
+        self._enter(DESCENDING if descending else ASCENDING, a.elements, a.degree, a.shape)
         self.sorts = True
         places = Polynomial(height_log2=log2_of(a.shape[axis]))
         value = self._value("int", a.shape, a.instances, places)

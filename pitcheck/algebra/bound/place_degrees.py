@@ -23,8 +23,11 @@ from pitcheck.algebra.bound.degree_bounds import MOST, ONE, Degree, Polynomial, 
 from pitcheck.algebra.bound.degree_values import DegreeValue, Sign
 from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
 from pitcheck.algebra.interface import Comparison, Kind
-from pitcheck.algebra.residues.free_outcomes import BELOW, EQUAL
+from pitcheck.algebra.residues.free_outcomes import ASCENDING, BELOW, DESCENDING, EQUAL
 from pitcheck.algebra.residues.weights import Pattern
+
+_ORDERED = frozenset({"order"})
+"""The use of positions in an order of numbers: a decision by them is one by the numbers."""
 
 
 @dataclass
@@ -86,8 +89,8 @@ class PlaceDegreeAlgebra(FreeDegreeAlgebra):
 
     @property
     def in_decisions(self) -> int:
-        """The number of places that tells any two numbers apart of which one decides."""
-        compared = (self.arguments.get(name) for name in (BELOW, EQUAL))
+        """The number of places that tells any two numbers apart that are compared or ordered."""
+        compared = (self.arguments.get(name) for name in (BELOW, EQUAL, ASCENDING, DESCENDING))
         return max((each.needed for each in compared if each is not None), default=0)
 
     def compare_targets(self, a: DegreeValue, b: DegreeValue) -> None:
@@ -184,7 +187,9 @@ class LikelyPlaceAlgebra(PlaceDegreeAlgebra):
         return self._decided_by(super().compare(comparison, a, b), a, b)
 
     def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:
-        return self._beside(super().order(a, axis, descending), a)
+        """Return positions that depend on all places of the numbers that are ordered."""
+        places = self._beside(super().order(a, axis, descending), a)
+        return replace(places, uses=places.uses | _ORDERED) if a.kind == "field" else places
 
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         return self._beside(super().maximum(a, b), a, b)

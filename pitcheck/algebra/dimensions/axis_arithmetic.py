@@ -249,7 +249,11 @@ class AxisArithmetic:
         if node is None:
             return self._binary(name, a, b, ("field", "int"))
         return AxisValue(
-            "int", self._broadcast(a, b), places=node, boundary=at_boundary(a) and at_boundary(b)
+            "int",
+            self._broadcast(a, b),
+            places=node,
+            boundary=at_boundary(a) and at_boundary(b),
+            counting=counted_along(a, b),
         )
 
     def subtract(self, a: AxisValue, b: AxisValue) -> AxisValue:
@@ -343,7 +347,7 @@ class AxisArithmetic:
                 self.system.use(a.counts, Use.ORDERED)
             return AxisValue("bool", self._broadcast(a, b), positional=True)
         if self._places(a, b) is not None:
-            return AxisValue("bool", self._broadcast(a, b))
+            return AxisValue("bool", self._broadcast(a, b), counting=counted_along(a, b))
         return self._binary("compare", a, b, (a.kind,), "bool")
 
     def where(self, condition: AxisValue, a: AxisValue, b: AxisValue) -> AxisValue:

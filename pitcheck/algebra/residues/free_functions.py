@@ -45,7 +45,14 @@ from pitcheck.algebra.interface import Kind
 from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, mix, remainder
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.drawn_primes import SQUARES
-from pitcheck.algebra.residues.free_outcomes import FreeOutcomes, finite, of_order, vanishes
+from pitcheck.algebra.residues.free_outcomes import (
+    ASCENDING,
+    DESCENDING,
+    FreeOutcomes,
+    finite,
+    of_order,
+    vanishes,
+)
 from pitcheck.algebra.residues.residue_order import order_key
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.shape_checks import broadcast
@@ -68,7 +75,7 @@ MOST_PARTS = 6
 _RANKS = 4
 """The bits of a 64-bit word that are left for the places of infinities beside random ranks."""
 _BEYOND = tuple(place << (64 - _RANKS) for place in (0, 2, 1, -1))
-"""What is added to ranks of finite numbers, NaN, +inf and -inf, in the order of their codes."""
+"""The numbers added to ranks of finite numbers, NaN, +inf and -inf, in the order of their codes."""
 _WORD = 2
 """The levels whose residues, each below 2^31, make one 64-bit word."""
 
@@ -454,7 +461,7 @@ class FreeFunctions(FreeOutcomes):
             return super()._ranks(a, axis, descending)
         a = replace(self.plain(a), parts=())
         shape = self.shape(a)
-        lanes = self._lanes("descending" if descending else "ascending", 1, a.rank)[:1]
+        lanes = self._lanes(DESCENDING if descending else ASCENDING, 1, a.rank)[:1]
         places = self.xp.arange(shape[axis], dtype=np.uint64)
         places = places.reshape((-1,) + (1,) * (a.rank - 1 - axis))
         special = self.xp.zeros((1,) * a.data.ndim, np.uint8) if a.special is None else a.special

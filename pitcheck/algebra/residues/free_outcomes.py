@@ -46,6 +46,8 @@ from pitcheck.errors import UnsupportedError
 
 BELOW, EQUAL = "below", "equal"
 """The tables of comparisons."""
+ASCENDING, DESCENDING = "ascending", "descending"
+"""The tables of orders along an axis."""
 _GREATER: tuple[Comparison, Comparison] = ("gt", "ge")
 _LESS: tuple[Comparison, Comparison] = ("lt", "le")
 

@@ -13,7 +13,7 @@ import pytest
 from pitcheck.algebra.bound.degree_bounds import Heights, Polynomial
 from pitcheck.algebra.bound.degree_values import DegreeValue, Sign
 from pitcheck.algebra.bound.free_degrees import FreeDegreeAlgebra
-from pitcheck.algebra.bound.place_degrees import PlaceDegreeAlgebra
+from pitcheck.algebra.bound.place_degrees import LikelyPlaceAlgebra, PlaceDegreeAlgebra
 from pitcheck.algebra.interface import Comparison
 
 P = 1009
@@ -147,7 +147,7 @@ def test_an_order_is_an_argument_of_a_table_and_its_places_are_integers(
     assert (places.kind, places.top.degree, places.top.height_log2) == ("int", 0, math.log2(3))
     assert (algebra.tables["descending"].entries, algebra.tables["ascending"].entries) == (6, 6)
     assert algebra.tables["descending"].apart.degree == 2
-    # That a number of places is 0 may be seldom: no draw needs to show it.
+    # No draw needs to show that such a place is 0, so it is no divisor.
     assert not places.sign.divides
     assert algebra.take_along(x, 1, places).top.degree == 1
 
@@ -207,6 +207,18 @@ def test_weighted_counts_are_arguments() -> None:
     algebra.site = "here"
     algebra.compare("eq", algebra.sum(_integers(algebra), (0,)), algebra.constant(Fraction(0)))
     assert not algebra.whole and algebra.compares
+
+
+def test_a_decision_by_an_order_depends_on_the_places_of_its_numbers() -> None:
+    algebra = LikelyPlaceAlgebra({1}, {3: ((1, 1, 1),)})
+    number = algebra.integers(np.zeros((1, 1, 4), dtype=np.int64))
+    sums = algebra.sum(algebra.fresh("x", (4, 3)), (1,))
+    first = algebra.compare("eq", algebra.order(sums, 0, True), number)
+    assert first.top.degree == 1
+    assert algebra.in_decisions == 1
+    # A number of places decides nothing that few places do not show.
+    count = algebra.sum(algebra.integers(np.zeros((1, 1, 3), dtype=np.int64)), (0,))
+    assert algebra.compare("eq", count, algebra.integers(np.zeros((1, 1)))).top.degree == 0
 
 
 def test_places_are_counted_of_all_that_is_compared() -> None:

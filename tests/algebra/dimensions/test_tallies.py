@@ -1,6 +1,7 @@
 """Counts of places that are compared with the count of all leave an axis reduced; no others do."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,16 @@ def test_counts_that_are_compared_leave_the_axis_reduced() -> None:
 )
 def test_these_are_counts_of_places(compare: Compared) -> None:
     assert reduced(compare)[0] < 24
+
+
+def test_ids_that_existence_chooses_keep_what_was_asked() -> None:
+    algebra = AxisAlgebra(AxisSystem())
+    mask, ids = algebra.tensor((TOKENS,), "bool"), algebra.tensor((9,))
+    asked = before(algebra, mask)
+    one, other = (replace(algebra.tensor((TOKENS,), "int"), places=ids.dims[0]) for _ in range(2))
+    chosen = algebra.where(asked, one, other)
+    found = algebra.compare("eq", algebra.add(chosen, algebra.boundary(ids, 0, 0)), one)
+    assert found.counting.added == chosen.counting.added == asked.counting.added != ()
 
 
 @pytest.mark.parametrize("number", [0, 7, 80])

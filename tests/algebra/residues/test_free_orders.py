@@ -71,12 +71,8 @@ def test_a_line_that_differs_in_one_number_has_another_order(algebra: FreeAlgebr
     assert not (ordered(algebra, x) == ordered(algebra, other)).all()
 
 
-@pytest.mark.parametrize(
-    ("descending", "last"), [(True, (3, 2)), (False, (0, 1))], ids=["descending", "ascending"]
-)
-def test_infinities_and_nan_are_at_the_ends(
-    descending: bool, last: tuple[int, int], algebra: FreeAlgebra
-) -> None:
+@pytest.mark.parametrize("descending", [True, False])
+def test_infinities_and_nan_are_at_the_ends(descending: bool, algebra: FreeAlgebra) -> None:
     given = [float("nan"), float("inf"), None, float("-inf"), None]
     x = algebra.fresh("x", (5,))
     parts = [
