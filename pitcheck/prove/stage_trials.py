@@ -80,7 +80,7 @@ FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
 """
 
-ORDERED_LOG2 = -1.0
+SAME_ORDER_LOG2 = -1.0
 """The log2 of the share of draws in which two orders that have nothing to do with each other may
 be the same, as those of two numbers are.
 """
@@ -121,8 +121,9 @@ class StageTrials:
         self._degrees = degrees
         self._settings = settings
         sorts = degrees.algebra.sorts
-        self._many = math.ceil(settings.target_log2 / ORDERED_LOG2) if sorts else 0
-        self._orders = self._many if refutes else 0
+        telling = math.ceil(settings.target_log2 / SAME_ORDER_LOG2) if sorts else 0
+        self._orders = telling if refutes else 0
+        self._until_first = min(telling, MOST_FOR_FIRST)
         self._wanted = max(
             settings.least_trials, self._orders, FIRST_WITH_ROOTS if degrees.has_roots else 1
         )
@@ -301,7 +302,7 @@ class StageTrials:
             seen = [trial for trial, counts in zip(algebra.trials, good, strict=True) if counts]
             tested.observe(seen, self._settings.seed)
         self._undecided = undecided(self.shaped, unseen)
-        if self.number < min(self._many, MOST_FOR_FIRST) and (site := self._outcomes.never_first):
+        if self.number < self._until_first and (site := self._outcomes.never_first):
             return f"an element never came first: {site}"
         if unseen:
             return f"an outcome was not seen often enough: {unseen}"

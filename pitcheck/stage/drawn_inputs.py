@@ -70,10 +70,10 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
 
     Of four trials of integers one holds marked values in a random order, with uniform ones between
     them. One has half of its rows filled with one marked value, in one all are different if the
-    range has so many, and one is uniform. Of four
-    trials of booleans one has rows of equal elements, one lacks half of its rows altogether, one is
-    all true, one is uniform. The definite cases of a tensor come after the first ``CASES`` trials.
-    From ``FIRST_MIXED`` on all integers are marked or rare ones.
+    range has so many, and one is uniform. Of four trials of booleans one has rows of equal
+    elements, one lacks half of its rows altogether, one is all true, one is uniform. The definite
+    cases of a tensor come after the first ``CASES`` trials. From ``FIRST_MIXED`` on all integers
+    are marked or rare ones.
 
     Raises:
         UnsupportedError: integers have no bounds.

@@ -385,7 +385,7 @@ def _moved_difference(f: Formula, rng: random.Random) -> Formula | None:
 
 
 def _in_order(f: Formula, rng: random.Random) -> Formula | None:
-    """What is put in order may be added or negated before or after it."""
+    """Numbers may be added or negated before or after they are put in order."""
     if f.kind != "ranked":
         return None
     a, b = f.operands

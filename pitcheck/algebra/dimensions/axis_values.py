@@ -98,10 +98,9 @@ class AxisValue:
     ``literal``: the number of a 0-d constant. ``counts``: the dimension along which it is the
     positions 0, 1, ... ``places``: for integers, a dimension along which they are places; it may be
     a part of that which they index. ``boundary``: they are places between segments. ``counting``:
-    how it was counted. ``occurs``: it counts how often something holds, so
-    that it is 0 if nothing does, however many places there are. ``tally``: how it counts places,
-    at most one each; None if it does not. ``positional``: it compares positions with each other,
-    and nothing else.
+    how it was counted. ``occurs``: it counts how often something holds, so that it is 0 if nothing
+    does, however many places there are. ``tally``: how it counts places, at most one each; None if
+    it does not. ``positional``: it compares positions with each other, and nothing else.
     """
 
     kind: Kind
