@@ -1,8 +1,11 @@
-"""Profiles of Hypothesis: repeatable by default, so that a run says the same twice; a collector
-that looks less often at the plans that tests keep; and the tests that are left to the night.
+"""Draws that are the same in every run: a profile of Hypothesis, and one seed for the checks that
+state none; a collector that looks less often at the plans that tests keep; and the tests that are
+left to the night.
 """
 
 import gc
+import secrets
+from collections.abc import Iterator
 
 import pytest
 from attacks.folder import EXISTS as ATTACKS_EXIST
@@ -12,6 +15,28 @@ from support import night
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("ci")
 gc.set_threshold(100_000, 50, 100)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option ``--seed``."""
+    parser.addoption(
+        "--seed",
+        default="1",
+        help="the seed of checks that state none: a whole number, or 'fresh' for one of each check",
+    )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_seed(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Give one seed to all checks in this process that state none.
+
+    With fresh ones, a test of what is met in one draw of twenty fails in one run of twenty.
+    """
+    seed = pytestconfig.getoption("--seed")
+    with pytest.MonkeyPatch.context() as patch:
+        if seed != "fresh":
+            patch.setattr(secrets, "randbits", lambda bits: int(seed) % 2**bits)
+        yield
 
 
 def pytest_collection_finish() -> None:

@@ -34,6 +34,7 @@ from pitcheck.refute.counted_differences import (
 )
 from pitcheck.refute.larger_sizes import retried
 from pitcheck.refute.nearest_outputs import nearest_outputs
+from pitcheck.refute.random_streams import unlike_draws
 from pitcheck.refute.uninitialised import CONTENTS, MOST_NAMED, blamed, filled, reached
 from pitcheck.report.report import Finding, OperatorCounts, Report
 from pitcheck.stage.equal_blocks import Batched
@@ -224,13 +225,17 @@ def run_on_reals(check: Check) -> Report | None:
     judged = count_differences(run, cuts, run.suspects())
     if judged.shown is not None:
         return mismatch(check, SecondLook(run, cuts, judged.real, judged.shown))
-    for number, why in judged.draws.items():
-        output = run.comparisons[number].target.name
-        title = f"{output!r} depends on other random numbers than the reference's: {why}"
-        check.findings.append(
-            Finding(code="PIT206", verdict="inconclusive", title=title, output=output)
-        )
+    check.findings.extend(
+        _other_draws(run.comparisons[number].target.name, why)
+        for number, why in judged.draws.items()
+    )
     return None
+
+
+def _other_draws(output: str, why: str) -> Finding:
+    """Return the finding of an output that depends on draws that the reference does not take."""
+    title = f"{output!r} depends on other random numbers than the reference's: {why}"
+    return Finding(code="PIT206", verdict="inconclusive", title=title, output=output)
 
 
 def look_early(check: Check) -> Report | None:
@@ -261,7 +266,21 @@ def prove_at_larger_sizes(check: Check) -> Report | None:
     after = retried(check.prover, check.ledger)
     check.ledger, check.tried = after.ledger, after.tried
     check.clock.lap("evaluate")
+    _note_other_draws(check)
     return concluded(check)
+
+
+def _note_other_draws(check: Check) -> None:
+    """Note the open outputs with other draws that the run on real numbers took for equal.
+
+    Two permutations of four rows are the same in one run of 24.
+    """
+    noted = {finding.output for finding in check.findings if finding.code == "PIT206"}
+    left = {o.output for o in check.ledger.open_outputs if o.proof.code in ("", "PIT202")}
+    targets = (comparison.target for comparison in check.run.comparisons)
+    for target in (t for t in targets if t.name in left - noted):
+        if unlike := unlike_draws(check.run, target):
+            check.findings.append(_other_draws(target.name, unlike.why))
 
 
 STRATEGIES: tuple[Strategy, ...] = (

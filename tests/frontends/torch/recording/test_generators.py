@@ -11,6 +11,7 @@ import torch
 from frontends.torch.proving import proven
 from torch import nn
 
+from pitcheck.base.options import Options
 from pitcheck.torch import Input, Part, Program, Spec, check
 
 ROWS, WIDTH, SEED = 4, 4, 7
@@ -88,6 +89,12 @@ def test_the_same_on_replicas(draw: Draw) -> None:
 def test_other_draws_are_never_the_same(draw: Draw) -> None:
     report = check(replicated(draw, seed=SEED + 1))
     assert report.verdict == "inconclusive"
+    assert {finding.code for finding in report.findings} == {"PIT206"}
+
+
+def test_other_draws_that_are_the_same_by_chance() -> None:
+    """In both real draws of this seed the two permutations are the same."""
+    report = check(replicated(half_shuffled, seed=SEED + 1), Options(seed=938))
     assert {finding.code for finding in report.findings} == {"PIT206"}
 
 
