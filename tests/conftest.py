@@ -17,12 +17,18 @@ settings.load_profile("ci")
 gc.set_threshold(100_000, 50, 100)
 
 
+def seed_of(text: str) -> int | None:
+    """Return a whole number, or None for ``fresh``. Raises ValueError."""
+    return None if text == "fresh" else int(text)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option ``--seed``."""
     parser.addoption(
         "--seed",
-        default="1",
-        help="the seed of checks that state none: a whole number, or 'fresh' for one of each check",
+        type=seed_of,
+        default=1,
+        help="the seed of checks that state none: a whole number, or 'fresh' for another in each",
     )
 
 
@@ -30,12 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def one_seed(pytestconfig: pytest.Config) -> Iterator[None]:
     """Give one seed to all checks in this process that state none.
 
-    With fresh ones, a test of what is met in one draw of twenty fails in one run of twenty.
+    With fresh seeds, a test that one draw in twenty breaks fails in one run of twenty.
     """
     seed = pytestconfig.getoption("--seed")
     with pytest.MonkeyPatch.context() as patch:
-        if seed != "fresh":
-            patch.setattr(secrets, "randbits", lambda bits: int(seed) % 2**bits)
+        if seed is not None:
+            patch.setattr(secrets, "randbits", lambda bits: seed % 2**bits)
         yield
 
 

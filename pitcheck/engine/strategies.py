@@ -29,12 +29,12 @@ from pitcheck.refute.counted_differences import (
     SecondLook,
     count_differences,
     early_look,
+    incomparable,
     look_on_blocks,
     second_look,
 )
 from pitcheck.refute.larger_sizes import retried
 from pitcheck.refute.nearest_outputs import nearest_outputs
-from pitcheck.refute.random_streams import unlike_draws
 from pitcheck.refute.uninitialised import CONTENTS, MOST_NAMED, blamed, filled, reached
 from pitcheck.report.report import Finding, OperatorCounts, Report
 from pitcheck.stage.equal_blocks import Batched
@@ -271,16 +271,17 @@ def prove_at_larger_sizes(check: Check) -> Report | None:
 
 
 def _note_other_draws(check: Check) -> None:
-    """Note the open outputs with other draws that the run on real numbers took for equal.
+    """Note the open outputs with other draws that by chance are equal on real numbers.
 
-    Two permutations of four rows are the same in one run of 24.
+    Two random permutations of four rows are the same in one draw of 24.
     """
     noted = {finding.output for finding in check.findings if finding.code == "PIT206"}
-    left = {o.output for o in check.ledger.open_outputs if o.proof.code in ("", "PIT202")}
-    targets = (comparison.target for comparison in check.run.comparisons)
-    for target in (t for t in targets if t.name in left - noted):
-        if unlike := unlike_draws(check.run, target):
-            check.findings.append(_other_draws(target.name, unlike.why))
+    left = check.ledger.open_outputs
+    names = {o.output for o in left if (o.proof.code or "PIT202") == "PIT202"} - noted
+    for number, comparison in enumerate(check.run.comparisons):
+        name = comparison.target.name
+        if name in names and (why := incomparable(check.run, number)):
+            check.findings.append(_other_draws(name, why))
 
 
 STRATEGIES: tuple[Strategy, ...] = (

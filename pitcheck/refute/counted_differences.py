@@ -81,7 +81,7 @@ def count_differences(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[
     One difference has to be confirmed with more digits, or to stand out from rounding if that costs
     too much. Beside it all outputs count that differ by more than ``PLAIN``.
     """
-    result = Judged(draws={n: why for n in numbers if (why := _incomparable(run, n))})
+    result = Judged(draws={n: why for n in numbers if (why := incomparable(run, n))})
     left = sorted(
         (n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n)
     )
@@ -126,7 +126,7 @@ def _not_finite(
     return (sorted(found), shown) if told is Told.DIFFERS else ([], None)
 
 
-def _incomparable(run: WholeRun, number: int) -> str:
+def incomparable(run: WholeRun, number: int) -> str:
     """Return why an output cannot be compared because of its random draws, or "".
 
     Other draws are no mistake by themselves. But ranks that hold the same part of an output must
