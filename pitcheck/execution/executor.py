@@ -107,6 +107,7 @@ class _Run:
             self._write(operator, rank, microbatch, [found])
             return True
         inputs = [self._read(operator, operand, rank, microbatch) for operand in operator.inputs]
+        inputs = _with_whole_literals(operator, inputs)
         if operator.kind == "send":
             self._send(operator, rank, attributes, inputs[0])
         elif operator.outputs or operator.kind != "wait":
@@ -363,3 +364,18 @@ def _part(x: torch.Tensor, axis: int, count: int, place: int) -> torch.Tensor:
 
 
 __all__ = ["Array", "Coordinate", "Instance", "execute"]
+
+
+def _with_whole_literals(operator: Operator, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return operands with whole literals as integers if no tensor beside them is floating-point.
+
+    So a product of an integer tensor and 2 is an integer, as in a PyTorch program.
+    """
+    literal = [isinstance(operand, Number) for operand in operator.inputs]
+    tensors = [value for value, fixed in zip(inputs, literal, strict=True) if not fixed]
+    if not tensors or any(value.is_floating_point() for value in tensors):
+        return inputs
+    return [
+        value.to(torch.int64) if fixed and float(value).is_integer() else value
+        for value, fixed in zip(inputs, literal, strict=True)
+    ]
