@@ -200,6 +200,13 @@ _OUT = click.option(
     help="Where the parallel plan rounds more: PIT3xx.",
 )
 @click.option(
+    "--estimates",
+    type=click.Choice(["accept", "refuse"]),
+    default="accept",
+    show_default=True,
+    help="What follows if part of the bound is an estimate: refuse is PIT208.",
+)
+@click.option(
     "--witness-directory",
     default=".",
     show_default=True,

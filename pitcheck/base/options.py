@@ -19,8 +19,9 @@ class Options:
     beside a GPU. ``max_memory``: bytes of each. ``witness_directory``: the folder in which a
     witness is written, None for nowhere. ``precision``: broken precision rules are warnings
     (``warn``), make an equivalent report's exit code 4 (``error``), or are not looked for
-    (``off``). ``explain``: True to look for the cause, the repair and a small witness of a
-    mismatch.
+    (``off``). ``estimates``: a pair of plans of which part of the bound is an estimate is called
+    equivalent (``accept``) or not (``refuse``). ``explain``: True to look for the cause, the repair
+    and a small witness of a mismatch.
     """
 
     error_bound_log2: float = -64.0
@@ -33,4 +34,5 @@ class Options:
     max_memory: int = 4 * GIB
     witness_directory: Path | None = None
     precision: str = "warn"
+    estimates: str = "accept"
     explain: bool = True

@@ -37,6 +37,7 @@ def run(
     max_memory: str,
     output: Sequence[str],
     precision: str,
+    estimates: str,
     witness_directory: str,
     explain: bool,
     quiet: bool,
@@ -63,6 +64,7 @@ def run(
         max_memory=parse_size(max_memory),
         witness_directory=_directory(witness_directory),
         precision=precision,
+        estimates=estimates,
         explain=explain,
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Literal
 
-from pitcheck.engine.reporting import make_report
+from pitcheck.engine.reporting import estimates, make_report
 from pitcheck.engine.state import Check
 from pitcheck.errors import BudgetError, ExplanationWarning, PitcheckError, PlanError
 from pitcheck.explain.difference import explain_difference, unexplained
@@ -25,6 +25,7 @@ ADVICE = {
     "PIT203": "give --max-memory more, or check a smaller model of the same structure",
     "PIT205": "state the lineage of a tensor between the exponentials, so that they are proven "
     "apart",
+    "PIT208": "--estimates accept takes such a bound; else decide by the reference's steps",
 }
 """The advice on an output that is neither proven nor refuted, by the code of its finding."""
 NOT_EXPLAINED = "it was not looked for, as --no-explain asks; the output differs all the same"
@@ -108,6 +109,11 @@ def concluded(check: Check) -> Report:
             check.findings.append(
                 Finding(code="PIT201", verdict="inconclusive", title=title, output=name)
             )
+    if check.options.estimates == "refuse":
+        check.findings.extend(
+            Finding(code="PIT208", verdict="inconclusive", title=why, repair=ADVICE["PIT208"])
+            for why in estimates(check.ledger)
+        )
     nodes = check.problem.parallel.nodes
     live = {nodes[n].operator for n in check.ledger.covered}
     check.dead = tuple(dict.fromkeys(n.operator for n in nodes if n.operator not in live))

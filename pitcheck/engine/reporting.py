@@ -24,6 +24,8 @@ LEAST_LOG2 = -1074.0
 outputs that nothing random enters (integers, constants).
 """
 UNTRIED = "the discrete cases that were not tried"
+TOGETHER = "what integers of several choices decide together was tried and not proven"
+"""The reason for an estimate of a stage in which tokens share an expert, for example."""
 NOT_COVERED = (
     "the meanings of the operators, derived backward formulas among them",
     "the specification: lineage of inputs, parameters and outputs",
@@ -77,7 +79,7 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
         discrete_cases=tuple(dict.fromkeys(line for p in used.values() for line in p.discrete)),
         routing=_routed(ledger),
         reductions=tuple(dict.fromkeys(line for p in used.values() for line in p.reductions)),
-        heuristic=_estimates(ledger, len(used)),
+        heuristic=estimates(ledger),
         not_covered=(UNTRIED, *_sizes(ledger, len(used)), *NOT_COVERED)
         if verdict == "equivalent"
         else (),
@@ -87,17 +89,28 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
     )
 
 
-def _estimates(ledger: Ledger, distinct: int) -> tuple[str, ...]:
-    """Return a sentence for every reason why the bounds of some distinct stages are estimates."""
+def estimates(ledger: Ledger) -> tuple[str, ...]:
+    """Return a sentence for every reason why the bounds of some distinct stages are estimates.
+
+    All decisions of integers are one reason, told with the first of them.
+    """
+
+    distinct = len({o.key for o in ledger.obligations if o.key})
 
     def reason(proof: Proof) -> str:
         told = proof.no_tables or "exponentials, roots, orders or keyed functions occur"
         return told if proof.heuristic else ""
 
+    reasons = [
+        *_by_reason(ledger, reason),
+        *_by_reason(ledger, lambda proof: TOGETHER if proof.together else ""),
+    ]
+    decisions = (o.proof.together for o in ledger.obligations if o.proof.together)
+    decision = next(decisions, "")
     return tuple(
         f"the bounds of {stages} of {distinct} distinct stages, the first that of {first!r}, are "
-        f"estimates: {why}"
-        for why, stages, first in _by_reason(ledger, reason)
+        f"estimates: {why}{f', first {decision}' if why == TOGETHER else ''}"
+        for why, stages, first in reasons
     )
 
 

@@ -126,7 +126,8 @@ class Proof:
     false. ``heuristic``: the bound is an estimate. ``no_tables``: why functions as tables of random
     residues, which would have given a theorem, did not prove it; "" if that was not tried.
     ``sizes``: why it is not known to hold at every size of the axes that were reduced; "" if it is,
-    or if the stage was proven at its own sizes.
+    or if the stage was proven at its own sizes. ``together``: a decision of integers that was tried
+    and is not proven; "" if there is none.
     """
 
     outcome: Outcome
@@ -137,6 +138,7 @@ class Proof:
     heuristic: bool = False
     no_tables: str = ""
     sizes: str = ""
+    together: str = ""
     code: str = ""
     reason: str = ""
     reductions: tuple[str, ...] = ()

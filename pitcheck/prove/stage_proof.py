@@ -233,6 +233,7 @@ def _prove_variants(statement: Statement) -> Proof:
     last = proofs[-1]
     last.trials = max(p.trials for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
+    last.together = next((p.together for p in proofs if p.together), "")
     last.undefined = max(p.undefined for p in proofs)
     last.no_tables = next((p.no_tables for p in proofs if p.no_tables), "")
     last.reductions = proofs[0].reductions

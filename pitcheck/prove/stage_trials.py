@@ -49,6 +49,7 @@ from pitcheck.prove.coverage import Outcomes
 from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
 from pitcheck.prove.integers.cases import Cases
 from pitcheck.prove.integers.joint import joint_draws
+from pitcheck.prove.integers.together import Together
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.ties import TiesAlgebra, TiesWeightedAlgebra, tied_sites
@@ -116,6 +117,7 @@ class StageTrials:
         self._integers_open = cases.open
         self._tested = None if cases.tested is None else cases.tested.anew()
         self._refutes = refutes
+        self._together = Together.of(shaped) if refutes else None
         self._at_once = at_once
         self._family = family
         self._degrees = degrees
@@ -206,6 +208,8 @@ class StageTrials:
         if lacking:
             return self._open("PIT202", lacking)
         self._redraws.add(good)
+        if self._together is not None:
+            self._together.take(evaluated, algebra.trials, good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
 
@@ -338,12 +342,17 @@ class StageTrials:
                     1,
                     tuple(sorted(self._primes)),
                     one.heuristic,
+                    together=self._decides_together(),
                     discrete=said,
                     routing=seen,
                     undefined=self._undefined_part,
                 )
         self._wanted = self.number + self._missing(one, error)
         return None
+
+    def _decides_together(self) -> str:
+        """Return a decision of integers that draws do not settle, in words, or ""."""
+        return "" if self._together is None else self._together.untold(self._settings.seed)
 
     def _further_difference(self) -> Comparison | None:
         """Compare both sides where integers decide as they do in no redraw so far.

@@ -155,6 +155,7 @@ CODES: tuple[Code, ...] = (
     Code("PIT205", "no common level of the exponential", "inconclusive"),
     Code("PIT206", "random draws do not map one to one", "inconclusive"),
     Code("PIT207", "a result may depend on memory that nobody has written to", "inconclusive"),
+    Code("PIT208", "a bound is an estimate, and a theorem is asked for", "inconclusive"),
     Code("PIT301", "a sum or a norm in a narrower dtype than the reference's", "warning"),
     Code(
         "PIT302",

@@ -273,7 +273,9 @@ def sentence(report: Report) -> str:
         "invalid": "internal error; nothing is said about the plans"
         if internal
         else "a plan is malformed or cannot run",
-        "inconclusive": f"{proven}; the rest is neither proven nor refuted",
+        "inconclusive": f"{proven}; the rest is neither proven nor refuted"
+        if report.outputs.proven < report.outputs.total
+        else f"{proven}, and not all that was asked for",
         "nothing-checked": "no output was compared; this is not a success",
     }[report.verdict]
     imprecise = (

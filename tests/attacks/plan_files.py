@@ -20,16 +20,20 @@ from pitcheck.plan.model import Plan, Tensor
 DATA = Path(__file__).parent / "data"
 EXPECTED = "expected.toml"
 COUNTING = "counting"
-Verdict = Literal["equivalent", "mismatch", "invalid", "inconclusive", "nothing-checked"]
+Verdict = Literal[
+    "equivalent", "estimate", "mismatch", "invalid", "inconclusive", "nothing-checked"
+]
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The entry of one parallel plan in ``expected.toml``.
 
-    ``verdict`` is one verdict, or a list if more than one is right. ``reason`` says in words why
-    it is right. ``codes`` are the codes that the findings must begin with, in order. ``reference``
-    names the reference's file. ``point`` has values of the reference's inputs, at full size, for
-    which both sides differ. ``executor`` says why the independent executor judges otherwise.
+    ``verdict`` is one verdict, or a list if more than one is right. ``estimate`` is that of a wrong
+    plan of which no draw shows the difference: its bound is called an estimate if it is not
+    refused. ``reason`` says in words why it is right. ``codes`` are the codes that the findings
+    must begin with, in order. ``reference`` names the reference's file. ``point`` has values of the
+    reference's inputs, at full size, for which both sides differ. ``executor`` says why the
+    independent executor judges otherwise.
     ``seed`` is that of the check.
     """
 

@@ -63,6 +63,9 @@ def rules_broken(case: Pair) -> list[str]:
 
 def as_expected(found: Report, expected: Expected, broken: list[str]) -> None:
     """Assert that a report is right. ``broken``: the codes of the rules that the plans break."""
+    if expected.verdict == "estimate":
+        assert found.heuristic or found.verdict in ("mismatch", "inconclusive"), expected.reason
+        return
     assert found.verdict in expected.verdicts, (expected.reason, found.findings)
     assert found.exit_code == EXIT_CODES[found.verdict]
     codes = tuple(finding.code for finding in found.findings)
@@ -120,7 +123,7 @@ def test_a_folder_is_whole(folder: Path) -> None:
     for name, expected in attack.plans.items():
         assert expected.reason, name
         assert expected.verdicts == ["equivalent"] or "equivalent" not in expected.verdicts, name
-        assert expected.point or "mismatch" not in expected.verdicts, name
+        assert expected.point or not {"mismatch", "estimate"}.intersection(expected.verdicts), name
 
 
 def test_no_plan_lies_beside_a_folder_that_is_read() -> None:

@@ -41,6 +41,7 @@ def test_every_option_can_be_configured_and_the_command_line_wins(call: Call) ->
         output = ["json:report.json"]
         witness-directory = "w"
         precision = "error"
+        estimates = "refuse"
         quiet = true
         verbose = false
         """
@@ -61,7 +62,7 @@ def test_every_option_can_be_configured_and_the_command_line_wins(call: Call) ->
         "full",
         Path("w"),
     )
-    assert options.precision == "error"
+    assert (options.precision, options.estimates) == ("error", "refuse")
     assert Path("report.json").exists()
     assert len(result.out.splitlines()) == 1
 

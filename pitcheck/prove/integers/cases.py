@@ -111,10 +111,7 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
     cone = discrete_cone(shaped, divided)
     if cone is None:
         return Cases(shaped)
-    drawn, first = [], 1
-    for value in cone.drawn:
-        drawn.append(_Drawn(value, shaped.fresh[value], first))
-        first += prod(shaped.fresh[value].shape)
+    drawn, _ = _numbered(cone)
     sources = _sources(cone, drawn)
     if sources is None:
         return Cases(shaped, None, f"nothing can be computed from {drawn[0].fresh.key} alone")
@@ -177,6 +174,21 @@ def with_cases(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -
     if tested is not None:
         tested.cone = replace(cone, shaped=directed)  # what it looks at are the draws of the stage
     return Cases(directed, tested, left_open)
+
+
+def _numbered(cone: Cone) -> tuple[list[_Drawn], int]:
+    """Return the drawn tensors, whose elements are numbered from 1, and the next number."""
+    drawn, first = [], 1
+    for value in cone.drawn:
+        drawn.append(_Drawn(value, cone.shaped.fresh[value], first))
+        first += prod(cone.shaped.fresh[value].shape)
+    return drawn, first
+
+
+def with_sources(cone: Cone) -> tuple[dict[int, Value], int]:
+    """Return the drawn tensors with the sources of their elements, and the next free number."""
+    drawn, first = _numbered(cone)
+    return _numbers(cone, drawn, np.zeros(1, dtype=np.int64)), first
 
 
 def _sources(

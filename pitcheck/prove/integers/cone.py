@@ -89,6 +89,8 @@ class Side:
     divisors: frozenset[int] = frozenset()
     reached: Reached | None = None
     """None: where integers reach is not looked at."""
+    decided: frozenset[int] = frozenset()
+    """The integers and booleans that are taken as given because real numbers decide them."""
 
     def operator(self, site: str) -> str:
         """Return the operator of a site of this side, or a divisor, in words."""
@@ -154,8 +156,13 @@ class Cone:
     sides: tuple[Side, Side]
     drawn: tuple[int, ...]
 
-    def run(self, algebra: Any, drawn: Mapping[int, Any]) -> tuple[dict[int, Any], dict[int, Any]]:
-        """Return all values of both sides in an algebra. Raises StepError."""
+    def run(
+        self,
+        algebra: Any,
+        drawn: Mapping[int, Any],
+        decided: tuple[Mapping[int, Any], Mapping[int, Any]] = ({}, {}),
+    ) -> tuple[dict[int, Any], dict[int, Any]]:
+        """Return all values of both sides in an algebra, from what is given. Raises StepError."""
         constants = [
             {v: constant_value(algebra, *known) for v, known in side.items() if v in own.given}
             for side, own in zip(self.shaped.constants, self.sides, strict=True)
@@ -173,8 +180,8 @@ class Cone:
         else:
             held = derive_all(algebra, drawn, derived)
         return (
-            first.run(algebra, {**constants[0], **given}),
-            second.run(algebra, {**constants[1], **held}),
+            first.run(algebra, {**constants[0], **given, **decided[0]}),
+            second.run(algebra, {**constants[1], **held, **decided[1]}),
         )
 
     def without_places(self) -> Cone:
@@ -188,17 +195,20 @@ class Cone:
         return replace(self, sides=(first, second))
 
 
-def discrete_cone(shaped: ShapedStage, divided: Mapping[str, bool] | None = None) -> Cone | None:
+def discrete_cone(
+    shaped: ShapedStage, divided: Mapping[str, bool] | None = None, *, decided: bool = False
+) -> Cone | None:
     """Return what is computed from the discrete inputs; None if none are drawn.
 
-    ``divided`` are the sites of steps that divide by what may be such a value: True if by 0.
+    ``divided`` are the sites of steps that divide by what may be such a value: True if by 0. With
+    ``decided`` what real numbers decide is given as well.
     """
     drawn = tuple(
         value
         for value, fresh in shaped.fresh.items()
         if fresh.kind != "field" and not fresh.unread and not fresh.numbers and 0 not in fresh.shape
     )
-    if not drawn:
+    if not drawn and not decided:
         return None
     discrete = {
         value for value, fresh in shaped.fresh.items() if fresh.kind != "field" or fresh.numbers
@@ -216,9 +226,11 @@ def discrete_cone(shaped: ShapedStage, divided: Mapping[str, bool] | None = None
         {target.cut.value for target in stage.targets},
     )
     first, second = (
-        _side(shaped, number, batch, given[number], targets[number], divided or {})
+        _side(shaped, number, batch, given[number], targets[number], divided or {}, decided)
         for number, batch in enumerate((stage.reference, stage.parallel))
     )
+    if not (drawn or first.decided or second.decided):
+        return None
     return Cone(shaped, (first, second), drawn)
 
 
@@ -229,23 +241,31 @@ def _side(
     given: frozenset[int],
     targets: set[int],
     divided: Mapping[str, bool],
+    with_decided: bool,
 ) -> Side:
     """Return the discrete steps of a side."""
     free = set(shaped.free) if number else set()
     mixed = {value for value in batch.inputs if value not in given}
     kinds, before = random_kinds(), -1
+    decided: set[int] = set()
     while len(mixed) != before:
         before = len(mixed)
         for place, step in enumerate(batch.steps):
-            if place in free or step.kind in kinds or _reads(step, mixed):
-                mixed.update(output for output in step.outputs if output is not None)
+            drawn = place in free or step.kind in kinds
+            if drawn or _reads(step, mixed):
+                made = {output for output in step.outputs if output is not None}
+                if with_decided and not drawn:
+                    found = {v for v in made if batch.graph.values[v].kind != "field"}
+                    decided |= found
+                    made -= found
+                mixed.update(made)
     inside = [
         place
         for place, step in enumerate(batch.steps)
         if place not in free
         and step.kind not in kinds
         and not _reads(step, mixed)
-        and not mixed.intersection(o for o in step.outputs if o is not None)
+        and not any(o in mixed or o in decided for o in step.outputs)
     ]
     sinks: dict[int, frozenset[int]] = {
         value: frozenset() for value in targets if value not in mixed
@@ -278,7 +298,10 @@ def _side(
             for value in read & mixed
         },
         frozenset(divisors),
-        _reached(shaped, number, batch, [p for p in outside if p not in free], mixed),
+        None
+        if with_decided
+        else _reached(shaped, number, batch, [p for p in outside if p not in free], mixed),
+        frozenset(decided),
     )
 
 

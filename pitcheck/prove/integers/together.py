@@ -1,0 +1,380 @@
+"""The decisions of integers that several choices make together: tried, and not proven.
+
+That 43 of 64 tokens choose one expert, or that five of them share a slot, happens in few draws or
+in none. A decision of that sort is settled where both sides make it by the same steps and draws
+show either outcome of each of its elements. Any other one is named, so that a report calls the
+bound of the stage an estimate. ``docs/mathematics.md`` has the reasons.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shaped_stage import shape_reduced
+>>> plan = one_operator("exp", [(2, 3)], (2, 3))
+>>> Together.of(shape_reduced(Problem.of(plan, plan).whole_stage())) is None
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.backend import to_host
+from pitcheck.algebra.discrete import COMPARISONS
+from pitcheck.algebra.residues.free_outcomes import is_mask
+from pitcheck.algebra.structure import aligned
+from pitcheck.algebra.value import Value
+from pitcheck.errors import PitcheckError
+from pitcheck.prove.integers.cases import with_sources
+from pitcheck.prove.integers.combined import MOST_BITS, MOST_FACTORS, factors, rarest, rarity
+from pitcheck.prove.integers.cone import SIDES, Cone, discrete_cone
+from pitcheck.prove.integers.shared import Shared, shared
+from pitcheck.prove.integers.sourced import (
+    COMPUTED,
+    MANY,
+    SHIFT,
+    Codes,
+    Event,
+    SourcedAlgebra,
+    element_of,
+    merged,
+)
+from pitcheck.prove.integers.tested import EXTREMA
+from pitcheck.prove.integers.unvaried import drawn_of
+from pitcheck.stage.evaluate import Evaluated
+from pitcheck.stage.run_batch import step_at
+from pitcheck.stage.shaped_stage import ShapedStage
+
+MOST_DRAWS = 48
+"""The draws whose decisions are compared between the sides."""
+
+Bools = NDArray[np.bool_]
+Data = NDArray[Any]
+"""Numbers of shape (draws or 1, instances or 1, *shape)."""
+PRODUCTS = frozenset({"joint", "logical_and", "logical_or"})
+"""The decisions that are products of their operands: they matter where both are not 0."""
+NEEDS = {
+    "floor_divide": "divides",
+    "order": "orders",
+    "index": "is at places of",
+    "maximum": "compares",
+    "minimum": "compares",
+    **dict.fromkeys(PRODUCTS, "multiplies"),
+}
+"""The use that a decision makes of integers, in words; that of others is to compare them."""
+
+
+class _WithIndices(SourcedAlgebra):
+    """The algebra of sources that notes all indices, those of sums at places among them."""
+
+    def _note_lookup(self, table: Value, indices: Value) -> None:  # noqa: ARG002 (any table counts)
+        self._note("index", indices, indices)
+
+    def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
+        self._note("index", indices, indices)
+        return super().add_at(base, axis, indices, source)
+
+    def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
+        self._note("index", indices, indices)
+        return super().add_along(base, axis, indices, source)
+
+
+@dataclass
+class Together:
+    """The discrete part of a stage, from what is drawn and what real numbers decide, in redraws."""
+
+    cone: Cone
+    _trials: list[int] = field(default_factory=list)
+    _seen: list[tuple[dict[int, Data], dict[int, Data]]] = field(default_factory=list)
+    _masks: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
+    """The outcomes of either side that are entries of tables: all joint ones are proven."""
+
+    @classmethod
+    def of(cls, shaped: ShapedStage) -> Together | None:
+        """Return it for a stage; None if nothing is computed from integers and booleans."""
+        cone = discrete_cone(shaped, decided=True)
+        used = cone is not None and any(side.batch.steps or side.sinks for side in cone.sides)
+        return cls(cone) if cone is not None and used else None
+
+    def take(self, evaluated: Evaluated, trials: Sequence[int], good: Bools) -> None:
+        """Take in what the ``good`` redraws of an evaluation decided."""
+        xp = evaluated.algebra.xp
+        found: list[dict[int, Data]] = []
+        for side, values, masks in zip(
+            self.cone.sides, (evaluated.reference, evaluated.parallel), self._masks, strict=True
+        ):
+            masks.update(v for v in (*side.sinks, *side.decided) if is_mask(values[v]))
+            data = {v: to_host(xp, values[v].data)[0] for v in side.decided}
+            # A table of outcomes holds residues. Both sides have the same for one outcome.
+            found.append(
+                {v: _of_draws(d % 2 == 1 if v in masks else d, good) for v, d in data.items()}
+            )
+        self._trials += [trial for trial, counts in zip(trials, good, strict=True) if counts]
+        self._seen.append((found[0], found[1]))
+
+    def untold(self, seed: int) -> str:
+        """Return a decision of several choices that the draws do not settle, in words, or "".
+
+        ``seed`` is that of the redraws.
+        """
+        whole = self._whole(0), self._whole(1)
+        try:
+            drawn, first = with_sources(self.cone)
+            coded, unmet = self._coded(whole, first)
+            static = _WithIndices()
+            static.events = []
+            sources = self.cone.run(static, drawn, coded)
+            algebra = _WithIndices(self._trials[:MOST_DRAWS], seed)
+            algebra.events = []
+            seen = self._values(0, whole[0]), self._values(1, whole[1])
+            values = self.cone.run(algebra, drawn_of(self.cone, algebra), seen)
+        except PitcheckError:
+            return "what integers and booleans make together cannot be evaluated in the draws"
+        alike = shared(self.cone, values)
+        events = zip(static.events, algebra.events, strict=True)
+        # The parallel plan is what somebody wrote last.
+        for own, in_draws in sorted(events, key=lambda pair: pair[0].site.startswith(SIDES[0])):
+            if self._unsettled(own, in_draws, alike, unmet):
+                return self._named(own)
+        return (
+            self._index(sources)
+            or self._multiplied(sources, values, anything=bool(unmet.any()))
+            or self._rare(sources, values)
+        )
+
+    def _unsettled(
+        self, own: Event, in_draws: Event, alike: Sequence[Shared], unmet: Bools
+    ) -> bool:
+        """Return True if draws do not settle some element of a decision."""
+        where, alone = _several(own), _single(own, unmet)
+        if not where.any() and not alone.any():
+            return False
+        same = self._shared(own, alike, len(where))
+        same = same.reshape(-1, *(1,) * (where.ndim - 1))
+        if own.what == "index" and where.any():
+            return True
+        if own.what in PRODUCTS:
+            return bool((where & ~_nonzero(in_draws)).any())
+        return bool((((where | alone) & ~same) | (where & ~_varied(in_draws))).any())
+
+    def _shared(self, own: Event, alike: Sequence[Shared], count: int) -> Bools:
+        """Return in which instances both sides make a decision by the same steps, (count,)."""
+        number = not own.site.startswith(SIDES[0])
+        step = step_at(own.site, self.cone.sides[number].name)
+        found = None if step is None else alike[number].steps.get(step)
+        if found is None or len(found) not in (1, count):
+            return np.zeros(count, dtype=np.bool_)
+        return np.broadcast_to(found if count > 1 else found.all(keepdims=True), count)
+
+    def _index(self, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> str:
+        """Return integers of several choices that real numbers are read or added at, or ""."""
+        stage = self.cone.shaped.stage
+        for side, values, batch in zip(
+            self.cone.sides, sources, (stage.reference, stage.parallel), strict=True
+        ):
+            inside = {output for step in side.batch.steps for output in step.outputs}
+            read = {
+                argument.value
+                for step in batch.steps
+                if not inside.intersection(o for o in step.outputs if o is not None)
+                for argument in step.looked_into
+            }
+            for value in sorted(read.intersection(side.sinks)):
+                codes = values[value].special
+                if values[value].kind != "int" or codes is None:
+                    continue
+                if ((element_of(codes) == MANY) & (codes & COMPUTED != 0)).any():
+                    return f"{side.described(value)}, which is an index"
+        return ""
+
+    def _multiplied(
+        self,
+        sources: tuple[Mapping[int, Value], Mapping[int, Value]],
+        values: tuple[Mapping[int, Value], Mapping[int, Value]],
+        *,
+        anything: bool,
+    ) -> str:
+        """Return a step of one side alone that multiplies many choices, or "".
+
+        With ``anything`` any step of one side alone is returned that depends on choices.
+        """
+        alike = shared(self.cone, values, as_seen=False)
+        for side, coded, same in zip(self.cone.sides, sources, alike, strict=True):
+            most = 0 if anything else MOST_FACTORS
+            chosen, several = _chosen(coded), _chosen(coded, least=MANY)
+            for number, degree in factors(side, chosen, several).items():
+                if degree > most and not same.steps[number].all():
+                    step = side.batch.steps[number]
+                    name = side.batch.graph.nodes[step.node].operator
+                    return f"{side.name}{step.kind} {name!r}, which is made of them"
+        return ""
+
+    def _rare(
+        self,
+        sources: tuple[Mapping[int, Value], Mapping[int, Value]],
+        values: tuple[Mapping[int, Value], Mapping[int, Value]],
+    ) -> str:
+        """Return that results depend on joint outcomes that draws seldom have, or ""."""
+        stage, shaped = self.cone.shaped.stage, self.cone.shaped
+        targets = (
+            {target.cut.reference for target in stage.targets},
+            {target.cut.value for target in stage.targets},
+        )
+        for number, batch in enumerate((stage.reference, stage.parallel)):
+            side, of_choices = self.cone.sides[number], _chosen(sources[number])
+            bits = {
+                value: rarity(_columns(values[number][value].data[0]))
+                for value in (*side.sinks, *side.decided)
+                if value in of_choices and value not in self._masks[number]
+            }
+            attributes = shaped.attributes[number]
+            if rarest(batch, attributes, side, bits, targets[number]) > MOST_BITS:
+                return f"{side.name}results, which need many of them at once"
+        return ""
+
+    def _named(self, own: Event) -> str:
+        side = next(s for s in self.cone.sides if own.site.startswith(s.name))
+        return f"{side.operator(own.site)}, which {NEEDS.get(own.what, 'compares')} them"
+
+    def _whole(self, number: int) -> dict[int, Data]:
+        """Return what a side decided in all redraws."""
+        return {
+            value: np.concatenate([each[number][value] for each in self._seen])
+            for value in self.cone.sides[number].decided
+        }
+
+    def _coded(
+        self, whole: tuple[Mapping[int, Data], Mapping[int, Data]], first: int
+    ) -> tuple[tuple[dict[int, Value], dict[int, Value]], Bools]:
+        """Return the values of one redraw with numbered elements, and which lack some number.
+
+        Elements have the numbers ``first``, ``first`` + 1, ... An element lacks a number that
+        another one of its tensor had.
+        """
+        found: list[dict[int, Value]] = []
+        unmet = [np.zeros(first, dtype=np.bool_)]
+        for number, side in enumerate(whole):
+            found.append({})
+            for value, data in side.items():
+                codes = np.arange(first, first + data[0].size, dtype=np.int64) << SHIFT
+                special = codes.reshape(data.shape[1:])[None, None]
+                found[number][value] = Value(
+                    self._kind(number, value), data[None, :1], special=special
+                )
+                first += data[0].size
+                unmet.append(_lacking(_columns(data)))
+        return (found[0], found[1]), np.concatenate(unmet)
+
+    def _values(self, number: int, whole: Mapping[int, Data]) -> dict[int, Value]:
+        return {
+            v: Value(self._kind(number, v), data[None, :MOST_DRAWS]) for v, data in whole.items()
+        }
+
+    def _kind(self, number: int, value: int) -> Any:
+        return self.cone.sides[number].batch.graph.values[value].kind
+
+
+def _chosen(values: Mapping[int, Value], least: int = 1) -> set[int]:
+    """Return the values of which elements depend on a drawn one with a number from ``least``."""
+    coded = {v: one.special for v, one in values.items() if one.special is not None}
+    return {v for v, codes in coded.items() if (element_of(codes) >= least).any()}
+
+
+def _codes(event: Event) -> tuple[Codes, Codes] | None:
+    """Return the codes of both operands, 0 for fixed ones; None if both are fixed."""
+    rank = max(event.first.rank, event.second.rank)
+    found = [
+        np.zeros((1,) * (rank + 3), dtype=np.int64)
+        if v.special is None
+        else aligned(v.special, rank)
+        for v in (event.first, event.second)
+    ]
+    return (found[0], found[1]) if any(code.any() for code in found) else None
+
+
+def _several(event: Event) -> Bools:
+    """Return which elements of a decision several choices make, shape (instances, *shape)."""
+    x, y = _operands(event)
+    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
+    codes = _codes(event)
+    if codes is None or event.what == "zero":
+        return np.zeros(shape, dtype=np.bool_)
+    if event.what == "order":
+        elements = np.unique(element_of(codes[0]))
+        several = len(elements[elements > 0]) > 1 or bool((elements == MANY).any())
+        return np.full(shape, several, dtype=np.bool_)
+    both = merged(*codes)
+    where = element_of(both) == MANY
+    if event.what in PRODUCTS:
+        where = where & (element_of(codes[0]) != 0) & (element_of(codes[1]) != 0)
+    else:
+        where = where & (both & COMPUTED != 0)
+    result: Bools = np.broadcast_to(where[0, 0], shape)
+    return result
+
+
+def _single(event: Event, unmet: Bools) -> Bools:
+    """Return where a choice decides alone that did not have all of its values."""
+    x, y = _operands(event)
+    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
+    codes = _codes(event)
+    if codes is None or event.what in (*PRODUCTS, "zero", "order"):
+        return np.zeros(shape, dtype=np.bool_)
+    element = element_of(merged(*codes))
+    known = element < len(unmet)
+    where = known & unmet[np.where(known, element, 0)]
+    result: Bools = np.broadcast_to(where[0, 0], shape)
+    return result
+
+
+def _nonzero(event: Event) -> Bools:
+    """Return where both operands were not 0 in some draw, shape (instances, *shape)."""
+    x, y = _operands(event)
+    if event.what == "logical_or":
+        x, y = np.logical_not(x), np.logical_not(y)
+    result: Bools = ((x != 0) & (y != 0)).any(axis=0)
+    return result
+
+
+def _varied(event: Event) -> Bools:
+    """Return where a decision had several outcomes, shape (instances, *shape)."""
+    x, y = _operands(event)
+    if event.what in COMPARISONS:
+        outcome = getattr(np, COMPARISONS[event.what])(x, y)
+    elif event.what == "floor_divide":
+        outcome = np.floor_divide(x, y)
+    elif event.what in EXTREMA:
+        outcome = x > y
+    else:
+        outcome = x
+    result: Bools = (outcome != outcome[:1]).any(axis=0)
+    return result
+
+
+def _operands(event: Event) -> tuple[Any, Any]:
+    """Return both operands, shapes (draws or 1, instances or 1, *shape), aligned."""
+    rank = max(event.first.rank, event.second.rank)
+    x, y = (aligned(v.data, rank)[0] for v in (event.first, event.second))
+    return x, y
+
+
+def _lacking(data: Data) -> Bools:
+    """Return which columns of (draws, elements) lack a number that another one has."""
+    ordered = np.sort(data, axis=0)
+    met = 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
+    result: Bools = met < len(np.unique(data))
+    return result
+
+
+def _columns(data: Data) -> Data:
+    """Return numbers of shape (draws, ...) as (draws, elements)."""
+    return data.reshape(len(data), -1)
+
+
+def _of_draws(data: Any, good: Bools) -> Data:
+    """Return the numbers of good draws, also if they are the same in all."""
+    whole: Data = np.broadcast_to(data, (len(good), *data.shape[1:]))
+    return whole[good]

@@ -1,0 +1,137 @@
+"""Decisions of several choices: theorems where both sides make them by the same steps and draws
+show both outcomes, and estimates that name them otherwise.
+
+The wrong plans that no draw tells apart are folders of ``tests/attacks/data/choices``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from zoo.builder import Builder
+
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+from pitcheck.plan.model import Number, Plan, Tensor
+from pitcheck.report.report import Report
+
+TOKENS, EXPERTS = 6, 4
+Formula = Callable[[Builder, str, str], str]
+"""A result of the expert that each token chose, (tokens,) integers, and of y, (tokens, 3)."""
+
+
+def _plan(name: str, formula: Formula) -> Plan:
+    b = Builder(name, {} if name == "reference" else {"dp": 1})
+    given = () if name == "reference" else ({},)
+    x, y = b.input("x", (TOKENS, EXPERTS), *given), b.input("y", (TOKENS, 3), *given)
+    chosen = b.op("argmax", x, out="chosen", axis=1)
+    b.output(b.op("identity", formula(b, chosen, y), out="result"), *given)
+    return b.plan()
+
+
+def _report(reference: Formula, parallel: Formula, estimates: str = "accept") -> Report:
+    plans = _plan("reference", reference), _plan("parallel", parallel)
+    return check(*plans, Options(seed=1, jobs=1, estimates=estimates))
+
+
+def _load(b: Builder, chosen: str) -> str:
+    """The tokens of every expert, (experts,)."""
+    return b.op("sum", b.op("one_hot", chosen, classes=EXPERTS), axes=(0,))
+
+
+def _of_first(b: Builder, load: str) -> str:
+    return b.op("select", load, axis=0, index=0)
+
+
+def _where(b: Builder, condition: str, y: str) -> str:
+    return b.op("mul", y, b.op("cast", condition, dtype="float32"))
+
+
+def by_sum(b: Builder, chosen: str, y: str) -> str:
+    return _where(b, b.op("ge", _of_first(b, _load(b, chosen)), Number(2)), y)
+
+
+def by_running_sum(b: Builder, chosen: str, y: str) -> str:
+    counted = b.op("cumsum", b.op("one_hot", chosen, classes=EXPERTS), axis=0)
+    last = b.op("select", counted, axis=0, index=TOKENS - 1)
+    return _where(b, b.op("ge", _of_first(b, last), Number(2)), y)
+
+
+def by_quotient(b: Builder, chosen: str, y: str) -> str:
+    first = _of_first(b, _load(b, chosen))
+    b.op("floor_divide", first, Number(2), out="half")
+    b.tensors["half"] = Tensor("half", (), "int64")  # the builder takes a literal for a float
+    return _where(b, b.op("ge", "half", Number(1)), y)
+
+
+def of_its_expert(b: Builder, chosen: str, y: str) -> str:
+    return _where(b, b.op("unsqueeze", b.op("eq", chosen, Number(1)), axis=1), y)
+
+
+def at_slots(b: Builder, chosen: str, y: str) -> str:
+    """Tokens at places that they count together."""
+    hot = b.op("one_hot", chosen, classes=EXPERTS)
+    before = b.op("sub", b.op("cumsum", hot, axis=0), hot)
+    place = b.op("sum", b.op("mul", before, hot), axes=(1,))
+    return b.op("index_select", y, place, axis=0)
+
+
+def squared(b: Builder, chosen: str, y: str) -> str:
+    first = _of_first(b, _load(b, chosen))
+    return _where(b, b.op("mul", first, first), y)
+
+
+def cubed(b: Builder, chosen: str, y: str) -> str:
+    first = _of_first(b, _load(b, chosen))
+    return _where(b, b.op("mul", b.op("mul", first, first), first), y)
+
+
+def cubed_otherwise(b: Builder, chosen: str, y: str) -> str:
+    first = _of_first(b, _load(b, chosen))
+    return _where(b, b.op("mul", first, b.op("mul", first, first)), y)
+
+
+@pytest.mark.parametrize(
+    ("reference", "parallel"),
+    [
+        (of_its_expert, of_its_expert),
+        (by_sum, by_sum),
+        (by_sum, by_running_sum),
+        (squared, squared),
+        (cubed, cubed),
+    ],
+)
+def test_what_both_sides_decide_by_the_same_steps_is_a_theorem(
+    reference: Formula, parallel: Formula
+) -> None:
+    report = _report(reference, parallel)
+    assert (report.verdict, report.heuristic) == ("equivalent", ())
+
+
+@pytest.mark.parametrize(
+    ("reference", "parallel", "named"),
+    [
+        (by_sum, by_quotient, "floor_divide"),
+        (by_quotient, by_sum, "ge"),
+        (at_slots, at_slots, "index"),
+        (cubed, cubed_otherwise, "mul"),
+    ],
+)
+def test_what_draws_do_not_settle_is_an_estimate_that_names_it(
+    reference: Formula, parallel: Formula, named: str
+) -> None:
+    report = _report(reference, parallel)
+    assert report.verdict == "equivalent"
+    (said,) = report.heuristic
+    assert "what integers of several choices decide together" in said
+    assert named in said
+
+
+def test_an_estimate_is_refused_if_a_theorem_is_asked_for() -> None:
+    report = _report(by_sum, by_quotient, "refuse")
+    assert (report.verdict, report.exit_code) == ("inconclusive", 3)
+    assert [finding.code for finding in report.findings] == ["PIT208"]
+    assert report.findings[0].title == report.heuristic[0]
+    assert report.outputs.proven == report.outputs.total
+    assert _report(by_sum, by_sum, "refuse").verdict == "equivalent"
