@@ -1,6 +1,6 @@
-"""The report as console text: findings first, the verdict last.
+"""The report as console text: the verdict first, then findings, the bound and what it rests on.
 
-It is plain text of 100 columns; a terminal lays colour over it.
+It is plain text; a terminal says how wide it is, and lays colour over it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from typing import Literal as OneOf
 from typing import NamedTuple
 
 from pitcheck.report.coordinate_names import describe_microbatches, describe_ranks
+from pitcheck.report.excerpts import excerpt
 from pitcheck.report.report import IMPRECISE, Finding, Report, RoutedTokens
 
 WIDTH = 100
+"""The columns of a text that no terminal shows."""
+LEAST_WIDTH = 40
+"""The columns of a narrower terminal, which breaks lines itself."""
 FINDING_LINES = 24
 """The most lines of a finding; the JSON report has what does not fit."""
 
 _MOST_FINDINGS = 20
-_LIST_LINES = 4
 _LABEL = 13
 
 Style = OneOf["plain", "strong", "good", "bad", "unsure", "faint"]
 
 _SHORT = 20
-_DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,200})?(e[+-]?[0-9]{1,2})?")
+_DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,200})?(e[+-]?[0-9]{1,4})?")
 
 _HEAD = {
     "mismatch": "error",
@@ -53,35 +56,47 @@ class Line(NamedTuple):
     style: Style = "plain"
 
 
-def render(report: Report, *, quiet: bool = False, verbose: bool = False) -> list[Line]:
-    """Return the report's lines.
+def render(
+    report: Report, *, quiet: bool = False, verbose: bool = False, width: int = WIDTH
+) -> list[Line]:
+    """Return the report's lines, of ``width`` columns at most where there is space to break them.
 
-    ``quiet`` leaves the headline of every finding and the verdict; ``verbose`` shows every list
-    whole and adds the times. Control characters and lone surrogates (a plan may hold any text) are
-    shown escaped, so that no plan can steer a terminal.
+    ``quiet`` leaves the verdict alone; ``verbose`` shows every list whole and adds how it was
+    reached. Control characters and lone surrogates (a plan may hold any text) are shown escaped, so
+    that no plan can steer a terminal.
     """
     if quiet:
-        return [*(_headline(finding) for finding in report.findings), *_verdict(report)]
-    lines = [*_bulleted("exception", report.exceptions, whole=True)]
-    if lines:
-        lines.append(Line(""))
+        return [Line(sentence(report), _VERDICT_STYLE[report.verdict])]
+    page = _Page(max(width, LEAST_WIDTH))
+    lines = page.wrapped("", sentence(report) + _cost(report), _VERDICT_STYLE[report.verdict])
+    lines += page.bulleted("exception", _grouped(report.exceptions))
+    lines.append(Line(""))
     shown = report.findings if verbose else report.findings[:_MOST_FINDINGS]
     for finding in shown:
-        lines += [*_finding(finding, report), Line("")]
+        lines += [*page.finding(finding, report), Line("")]
     if len(shown) < len(report.findings):
         lines += [
             Line(f"and {len(report.findings) - len(shown)} more findings (--verbose shows them)"),
             Line(""),
         ]
-    summary = _summary(report, verbose)
-    if summary:
-        lines += [*summary, Line("")]
-    lines += [
-        *_verdict(report),
-        *_bound(report),
-        *_bulleted("not covered", report.not_covered, whole=True),
-    ]
+    lines += page.summary(report, verbose)
+    while lines[-1] == Line(""):
+        del lines[-1]
     return lines
+
+
+def _grouped(exceptions: Sequence[str]) -> list[str]:
+    """Return the exceptions, those that say the same of several outputs as one sentence."""
+    outputs: dict[str, list[str]] = {}
+    for said in exceptions:
+        name, _, what = said.partition(": ")
+        outputs.setdefault(what, []).append(name)
+    return [
+        f"{names[0]}: {what}"
+        if len(names) == 1
+        else f"{len(names)} outputs, {names[0]} first: {what}"
+        for what, names in outputs.items()
+    ]
 
 
 def printable(text: str) -> str:
@@ -98,31 +113,6 @@ def printable(text: str) -> str:
 def _headline(finding: Finding) -> Line:
     head = _HEAD[finding.verdict]
     return Line(printable(f"{head}[{finding.code}]: {finding.title}"), _HEAD_STYLE[head])
-
-
-def _finding(finding: Finding, report: Report) -> list[Line]:
-    """Return the finding in at most FINDING_LINES lines.
-
-    It is cut short in the middle, so that help and witness stay.
-    """
-    head = _headline(finding)
-    first = [
-        Line(text, head.style) for text in textwrap.wrap(head.text, WIDTH, subsequent_indent="  ")
-    ]
-    place = _place(finding, report)
-    if place:
-        first += _wrapped("  --> ", place, "strong")
-    last = [
-        line for label, text in endings(finding) for line in _wrapped("   = ", f"{label}: {text}")
-    ]
-    body = [
-        line for label, text in details(finding) for line in _wrapped("   = ", f"{label}: {text}")
-    ]
-    first, last = first[: FINDING_LINES // 3], last[: FINDING_LINES // 3]
-    room = FINDING_LINES - len(first) - len(last)
-    if len(body) > room:
-        body = [*body[: room - 1], Line("   = ... (the JSON report has it whole)", "faint")]
-    return [*first, *body, *last]
 
 
 def _place(finding: Finding, report: Report) -> str:
@@ -165,7 +155,7 @@ def _told_apart(reference: str, parallel: str) -> tuple[str, str]:
 
     They stay as they are if they are not plain decimals, or differ beyond the 17th digit only.
     """
-    values = reference, parallel
+    values = _whole(reference), _whole(parallel)
     if max(map(len, values)) <= _SHORT or not all(map(_DECIMAL.fullmatch, values)):
         return values
     for digits in (9, 17):
@@ -173,6 +163,15 @@ def _told_apart(reference: str, parallel: str) -> tuple[str, str]:
         if short[0] != short[1]:
             return short
     return values
+
+
+def _whole(value: str) -> str:
+    """Return a decimal without zeros behind its point; 0 is 0, however it is written."""
+    if not _DECIMAL.fullmatch(value):
+        return value
+    if not value.partition("e")[0].strip("-0."):
+        return "0"
+    return re.sub(r"\.0+$", "", value)
 
 
 def endings(finding: Finding) -> Iterable[tuple[str, str]]:
@@ -189,44 +188,128 @@ def endings(finding: Finding) -> Iterable[tuple[str, str]]:
 # --- the rest
 
 
-def _summary(report: Report, verbose: bool) -> list[Line]:
-    """Return what was checked and how; nothing if no plan came as far as that."""
+class _Page(NamedTuple):
+    """A page of ``width`` columns."""
+
+    width: int
+
+    def finding(self, finding: Finding, report: Report) -> list[Line]:
+        """Return the finding in at most FINDING_LINES lines.
+
+        It is cut short in the middle, so that help and witness stay.
+        """
+        headline = _headline(finding)
+        rows = textwrap.wrap(headline.text, self.width, subsequent_indent="  ")
+        first = [Line(text, headline.style) for text in rows]
+        place = _place(finding, report)
+        if place:
+            first += self.wrapped("  --> ", place, "strong")
+        first = first[: FINDING_LINES // 3]
+        first += [Line(f"   {printable(row)}"[: self.width]) for row in excerpt(finding.source)]
+        last = self._noted(endings(finding))[: FINDING_LINES // 3]
+        body = self._noted(details(finding))
+        room = FINDING_LINES - len(first) - len(last)
+        if len(body) > room:
+            body = [*body[: room - 1], Line("   = ... (the JSON report has it whole)", "faint")]
+        return [*first, *body, *last]
+
+    def _noted(self, notes: Iterable[tuple[str, str]]) -> list[Line]:
+        return [line for label, text in notes for line in self.wrapped("   = ", f"{label}: {text}")]
+
+    def summary(self, report: Report, verbose: bool) -> list[Line]:
+        """Return the bound, what it rests on, and with ``verbose`` how it was reached."""
+        lines = self.bound(report)
+        if report.operators.records:
+            lines += self.labelled("checked", _checked(report))
+        if verbose:
+            lines += self.reached(report)
+        lines += self.counted("assuming", report.assumptions, verbose)
+        return lines + self.bulleted("not covered", report.not_covered)
+
+    def bound(self, report: Report) -> list[Line]:
+        """Return the bound, and which part of it is an estimate; nothing if there is none."""
+        if report.verdict != "equivalent" and report.error_bound_log2 == 0:
+            return []
+        lines = self.wrapped("", bound(report))
+        return lines + self.bulleted("heuristic", report.heuristic)
+
+    def reached(self, report: Report) -> list[Line]:
+        """Return how the verdict was reached; nothing if no plan came as far as that."""
+        if not report.operators.records:
+            return []
+        stages, seconds = report.stages, report.seconds
+        steps = ("load", "validate", "lineage", "stages", "evaluate", "explain")
+        lines = self.labelled(
+            "stages",
+            f"{stages.proven} proven ({stages.every_size} for every size), {stages.failed} failed, "
+            f"{stages.inconclusive} inconclusive, {stages.widened} widened",
+        )
+        lines += self.labelled("trials", f"{report.trials}, {report.backend}")
+        lines += self.labelled("primes", ", ".join(map(str, report.primes)) or "none")
+        lines += self.labelled(
+            "seconds", ", ".join(f"{step} {getattr(seconds, step):.2f}" for step in steps)
+        )
+        lines += self.labelled("memory", f"{report.peak_memory_mb:.0f} MB at the peak")
+        routes = tuple(dict.fromkeys(_routed(routed) for routed in report.routing))
+        for label, sentences in (
+            ("tried", report.discrete_cases),
+            ("routing", routes),
+            ("reduced", report.reductions),
+            ("dead", report.dead_operators),
+        ):
+            lines += self.bulleted(label, sentences)
+        return lines
+
+    def counted(self, label: str, sentences: Sequence[str], whole: bool) -> list[Line]:
+        """Return the sentences beside one label; unless ``whole``, the first one and a count."""
+        if whole or len(sentences) <= 1:
+            return self.bulleted(label, sentences)
+        return self.labelled(label, f"{len(sentences)} statements (--verbose lists them)")
+
+    def labelled(self, label: str, text: str) -> list[Line]:
+        """Return a text beside its label."""
+        return self.wrapped(f"{label:<{_LABEL}}", text)
+
+    def bulleted(self, label: str, sentences: Sequence[str]) -> list[Line]:
+        """Return the sentences beside one label."""
+        return [
+            line
+            for i, sentence in enumerate(sentences)
+            for line in self.labelled(label if i == 0 else "", sentence)
+        ]
+
+    def wrapped(self, prefix: str, text: str, style: Style = "plain") -> list[Line]:
+        """Return ``text`` behind ``prefix``, later lines indented as far.
+
+        Runs of spaces inside a line are kept.
+        """
+        rows = textwrap.wrap(printable(text), self.width - len(prefix), break_on_hyphens=False) or [
+            ""
+        ]
+        return [
+            Line((prefix if i == 0 else " " * len(prefix)) + row, style)
+            for i, row in enumerate(rows)
+        ]
+
+
+def _cost(report: Report) -> str:
+    """Return the ranks that were checked and the seconds; nothing if no plan came as far."""
     if not report.operators.records:
-        return []
+        return ""
+    return f" ({_count(report.ranks, 'rank')}, {report.seconds.total:.2f} s)"
+
+
+def _checked(report: Report) -> str:
+    """Return what was checked, in one sentence."""
     counts, stages = report.operators, report.stages
     mesh = " ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "one device"
-    lines = _labelled(
-        "mesh",
-        f"{mesh} ({_count(report.ranks, 'rank')}), "
-        f"{_count(report.microbatches, 'micro-batch', 'micro-batches')}",
-    )
-    lines += _labelled(
-        "operators",
-        f"{counts.reference} reference, {counts.parallel} parallel, in "
-        f"{_count(counts.records, 'record')}",
-    )
-    lines += _labelled("outputs", f"{report.outputs.proven} of {report.outputs.total} proven")
+    said = [
+        f"{mesh}, {_count(report.microbatches, 'micro-batch', 'micro-batches')}",
+        f"{counts.reference} reference and {counts.parallel} parallel operators",
+    ]
     if stages.total:
-        proven = (
-            f"{stages.proven} proven ({stages.every_size} for every size), {stages.failed} failed, "
-            f"{stages.inconclusive} inconclusive, {stages.widened} widened"
-        )
-        lines += _labelled("stages", f"{stages.total} ({stages.distinct} distinct): {proven}")
-    lines += _labelled(
-        "run",
-        f"seed {report.seed}, {_count(report.trials, 'trial')}, {report.backend}, "
-        f"{report.seconds.total:.2f} s",
-    )
-    if verbose:
-        lines += _verbose(report)
-    lines += _bulleted("assuming", report.assumptions, verbose)
-    lines += _bulleted("tried", report.discrete_cases, verbose)
-    lines += _bulleted(
-        "routing", tuple(dict.fromkeys(_routed(routed) for routed in report.routing)), verbose
-    )
-    lines += _bulleted("reduced", report.reductions, verbose)
-    lines += _bulleted("dead", report.dead_operators, verbose)
-    return lines
+        said.append(f"{_count(stages.total, 'stage')}, {stages.distinct} distinct")
+    return "; ".join([*said, f"seed {report.seed}"])
 
 
 def _routed(routed: RoutedTokens) -> str:
@@ -247,20 +330,6 @@ def _routed(routed: RoutedTokens) -> str:
             f"{routed.largest_share:.1f} times its share"
         )
     return "; ".join(said)
-
-
-def _verbose(report: Report) -> list[Line]:
-    seconds = report.seconds
-    steps = ("load", "validate", "lineage", "stages", "evaluate", "explain")
-    lines = _labelled("primes", ", ".join(map(str, report.primes)) or "none")
-    lines += _labelled(
-        "seconds", ", ".join(f"{step} {getattr(seconds, step):.2f}" for step in steps)
-    )
-    return lines + _labelled("memory", f"{report.peak_memory_mb:.0f} MB at the peak")
-
-
-def _verdict(report: Report) -> list[Line]:
-    return [Line(sentence(report), _VERDICT_STYLE[report.verdict])]
 
 
 def sentence(report: Report) -> str:
@@ -284,12 +353,6 @@ def sentence(report: Report) -> str:
     return f"{report.verdict}: {meaning}{imprecise}"
 
 
-def _bound(report: Report) -> list[Line]:
-    if report.verdict != "equivalent" and report.error_bound_log2 == 0:
-        return []
-    return _wrapped("", bound(report)) + _bulleted("heuristic", report.heuristic, whole=True)
-
-
 def bound(report: Report) -> str:
     """Return the bound on the probability of error, in words; it is a theorem or an estimate."""
     claim = (
@@ -301,34 +364,6 @@ def bound(report: Report) -> str:
     rounded = math.ceil(report.error_bound_log2 * 10) / 10
     proven = " (a theorem)" if report.verdict == "equivalent" and not report.heuristic else ""
     return f"error bound: {claim} with probability at most 2^{rounded:.1f}{proven}"
-
-
-def _labelled(label: str, text: str) -> list[Line]:
-    return _wrapped(f"{label:<{_LABEL}}", text)
-
-
-def _bulleted(label: str, sentences: Sequence[str], whole: bool) -> list[Line]:
-    """Return the sentences beside one label; unless ``whole``, the first ones and a count."""
-    shown = sentences if whole or len(sentences) <= _LIST_LINES else sentences[: _LIST_LINES - 1]
-    lines = [
-        line
-        for i, sentence in enumerate(shown)
-        for line in _labelled(label if i == 0 else "", sentence)
-    ]
-    if len(shown) < len(sentences):
-        lines += _labelled("", f"and {len(sentences) - len(shown)} more (--verbose)")
-    return lines
-
-
-def _wrapped(prefix: str, text: str, style: Style = "plain") -> list[Line]:
-    """Return ``text`` at WIDTH columns behind ``prefix``, later lines indented as far.
-
-    Runs of spaces inside a line are kept.
-    """
-    rows = textwrap.wrap(printable(text), WIDTH - len(prefix), break_on_hyphens=False) or [""]
-    return [
-        Line((prefix if i == 0 else " " * len(prefix)) + row, style) for i, row in enumerate(rows)
-    ]
 
 
 def _count(number: int, one: str, many: str = "") -> str:

@@ -6,6 +6,7 @@ Files are written whole or not at all.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TextIO
 from pitcheck.errors import UsageError
 from pitcheck.report import github, json, sarif
 from pitcheck.report.report import Report
-from pitcheck.report.text import Line, render
+from pitcheck.report.text import WIDTH, Line, render
 
 STDOUT = "-"
 
@@ -106,7 +107,10 @@ def write_report(report: Report, destinations: Sequence[Destination], form: Form
 
     def encode(each: Destination) -> bytes:
         if each == Destination("text", STDOUT) and sys.stdout.isatty():
-            return _coloured(render(report, quiet=form.quiet, verbose=form.verbose), sys.stdout)
+            width = shutil.get_terminal_size((WIDTH, 0)).columns
+            return _coloured(
+                render(report, quiet=form.quiet, verbose=form.verbose, width=width), sys.stdout
+            )
         return FORMATS[each.format](report, form)
 
     write_everywhere(destinations, encode)

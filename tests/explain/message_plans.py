@@ -199,6 +199,22 @@ def unwritten(*, chosen: bool) -> Pair:
     return r.plan(), b.plan()
 
 
+def slots() -> Pair:
+    """Rows that are read at places which all of them choose together."""
+
+    def side(name: str) -> Plan:
+        b = Builder(name, {} if name == "reference" else {"dp": 1})
+        given = () if name == "reference" else ({},)
+        x, y = b.input("x", (6, 4), *given), b.input("y", (6, 3), *given)
+        hot = b.op("one_hot", b.op("argmax", x, axis=1), classes=4)
+        before = b.op("sub", b.op("cumsum", hot, axis=0), hot)
+        place = b.op("sum", b.op("mul", before, hot), axes=(1,))
+        b.output(b.op("index_select", y, place, out="rows", axis=0), *given)
+        return b.plan()
+
+    return side("reference"), side("parallel")
+
+
 def without_outputs() -> Pair:
     reference, parallel = row_parallel(True)
     return msgspec.structs.replace(reference, outputs=()), msgspec.structs.replace(
@@ -251,6 +267,7 @@ PAIRS: dict[str, Callable[[], Pair]] = {
     "PIT205": tower,
     "PIT206": lambda: (mask_of("s"), mask_of("t", {})),
     "PIT207": lambda: unwritten(chosen=True),
+    "PIT208": slots,
     "PIT301": lambda: narrow("gradient reduced"),
     "PIT302": lambda: narrow("missing cast"),
     "PIT303": lambda: narrow("two buffers"),

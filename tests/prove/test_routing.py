@@ -152,7 +152,7 @@ def test_what_is_reported_is_what_plain_loops_count(drawn: list[Drawn], coordina
     assert routed.tokens >= LEAST_TOKENS
     assert routed.tokens_per_pair >= LEAST_CARRIED
     assert routed.tokens_per_expert >= 1
-    shown = " ".join(" ".join(line.text.split()) for line in render(report))
+    shown = " ".join(" ".join(line.text.split()) for line in render(report, verbose=True))
     assert (
         f"{routed.sender_receiver_pairs} sender-receiver pairs, at least {routed.tokens_per_pair} "
         f"tokens each" in shown

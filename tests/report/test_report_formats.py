@@ -18,6 +18,7 @@ from report.report_samples import MISSING, SHOWN, samples
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.errors import PitcheckError, UsageError
+from pitcheck.report.excerpts import excerpt
 from pitcheck.report.json import decode, encode, json_schema
 from pitcheck.report.report import EXIT_CODES, VOLATILE, Finding, Report, Seconds
 from pitcheck.report.text import FINDING_LINES, WIDTH, render
@@ -243,12 +244,69 @@ def test_many_findings_are_counted_not_printed() -> None:
     assert "finding 299" in "\n".join(lines(report, verbose=True))
 
 
-def test_exceptions_stand_at_the_head_and_the_verdict_stands_last() -> None:
+def test_the_verdict_stands_first_with_exceptions_and_then_the_bound() -> None:
     text = lines(samples()["equivalent"])
-    assert text[0].startswith("exception")
-    verdict = next(i for i, line in enumerate(text) if line.startswith("equivalent:"))
-    assert "2^-66.2" in text[verdict + 1]
-    assert any(line.startswith("not covered") for line in text[verdict + 1 :])
+    assert text[0].startswith("equivalent:")
+    assert text[1].startswith("exception")
+    bound = next(i for i, line in enumerate(text) if line.startswith("error bound"))
+    assert "2^-66.2" in text[bound]
+    assert any(line.startswith("warning") for line in text[2:bound])
+    assert any(line.startswith("not covered") for line in text[bound:])
+
+
+def test_exceptions_that_say_the_same_are_one() -> None:
+    exceptions = *(f"grad:{n}: spread over dp" for n in range(579)), "loss: one term per dp"
+    text = "\n".join(lines(Report(verdict="equivalent", exceptions=exceptions)))
+    assert "579 outputs, grad:0 first: spread over dp" in text
+    assert "loss: one term per dp" in text
+    assert "grad:1:" not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", [1, 40, 60, 200])
+def test_lines_are_as_wide_as_the_terminal(name: str, width: int) -> None:
+    report = samples()[name]
+    shown = [line.text for line in render(report, verbose=True, width=width)]
+    longest = max((len(word) for line in shown for word in line.split()), default=0)
+    assert all(len(line) <= max(width, 40) or len(line) <= 13 + longest for line in shown)
+
+
+def test_quiet_says_nothing_but_the_verdict() -> None:
+    assert [len(lines(report, quiet=True)) for report in samples().values()] == [1] * len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (("1.0", "0.0"), "1     parallel: 0"),
+        (("-0.000e-300", "2.50"), "0     parallel: 2.50"),
+        (("1.8839284619203847561e-991", "0"), "1.8839284619203847561e-991     parallel: 0"),
+        (("nan", "-"), "nan     parallel: -"),
+    ],
+)
+def test_values_are_written_shortly_and_whole(given: tuple[str, str], shown: str) -> None:
+    finding = Finding(
+        code="PIT104",
+        verdict="mismatch",
+        title="t",
+        reference_value=given[0],
+        parallel_value=given[1],
+    )
+    text = "\n".join(lines(Report(verdict="mismatch", shown=SHOWN, findings=(finding,))))
+    assert f"reference: {shown}" in text
+
+
+def test_the_line_of_a_source_file_is_shown_and_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text("import torch\n\n    y = linear(x)\n")
+    Path("elsewhere").symlink_to("/etc")
+    assert excerpt("model.py:3") == ["3 | y = linear(x)", "  | ^^^^^^^^^^^^^"]
+    assert excerpt(str(tmp_path / "model.py:1")) == ["1 | import torch", "  | ^^^^^^^^^^^^"]
+    nothing = ["model.py:2", "model.py:4", "model.py", "none.py:1", "", None]
+    outside = ["/etc/hostname:1", "../x.py:1", "elsewhere/hostname:1"]
+    assert [excerpt(source) for source in (*nothing, *outside)] == [[]] * 9
 
 
 @pytest.mark.parametrize(
@@ -329,7 +387,7 @@ def test_all_destinations_are_tried_and_stdout_is_printed(
             samples()["invalid"], [Destination("json", str(bad)), Destination("json", str(good))]
         )
     assert decode(good.read_bytes()).verdict == "invalid"
-    assert capsysbinary.readouterr().out.startswith(b"error[PIT001]")
+    assert capsysbinary.readouterr().out.startswith(b"invalid: ")
 
 
 def test_files_follow_the_umask_links_are_kept_and_devices_are_written_to(tmp_path: Path) -> None:
