@@ -26,6 +26,8 @@ from pitcheck.execution.unwritten_memory import UNINITIALISED, unwritten
 from pitcheck.plan.model import Group, Number, Operand, Operator, Plan, Use
 
 Array = np.ndarray[Any, Any]
+WORD = 2.0**63
+"""The size from which an integer does not fit 64 bits."""
 Instance = tuple[str, int, int]
 """(tensor, rank, micro-batch); micro-batch 0 for tensors that exist once."""
 
@@ -376,6 +378,8 @@ def _with_whole_literals(operator: Operator, inputs: list[torch.Tensor]) -> list
     if not tensors or any(value.is_floating_point() for value in tensors):
         return inputs
     return [
-        value.to(torch.int64) if fixed and float(value).is_integer() else value
+        value.to(torch.int64)
+        if fixed and float(value).is_integer() and abs(float(value)) < WORD
+        else value
         for value, fixed in zip(inputs, literal, strict=True)
     ]

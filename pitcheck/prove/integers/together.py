@@ -29,7 +29,17 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import Value
 from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.cases import with_sources
-from pitcheck.prove.integers.combined import MOST_BITS, MOST_FACTORS, factors, rarest, rarity
+from pitcheck.prove.integers.combined import (
+    MOST_FACTORS,
+    MOST_SHARED_FACTORS,
+    Meeting,
+    factors,
+    filling,
+    infinite,
+    numbers_of,
+    partial_operands,
+    rarity,
+)
 from pitcheck.prove.integers.cone import SIDES, Cone, discrete_cone
 from pitcheck.prove.integers.shared import Shared, shared
 from pitcheck.prove.integers.sourced import (
@@ -142,7 +152,9 @@ class Together:
         return (
             self._index(sources)
             or self._multiplied(sources, values, anything=bool(unmet.any()))
-            or self._rare(sources, values)
+            or self._filling(sources, first)
+            or self._partial(sources, alike)
+            or self._rare(sources, values, first)
         )
 
     def _unsettled(
@@ -197,7 +209,7 @@ class Together:
         *,
         anything: bool,
     ) -> str:
-        """Return a step of one side alone that multiplies many choices, or "".
+        """Return a step that multiplies many choices, or "".
 
         With ``anything`` any step of one side alone is returned that depends on choices.
         """
@@ -206,18 +218,52 @@ class Together:
             most = 0 if anything else MOST_FACTORS
             chosen, several = _chosen(coded), _chosen(coded, least=MANY)
             for number, degree in factors(side, chosen, several).items():
-                if degree > most and not same.steps[number].all():
+                if degree > (MOST_SHARED_FACTORS if same.steps[number].all() else most):
                     step = side.batch.steps[number]
                     name = side.batch.graph.nodes[step.node].operator
                     return f"{side.name}{step.kind} {name!r}, which is made of them"
+        return ""
+
+    def _filling(self, sources: tuple[Mapping[int, Value], Mapping[int, Value]], least: int) -> str:
+        """Return choices by which infinity is filled in, or "".
+
+        They are what real numbers decide, and have numbers from ``least``.
+        """
+        stage = self.cone.shaped.stage
+        for side, values, batch in zip(
+            self.cone.sides, sources, (stage.reference, stage.parallel), strict=True
+        ):
+            for value in sorted(filling(batch, _chosen(values, least=least))):
+                return f"{side.described(value)}, by which infinity is filled in"
+        return ""
+
+    def _partial(
+        self, sources: tuple[Mapping[int, Value], Mapping[int, Value]], alike: Sequence[Shared]
+    ) -> str:
+        """Return what several choices make, and for some of which one side has no result, or "".
+
+        Both sides may divide by the same number.
+        """
+        stage, shaped = self.cone.shaped.stage, self.cone.shaped
+        found = [
+            partial_operands(batch, attributes, _chosen(values, least=MANY))
+            for batch, attributes, values in zip(
+                (stage.reference, stage.parallel), shaped.attributes, sources, strict=True
+            )
+        ]
+        for side, same, own, others in zip(self.cone.sides, alike, found, found[::-1], strict=True):
+            for value in sorted(own):
+                if not others or not same.values[value].all():
+                    return f"{side.described(value)}, of which there may be no result"
         return ""
 
     def _rare(
         self,
         sources: tuple[Mapping[int, Value], Mapping[int, Value]],
         values: tuple[Mapping[int, Value], Mapping[int, Value]],
+        least: int,
     ) -> str:
-        """Return that results depend on joint outcomes that draws seldom have, or ""."""
+        """Return that results depend on what draws seldom have of several choices, or ""."""
         stage, shaped = self.cone.shaped.stage, self.cone.shaped
         targets = (
             {target.cut.reference for target in stage.targets},
@@ -225,13 +271,23 @@ class Together:
         )
         for number, batch in enumerate((stage.reference, stage.parallel)):
             side, of_choices = self.cone.sides[number], _chosen(sources[number])
-            bits = {
-                value: rarity(_columns(values[number][value].data[0]))
+            columns = {
+                value: _columns(values[number][value].data[0])
                 for value in (*side.sinks, *side.decided)
                 if value in of_choices and value not in self._masks[number]
             }
-            attributes = shaped.attributes[number]
-            if rarest(batch, attributes, side, bits, targets[number]) > MOST_BITS:
+            meeting = Meeting(
+                side,
+                {value: rarity(data) for value, data in columns.items()},
+                {
+                    value: numbers_of(data)
+                    for value, data in columns.items()
+                    if sources[number][value].kind == "field"
+                    and (value in _chosen(sources[number], least=MANY) or (data > 1).any())
+                },
+                _chosen(sources[number], least=least) - infinite(batch),
+            )
+            if meeting.unseen(batch, shaped.attributes[number], targets[number]):
                 return f"{side.name}results, which need many of them at once"
         return ""
 
