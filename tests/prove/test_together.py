@@ -12,6 +12,7 @@ import pytest
 from zoo.builder import Builder
 
 from pitcheck.base.options import Options
+from pitcheck.commands.reading import read_pair
 from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan, Tensor
 from pitcheck.report.report import Report
@@ -135,3 +136,14 @@ def test_an_estimate_is_refused_if_a_theorem_is_asked_for() -> None:
     assert report.findings[0].title == report.heuristic[0]
     assert report.outputs.proven == report.outputs.total
     assert _report(by_sum, by_sum, "refuse").verdict == "equivalent"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "estimates"), [("llama3-tiny", 0), ("mixtral-tiny", 1)])
+def test_a_dense_model_is_a_theorem_and_a_mixture_names_its_routed_stages(
+    file: str, estimates: int
+) -> None:
+    report = check(*read_pair(f"plans/{file}.toml", ()), Options(seed=1))
+    assert report.verdict == "equivalent"
+    assert len(report.heuristic) == estimates
+    assert all("of several choices" in said for said in report.heuristic)
