@@ -219,9 +219,7 @@ _OUT = click.option(
     show_default=True,
     help="Look for the cause and the repair of a mismatch.",
 )
-@click.option(
-    "--quiet/--no-quiet", "-q", default=False, help="Print only headlines and the verdict."
-)
+@click.option("--quiet/--no-quiet", "-q", default=False, help="Print only the verdict.")
 @click.option(
     "--verbose/--no-verbose",
     "-v",

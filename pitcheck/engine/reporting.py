@@ -101,15 +101,15 @@ def estimates(ledger: Ledger) -> tuple[str, ...]:
         told = proof.no_tables or "exponentials, roots, orders or keyed functions occur"
         return told if proof.heuristic else ""
 
+    decisions = (o.proof.together for o in ledger.obligations if o.proof.together)
+    together = f"{TOGETHER}, first {next(decisions, '')}"
     reasons = [
         *_by_reason(ledger, reason),
-        *_by_reason(ledger, lambda proof: TOGETHER if proof.together else ""),
+        *_by_reason(ledger, lambda proof: together if proof.together else ""),
     ]
-    decisions = (o.proof.together for o in ledger.obligations if o.proof.together)
-    decision = next(decisions, "")
     return tuple(
         f"the bounds of {stages} of {distinct} distinct stages, the first that of {first!r}, are "
-        f"estimates: {why}{f', first {decision}' if why == TOGETHER else ''}"
+        f"estimates: {why}"
         for why, stages, first in reasons
     )
 

@@ -86,16 +86,19 @@ def render(
 
 
 def _grouped(exceptions: Sequence[str]) -> list[str]:
-    """Return the exceptions, those that say the same of several outputs as one sentence."""
-    outputs: dict[str, list[str]] = {}
-    for said in exceptions:
-        name, _, what = said.partition(": ")
-        outputs.setdefault(what, []).append(name)
+    """Return the exceptions, those that say the same of several outputs as one sentence.
+
+    An exception names its output before a colon. One that names none stands by itself.
+    """
+    alike: dict[str, list[str]] = {}
+    for said in dict.fromkeys(exceptions):
+        _, colon, what = said.partition(": ")
+        alike.setdefault(what if colon else said, []).append(said)
     return [
-        f"{names[0]}: {what}"
-        if len(names) == 1
-        else f"{len(names)} outputs, {names[0]} first: {what}"
-        for what, names in outputs.items()
+        all_of[0]
+        if len(all_of) == 1
+        else f"{len(all_of)} outputs, {all_of[0].removesuffix(f': {what}')} first: {what}"
+        for what, all_of in alike.items()
     ]
 
 
@@ -261,7 +264,7 @@ class _Page(NamedTuple):
         return lines
 
     def counted(self, label: str, sentences: Sequence[str], whole: bool) -> list[Line]:
-        """Return the sentences beside one label; unless ``whole``, the first one and a count."""
+        """Return the sentences beside one label; unless ``whole``, how many they are."""
         if whole or len(sentences) <= 1:
             return self.bulleted(label, sentences)
         return self.labelled(label, f"{len(sentences)} statements (--verbose lists them)")

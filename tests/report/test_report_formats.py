@@ -262,6 +262,14 @@ def test_exceptions_that_say_the_same_are_one() -> None:
     assert "grad:1:" not in text
 
 
+def test_exceptions_that_name_no_output_stand_each_by_itself() -> None:
+    text = lines(Report(verdict="equivalent", exceptions=("one is halved", "another is negated")))
+    assert [line.strip() for line in text[1:3]] == [
+        "exception    one is halved",
+        "another is negated",
+    ]
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("width", [1, 40, 60, 200])
 def test_lines_are_as_wide_as_the_terminal(name: str, width: int) -> None:

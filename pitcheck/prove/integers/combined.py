@@ -24,9 +24,9 @@ from pitcheck.prove.integers.cone import Side
 from pitcheck.stage.batch import Batch, Step, values_of
 
 MOST_FACTORS = 1
-"""The choices of which one side alone may multiply so many, not to need what draws do not show."""
+"""The most choices that a product of one side alone may have."""
 MOST_SHARED_FACTORS = 2
-"""The same of a product that both sides make."""
+"""The most choices of a product that both sides make by the same steps."""
 MOST_BITS = 8.0
 """The bits of the rarest joint outcome that is believed to be among the draws of a stage."""
 MANY_FACTORS = 1 << 10
@@ -124,13 +124,12 @@ class Meeting:
         That is a joint outcome that is too rare, or a polynomial in one of the values which may
         vanish at all of its numbers that were drawn.
         """
-        inside = {output for step in self.side.batch.steps for output in step.outputs}
         sets: dict[int, frozenset[int]] = {}
         powers: dict[int, Mapping[int, int]] = {}
         factors_of: dict[int, tuple[int, float]] = {}
         for step, own in zip(batch.steps, attributes, strict=True):
             read = [argument.value for argument in step.looked_into]
-            discrete = bool(inside.intersection(o for o in step.outputs if o is not None))
+            discrete = self.side.makes(step)
             linear = any(has_trait(step.kind, trait, own) for trait in LINEAR)
             met = [self._met(sets, value, alone=not discrete) for value in read]
             together = (
@@ -187,9 +186,15 @@ def numbers_of(data: NDArray[Any]) -> int:
 
     If none changes, it is 1.
     """
-    changing = np.sort(data[:, (data != data[:1]).any(axis=0)], axis=0)
-    changes = (changing[1:] != changing[:-1]).sum(axis=0)
-    return int(1 + changes.min()) if changes.size else 1
+    counts = different(data)
+    return int(counts[counts > 1].min()) if (counts > 1).any() else 1
+
+
+def different(data: NDArray[Any]) -> NDArray[np.int64]:
+    """Return how many different numbers each element had in draws, from (draws, elements)."""
+    ordered = np.sort(data, axis=0)
+    result: NDArray[np.int64] = 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
+    return result
 
 
 def partial_operands(
@@ -197,10 +202,7 @@ def partial_operands(
     attributes: Sequence[Mapping[str, Any]],
     several: Collection[int],
 ) -> set[int]:
-    """Return the values that several choices make for some of which a step has no result.
-
-    They are divisors and the like.
-    """
+    """Return the divisors, and the arguments of logarithms and roots, that several choices make."""
     found: set[int] = set()
     for step, own in zip(batch.steps, attributes, strict=True):
         divides = has_trait(step.kind, Trait.DIVIDES, own)
@@ -211,9 +213,9 @@ def partial_operands(
 
 
 def infinite(batch: Batch) -> set[int]:
-    """Return the outcomes of comparisons with infinity: numbers that are drawn do not decide them.
+    """Return the outcomes of comparisons with infinity.
 
-    What filled it in does.
+    They depend on the conditions that fill it in, and not on the numbers that are drawn.
     """
     return {
         output

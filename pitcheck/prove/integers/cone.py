@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from pitcheck.algebra.interface import Kind
@@ -91,6 +92,16 @@ class Side:
     """None: where integers reach is not looked at."""
     decided: frozenset[int] = frozenset()
     """The integers and booleans that are taken as given because real numbers decide them."""
+
+    @cached_property
+    def made(self) -> frozenset[int]:
+        """Return the values that the steps of this side make."""
+        outputs = (output for step in self.batch.steps for output in step.outputs)
+        return frozenset(output for output in outputs if output is not None)
+
+    def makes(self, step: Step) -> bool:
+        """Return True if a step of the whole side is one of these."""
+        return not self.made.isdisjoint(step.outputs)
 
     def operator(self, site: str) -> str:
         """Return the operator of a site of this side, or a divisor, in words."""

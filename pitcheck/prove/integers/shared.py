@@ -1,4 +1,4 @@
-"""What both sides compute from integers by the same steps.
+"""Values that both sides compute from integers by the same steps.
 
 Such values are equal whatever is drawn, so that draws need not show what they may be. Values that
 change are the same on both sides if they were in all draws, as is what is given; what did not
@@ -62,8 +62,8 @@ def shared(
 
 def _digests(side: Side, values: Mapping[int, Value], as_seen: bool) -> tuple[Digests, Digests]:
     """Return the digests of all rows of a side, by value and by step."""
-    made = {output for step in side.batch.steps for output in step.outputs}
-    by_value = {value: _of_draws(known) for value, known in values.items() if value not in made}
+    given = {value: known for value, known in values.items() if value not in side.made}
+    by_value = {value: _of_draws(known) for value, known in given.items()}
     by_step: Digests = {}
     for number, (step, attributes) in enumerate(
         zip(side.batch.steps, side.attributes, strict=True)

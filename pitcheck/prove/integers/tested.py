@@ -189,7 +189,7 @@ class Tested:
 
     def _take(self, own: _Watched, event: Event, draws: int) -> None:
         """Take in an event of some draws."""
-        x, y = _operands(event)
+        x, y = operands(event)
         if event.what in ("order", "lookup"):
             true = false = np.ones((1, *own.where.shape), dtype=np.bool_)
         elif event.what == "floor_divide":
@@ -334,7 +334,7 @@ def _counts(event: Event, untried: Sequence[tuple[int, int]]) -> tuple[Bools, Bo
 
     Both have shape (instances, *shape).
     """
-    x, y = _operands(event)
+    x, y = operands(event)
     shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
     none = np.zeros(shape, dtype=np.bool_)
     rank = max(event.first.rank, event.second.rank)
@@ -372,7 +372,7 @@ def _left_to_draws(element: Codes, untried: Sequence[tuple[int, int]]) -> Bools:
     return found
 
 
-def _operands(event: Event) -> tuple[Any, Any]:
+def operands(event: Event) -> tuple[Any, Any]:
     """Return both operands, shapes (draws or 1, instances or 1, *shape), aligned."""
     rank = max(event.first.rank, event.second.rank)
     x, y = (aligned(v.data, rank)[0] for v in (event.first, event.second))

@@ -33,6 +33,7 @@ from pitcheck.prove.integers.combined import (
     MOST_FACTORS,
     MOST_SHARED_FACTORS,
     Meeting,
+    different,
     factors,
     filling,
     infinite,
@@ -52,8 +53,9 @@ from pitcheck.prove.integers.sourced import (
     element_of,
     merged,
 )
-from pitcheck.prove.integers.tested import EXTREMA
+from pitcheck.prove.integers.tested import EXTREMA, operands
 from pitcheck.prove.integers.unvaried import drawn_of
+from pitcheck.stage.batch import Batch
 from pitcheck.stage.evaluate import Evaluated
 from pitcheck.stage.run_batch import step_at
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -69,7 +71,7 @@ PRODUCTS = frozenset({"joint", "logical_and", "logical_or"})
 NEEDS = {
     "floor_divide": "divides",
     "order": "orders",
-    "index": "is at places of",
+    "index": "reads or writes at",
     "maximum": "compares",
     "minimum": "compares",
     **dict.fromkeys(PRODUCTS, "multiplies"),
@@ -183,15 +185,11 @@ class Together:
 
     def _index(self, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> str:
         """Return integers of several choices that real numbers are read or added at, or ""."""
-        stage = self.cone.shaped.stage
-        for side, values, batch in zip(
-            self.cone.sides, sources, (stage.reference, stage.parallel), strict=True
-        ):
-            inside = {output for step in side.batch.steps for output in step.outputs}
+        for side, values, batch in zip(self.cone.sides, sources, self._batches, strict=True):
             read = {
                 argument.value
                 for step in batch.steps
-                if not inside.intersection(o for o in step.outputs if o is not None)
+                if not side.makes(step)
                 for argument in step.looked_into
             }
             for value in sorted(read.intersection(side.sinks)):
@@ -229,10 +227,7 @@ class Together:
 
         They are what real numbers decide, and have numbers from ``least``.
         """
-        stage = self.cone.shaped.stage
-        for side, values, batch in zip(
-            self.cone.sides, sources, (stage.reference, stage.parallel), strict=True
-        ):
+        for side, values, batch in zip(self.cone.sides, sources, self._batches, strict=True):
             for value in sorted(filling(batch, _chosen(values, least=least))):
                 return f"{side.described(value)}, by which infinity is filled in"
         return ""
@@ -244,12 +239,10 @@ class Together:
 
         Both sides may divide by the same number.
         """
-        stage, shaped = self.cone.shaped.stage, self.cone.shaped
+        attributes = self.cone.shaped.attributes
         found = [
-            partial_operands(batch, attributes, _chosen(values, least=MANY))
-            for batch, attributes, values in zip(
-                (stage.reference, stage.parallel), shaped.attributes, sources, strict=True
-            )
+            partial_operands(batch, own, _chosen(values, least=MANY))
+            for batch, own, values in zip(self._batches, attributes, sources, strict=True)
         ]
         for side, same, own, others in zip(self.cone.sides, alike, found, found[::-1], strict=True):
             for value in sorted(own):
@@ -269,8 +262,9 @@ class Together:
             {target.cut.reference for target in stage.targets},
             {target.cut.value for target in stage.targets},
         )
-        for number, batch in enumerate((stage.reference, stage.parallel)):
+        for number, batch in enumerate(self._batches):
             side, of_choices = self.cone.sides[number], _chosen(sources[number])
+            several = _chosen(sources[number], least=MANY)
             columns = {
                 value: _columns(values[number][value].data[0])
                 for value in (*side.sinks, *side.decided)
@@ -283,13 +277,18 @@ class Together:
                     value: numbers_of(data)
                     for value, data in columns.items()
                     if sources[number][value].kind == "field"
-                    and (value in _chosen(sources[number], least=MANY) or (data > 1).any())
+                    and (value in several or (data > 1).any())
                 },
                 _chosen(sources[number], least=least) - infinite(batch),
             )
             if meeting.unseen(batch, shaped.attributes[number], targets[number]):
                 return f"{side.name}results, which need many of them at once"
         return ""
+
+    @property
+    def _batches(self) -> tuple[Batch, Batch]:
+        """Return the steps of both sides, those outside the discrete part among them."""
+        return self.cone.shaped.stage.reference, self.cone.shaped.stage.parallel
 
     def _named(self, own: Event) -> str:
         side = next(s for s in self.cone.sides if own.site.startswith(s.name))
@@ -353,7 +352,7 @@ def _codes(event: Event) -> tuple[Codes, Codes] | None:
 
 def _several(event: Event) -> Bools:
     """Return which elements of a decision several choices make, shape (instances, *shape)."""
-    x, y = _operands(event)
+    x, y = operands(event)
     shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
     codes = _codes(event)
     if codes is None or event.what == "zero":
@@ -374,7 +373,7 @@ def _several(event: Event) -> Bools:
 
 def _single(event: Event, unmet: Bools) -> Bools:
     """Return where a choice decides alone that did not have all of its values."""
-    x, y = _operands(event)
+    x, y = operands(event)
     shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
     codes = _codes(event)
     if codes is None or event.what in (*PRODUCTS, "zero", "order"):
@@ -388,7 +387,7 @@ def _single(event: Event, unmet: Bools) -> Bools:
 
 def _nonzero(event: Event) -> Bools:
     """Return where both operands were not 0 in some draw, shape (instances, *shape)."""
-    x, y = _operands(event)
+    x, y = operands(event)
     if event.what == "logical_or":
         x, y = np.logical_not(x), np.logical_not(y)
     result: Bools = ((x != 0) & (y != 0)).any(axis=0)
@@ -397,7 +396,7 @@ def _nonzero(event: Event) -> Bools:
 
 def _varied(event: Event) -> Bools:
     """Return where a decision had several outcomes, shape (instances, *shape)."""
-    x, y = _operands(event)
+    x, y = operands(event)
     if event.what in COMPARISONS:
         outcome = getattr(np, COMPARISONS[event.what])(x, y)
     elif event.what == "floor_divide":
@@ -410,18 +409,9 @@ def _varied(event: Event) -> Bools:
     return result
 
 
-def _operands(event: Event) -> tuple[Any, Any]:
-    """Return both operands, shapes (draws or 1, instances or 1, *shape), aligned."""
-    rank = max(event.first.rank, event.second.rank)
-    x, y = (aligned(v.data, rank)[0] for v in (event.first, event.second))
-    return x, y
-
-
 def _lacking(data: Data) -> Bools:
     """Return which columns of (draws, elements) lack a number that another one has."""
-    ordered = np.sort(data, axis=0)
-    met = 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
-    result: Bools = met < len(np.unique(data))
+    result: Bools = different(data) < len(np.unique(data))
     return result
 
 
