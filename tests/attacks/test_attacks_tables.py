@@ -331,10 +331,15 @@ THEOREMS = (
 """Pairs of the zoo with exponentials, of which nothing is an estimate."""
 
 
+ESTIMATED = ("online softmax with a mask",)
+"""Right pairs whose masks decide together where a maximum is replaced."""
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_pair_is_a_theorem(name: str) -> None:
     report = _checked(*RIGHT[name])
-    assert (report.verdict, report.heuristic) == ("equivalent", ())
+    assert report.verdict == "equivalent"
+    assert bool(report.heuristic) == (name in ESTIMATED)
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
 
 Codes = NDArray[np.int64]
+How = Literal["sum", "product", "function"]
+"""The ways in which elements make another one: as terms, as factors, or in any way."""
 
 COMPUTED = 1
 """The bit of an element that arithmetic made: it is no longer a drawn integer, nor compared one."""
@@ -170,21 +172,37 @@ class SourcedAlgebra(RealAlgebra):
         shape = (1, 1, *result.data.shape[2:])
         return replace(result, special=np.broadcast_to(aligned(codes, result.rank), shape))
 
-    def _merged(self, operands: Sequence[Value]) -> Codes | None:
+    def _codes_of_both(self, a: Codes, b: Codes, how: How) -> Codes:  # noqa: ARG002 (sources are a set)
+        """Return the codes of elements that are made of two elements each; shapes broadcast."""
+        return merged(a, b)
+
+    def _codes_along(self, codes: Codes, axes: tuple[int, ...], how: How) -> Codes:  # noqa: ARG002
+        """Return the codes of elements that are made of all along some axes, kept at size 1."""
+        return merged_along(codes, axes)
+
+    def _codes_of_one(self, codes: Codes, how: How) -> Codes:  # noqa: ARG002 (as above)
+        """Return the codes of elements that are made of one element each."""
+        return codes
+
+    def _merged(self, operands: Sequence[Value], how: How) -> Codes | None:
         """Return the codes of an elementwise operation; None if all operands are fixed."""
         rank = max(a.rank for a in operands)
         found = [aligned(a.special, rank) for a in operands if a.special is not None]
         result: Codes | None = None
         for codes in found:
-            result = codes if result is None else merged(result, codes)
-        return result
+            result = codes if result is None else self._codes_of_both(result, codes, how)
+        return result if result is None else self._codes_of_one(result, how)
 
     def _each(
-        self, compute: Callable[..., Value], *operands: Value, decides: bool = False
+        self,
+        compute: Callable[..., Value],
+        *operands: Value,
+        how: How = "function",
+        decides: bool = False,
     ) -> Value:
         """Return an elementwise result. With ``decides`` a computed operand makes it hard."""
         result = compute(*(_bare(a) for a in operands))
-        codes = self._merged(operands)
+        codes = self._merged(operands, how)
         if codes is None:
             return result
         if not decides:
@@ -207,6 +225,7 @@ class SourcedAlgebra(RealAlgebra):
         a: Value,
         axes: tuple[int, ...],
         *,
+        how: How = "function",
         keep: bool = False,
         decides: bool = False,
     ) -> Value:
@@ -218,7 +237,7 @@ class SourcedAlgebra(RealAlgebra):
         result = compute(_bare(a))
         if a.special is None:
             return result
-        codes = merged_along(a.special, tuple(LEADING + axis for axis in axes))
+        codes = self._codes_along(a.special, tuple(LEADING + axis for axis in axes), how)
         if decides:
             codes = np.where(codes & COMPUTED != 0, codes | HARD, codes)
         if not keep:
@@ -245,7 +264,7 @@ class SourcedAlgebra(RealAlgebra):
         """Return where two values differ, with the sources of both."""
         rank = max(a.rank, b.rank)
         apart = aligned(a.data, rank) != aligned(b.data, rank)
-        return Value("bool", apart, special=self._merged((a, b)))
+        return Value("bool", apart, special=self._merged((a, b), "sum"))
 
     def _note_extremum(self, what: str, a: Value, axis: int) -> None:
         """Note one decision for each place along an axis: it, or the extremum of the others."""
@@ -270,23 +289,25 @@ class SourcedAlgebra(RealAlgebra):
 
     # --- arithmetic
     def add(self, a: Value, b: Value) -> Value:
-        return self._each(super().add, a, b)
+        return self._each(super().add, a, b, how="sum")
 
     def subtract(self, a: Value, b: Value) -> Value:
-        return self._each(super().subtract, a, b)
+        return self._each(super().subtract, a, b, how="sum")
 
     def multiply(self, a: Value, b: Value) -> Value:
         self._note("joint", a, b)
         return self._multiplied(a, b)
 
     def _multiplied(self, a: Value, b: Value) -> Value:
-        return self._each(super().multiply, a, b)
+        return self._each(super().multiply, a, b, how="product")
 
     def negate(self, a: Value) -> Value:
-        return self._each(super().negate, a)
+        return self._each(super().negate, a, how="sum")
 
     def divide(self, a: Value, b: Value) -> Value:
-        return self._each(super().divide, a, b)
+        if b.special is not None:
+            b = replace(b, special=self._codes_of_one(b.special, "function"))
+        return self._each(super().divide, a, b, how="product")
 
     def power(self, a: Value, exponent: int) -> Value:
         below = super().power
@@ -324,18 +345,20 @@ class SourcedAlgebra(RealAlgebra):
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         below = super().sum
-        return self._along(lambda x: below(x, axes), a, tuple(axes))
+        return self._along(lambda x: below(x, axes), a, tuple(axes), how="sum")
 
     def matmul(self, a: Value, b: Value) -> Value:
         self._note("joint", _with_axis(a, -1), _with_axis(b, -3))
         result = super().matmul(_bare(a), _bare(b))
         rank = result.rank
         found = [
-            merged_along(aligned(x.special, rank), (axis,))
+            self._codes_along(aligned(x.special, rank), (axis,), "sum")
             for x, axis in ((a, -1), (b, -2))
             if x.special is not None
         ]
-        codes = found[0] if len(found) == 1 else merged(*found) if found else None
+        codes: Codes | None = found[0] if found else None
+        if len(found) == 2:
+            codes = self._codes_of_both(found[0], found[1], "product")
         return self._coded(result, codes, COMPUTED)
 
     # --- decisions
@@ -348,9 +371,12 @@ class SourcedAlgebra(RealAlgebra):
         self._note("joint", condition, self._differ(a, b))
         result = super().where(_bare(condition), _bare(a), _bare(b))
         if condition.special is not None:
-            codes = self._merged((condition, a, b))
+            rank, other = result.rank, self._merged((a, b), "sum")
+            codes = aligned(condition.special, rank)
+            if other is not None:
+                codes = self._codes_of_both(codes, aligned(other, rank), "product")
             flags = np.where(condition.special & (COMPUTED | HARD) != 0, HARD | COMPUTED, COMPUTED)
-            known = None if codes is None else codes | aligned(flags, result.rank)
+            known = codes | aligned(flags, rank)
             return self._coded(result, known, COMPUTED)
         if a.special is None and b.special is None:
             return result
@@ -362,14 +388,14 @@ class SourcedAlgebra(RealAlgebra):
 
     def logical_and(self, a: Value, b: Value) -> Value:
         self._note("logical_and", a, b)
-        return self._each(super().logical_and, a, b, decides=True)
+        return self._each(super().logical_and, a, b, how="product", decides=True)
 
     def logical_or(self, a: Value, b: Value) -> Value:
         self._note("logical_or", a, b)
-        return self._each(super().logical_or, a, b, decides=True)
+        return self._each(super().logical_or, a, b, how="product", decides=True)
 
     def logical_not(self, a: Value) -> Value:
-        return self._each(super().logical_not, a, decides=True)
+        return self._each(super().logical_not, a, how="sum", decides=True)
 
     def maximum(self, a: Value, b: Value) -> Value:
         self._note("maximum", a, b)
@@ -404,23 +430,31 @@ class SourcedAlgebra(RealAlgebra):
         if kind in (a.kind, "bool"):
             return super().cast(a, kind)  # a comparison with 0
         below = super().cast
-        result = self._each(lambda x: below(x, kind), a)
+        how: How = "function" if a.kind == "field" else "sum"
+        result = self._each(lambda x: below(x, kind), a, how=how)
         return self._stepped(result) if a.kind == "field" else result
 
     # --- indexing
+    def _indexing(self, indices: Value) -> Codes:
+        """Return the codes of indices; computed ones decide."""
+        codes = self._codes_of_one(indices.special, "function")
+        result: Codes = np.where(codes & COMPUTED != 0, codes | HARD, codes)
+        return result
+
     def take(self, a: Value, axis: int, indices: Value) -> Value:
         self._note_lookup(a, indices)
         if indices.special is None:
             return super().take(a, axis, indices)
         result = super().take(_bare(a), axis, _bare(indices))
         behind = a.rank - axis - 1
-        codes = _indexing(indices)
+        codes = self._indexing(indices)
         codes = codes.reshape(*codes.shape, *(1,) * behind)
         if a.special is not None:
-            whole = merged_along(a.special, (LEADING + axis,)).squeeze(LEADING + axis)
+            place = LEADING + axis
+            whole = self._codes_along(a.special, (place,), "sum").squeeze(place)
             before = whole.shape[: LEADING + axis]
             whole = whole.reshape(*before, *(1,) * indices.rank, *whole.shape[LEADING + axis :])
-            codes = merged(aligned(codes, result.rank), whole)
+            codes = self._codes_of_both(aligned(codes, result.rank), whole, "product")
         return self._coded(result, codes, COMPUTED)
 
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
@@ -428,9 +462,10 @@ class SourcedAlgebra(RealAlgebra):
         if indices.special is None:
             return super().take_along(a, axis, indices)
         result = super().take_along(_bare(a), axis, _bare(indices))
-        codes = _indexing(indices)
+        codes = self._indexing(indices)
         if a.special is not None:
-            codes = merged(codes, merged_along(a.special, (LEADING + axis,)))
+            whole = self._codes_along(a.special, (LEADING + axis,), "sum")
+            codes = self._codes_of_both(codes, whole, "product")
         return self._coded(result, codes, COMPUTED)
 
     def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
@@ -464,23 +499,20 @@ class SourcedAlgebra(RealAlgebra):
     def _codes_added_along(self, base: Codes, axis: int, indices: Value, source: Codes) -> Codes:
         """Return codes in which each element may hold what is added in its row along the axis."""
         place = (LEADING + axis,)
-        found = merged(base, merged_along(source, place))
-        return (
-            found
-            if indices.special is None
-            else merged(found, merged_along(_indexing(indices), place))
-        )
+        if indices.special is not None:
+            source = self._codes_of_both(source, self._indexing(indices), "product")
+        return self._codes_of_both(base, self._codes_along(source, place, "sum"), "sum")
 
     def _codes_added_at(self, base: Codes, axis: int, indices: Value, source: Codes) -> Codes:
         """Return the codes where rows of ``source`` are added at indices along an axis."""
         count, place = prod(self.shape(indices)), LEADING + axis
         rows = source.reshape(*source.shape[:place], count, *base.shape[place + 1 :])
         if indices.special is not None:
-            which = merged_along(_indexing(indices), tuple(range(LEADING, indices.data.ndim)))
-            found = merged(
-                base, which.reshape(*which.shape[:LEADING], *(1,) * (base.ndim - LEADING))
-            )
-            return merged(found, merged_along(rows, (place,)))
+            which = self._indexing(indices)
+            which = which.reshape(*which.shape[:LEADING], count, *(1,) * (base.ndim - place - 1))
+            which = which.reshape(*which.shape[:LEADING], *(1,) * axis, *which.shape[LEADING:])
+            rows = self._codes_of_both(rows, which, "product")
+            return self._codes_of_both(base, self._codes_along(rows, (place,), "sum"), "sum")
         found = np.moveaxis(base.copy(), place, 3)
         rows = np.moveaxis(rows, place, 3)
         index = np.broadcast_to(
@@ -489,7 +521,7 @@ class SourcedAlgebra(RealAlgebra):
         for instance, own in enumerate(index[0, 0]):
             for at in _rounds(own):
                 target = 0, 0, instance, own[at]
-                found[target] = merged(found[target], rows[0, 0, instance, at])
+                found[target] = self._codes_of_both(found[target], rows[0, 0, instance, at], "sum")
         return np.moveaxis(found, 3, place)
 
 
@@ -500,13 +532,6 @@ def _rounds(index: Codes) -> Iterator[Codes]:
     turn = np.arange(len(index)) - np.searchsorted(ordered, ordered)
     for number in range(int(turn.max(initial=-1)) + 1):
         yield order[turn == number]
-
-
-def _indexing(indices: Value) -> Codes:
-    """Return the codes of indices; computed ones decide."""
-    codes: Codes = indices.special
-    result: Codes = np.where(codes & COMPUTED != 0, codes | HARD, codes)
-    return result
 
 
 def _with_axis(a: Value, place: int) -> Value:

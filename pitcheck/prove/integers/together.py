@@ -16,7 +16,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,19 +29,9 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import Value
 from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.cases import with_sources
-from pitcheck.prove.integers.combined import (
-    MOST_FACTORS,
-    MOST_SHARED_FACTORS,
-    Meeting,
-    different,
-    factors,
-    filling,
-    infinite,
-    numbers_of,
-    partial_operands,
-    rarity,
-)
 from pitcheck.prove.integers.cone import SIDES, Cone, discrete_cone
+from pitcheck.prove.integers.followed import Followed, Shown
+from pitcheck.prove.integers.partial_results import filling, partial_operands
 from pitcheck.prove.integers.shared import Shared, shared
 from pitcheck.prove.integers.sourced import (
     COMPUTED,
@@ -66,6 +56,9 @@ MOST_DRAWS = 48
 Bools = NDArray[np.bool_]
 Data = NDArray[Any]
 """Numbers of shape (draws or 1, instances or 1, *shape)."""
+Words = NDArray[np.uint64]
+NOTHING: Words = np.zeros(0, dtype=np.uint64)
+_ODD, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 PRODUCTS = frozenset({"joint", "logical_and", "logical_or"})
 """The decisions that are products of their operands: they matter where both are not 0."""
 NEEDS = {
@@ -139,6 +132,7 @@ class Together:
             static = _WithIndices()
             static.events = []
             sources = self.cone.run(static, drawn, coded)
+            of_reals = self.cone.run(_WithIndices(), _bare(drawn), coded)
             algebra = _WithIndices(self._trials[:MOST_DRAWS], seed)
             algebra.events = []
             seen = self._values(0, whole[0]), self._values(1, whole[1])
@@ -146,42 +140,58 @@ class Together:
         except PitcheckError:
             return "what integers and booleans make together cannot be evaluated in the draws"
         alike = shared(self.cone, values)
+        known = [_arguments(algebra.events, name) for name in SIDES]
         events = zip(static.events, algebra.events, strict=True)
         # The parallel plan is what somebody wrote last.
         for own, in_draws in sorted(events, key=lambda pair: pair[0].site.startswith(SIDES[0])):
-            if self._unsettled(own, in_draws, alike, unmet):
+            others = known[own.site.startswith(SIDES[0])].get(own.what, NOTHING)
+            same = np.isin(_words(in_draws), others)
+            if self._unsettled(own, in_draws, same | self._shared(own, alike, same), unmet):
                 return self._named(own)
         return (
             self._index(sources)
-            or self._multiplied(sources, values, anything=bool(unmet.any()))
-            or self._filling(sources, first)
+            or self._filling(of_reals)
             or self._partial(sources, alike)
-            or self._rare(sources, values, first)
+            or self._followed(values, alike, self._settled(static.events), seed)
         )
 
-    def _unsettled(
-        self, own: Event, in_draws: Event, alike: Sequence[Shared], unmet: Bools
-    ) -> bool:
-        """Return True if draws do not settle some element of a decision."""
+    def _unsettled(self, own: Event, in_draws: Event, same: Bools, unmet: Bools) -> bool:
+        """Return True if draws do not settle some element of a decision.
+
+        ``same`` are those that the other side makes, too, shape (instances, *shape).
+        """
         where, alone = _several(own), _single(own, unmet)
         if not where.any() and not alone.any():
             return False
-        same = self._shared(own, alike, len(where))
-        same = same.reshape(-1, *(1,) * (where.ndim - 1))
         if own.what == "index" and where.any():
             return True
         if own.what in PRODUCTS:
             return bool((where & ~_nonzero(in_draws)).any())
         return bool((((where | alone) & ~same) | (where & ~_varied(in_draws))).any())
 
-    def _shared(self, own: Event, alike: Sequence[Shared], count: int) -> Bools:
-        """Return in which instances both sides make a decision by the same steps, (count,)."""
+    def _settled(self, events: Sequence[Event]) -> tuple[set[int], set[int]]:
+        """Return the numbers of the steps of either side that decide by several choices."""
+        found: tuple[set[int], set[int]] = set(), set()
+        for event in events:
+            number = int(not event.site.startswith(SIDES[0]))
+            step = step_at(event.site, SIDES[number])
+            if step is not None and event.what not in PRODUCTS and _several(event).any():
+                found[number].add(step)
+        return found
+
+    def _shared(self, own: Event, alike: Sequence[Shared], like: Bools) -> Bools:
+        """Return in which instances both sides make a decision by the same steps.
+
+        The shape is (instances, 1, ...), with the dimensions of ``like``.
+        """
+        count, ones = len(like), (1,) * (like.ndim - 1)
         number = not own.site.startswith(SIDES[0])
         step = step_at(own.site, self.cone.sides[number].name)
         found = None if step is None else alike[number].steps.get(step)
         if found is None or len(found) not in (1, count):
-            return np.zeros(count, dtype=np.bool_)
-        return np.broadcast_to(found if count > 1 else found.all(keepdims=True), count)
+            return np.zeros((count, *ones), dtype=np.bool_)
+        rows = found if count > 1 else found.all(keepdims=True)
+        return np.broadcast_to(rows.reshape(-1, *ones), (count, *ones))
 
     def _index(self, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> str:
         """Return integers of several choices that real numbers are read or added at, or ""."""
@@ -200,35 +210,13 @@ class Together:
                     return f"{side.described(value)}, which is an index"
         return ""
 
-    def _multiplied(
-        self,
-        sources: tuple[Mapping[int, Value], Mapping[int, Value]],
-        values: tuple[Mapping[int, Value], Mapping[int, Value]],
-        *,
-        anything: bool,
-    ) -> str:
-        """Return a step that multiplies many choices, or "".
+    def _filling(self, of_reals: tuple[Mapping[int, Value], Mapping[int, Value]]) -> str:
+        """Return what real numbers decide and by which infinity is filled in, or "".
 
-        With ``anything`` any step of one side alone is returned that depends on choices.
+        ``of_reals`` are all values, with the sources that real numbers decide.
         """
-        alike = shared(self.cone, values, as_seen=False)
-        for side, coded, same in zip(self.cone.sides, sources, alike, strict=True):
-            most = 0 if anything else MOST_FACTORS
-            chosen, several = _chosen(coded), _chosen(coded, least=MANY)
-            for number, degree in factors(side, chosen, several).items():
-                if degree > (MOST_SHARED_FACTORS if same.steps[number].all() else most):
-                    step = side.batch.steps[number]
-                    name = side.batch.graph.nodes[step.node].operator
-                    return f"{side.name}{step.kind} {name!r}, which is made of them"
-        return ""
-
-    def _filling(self, sources: tuple[Mapping[int, Value], Mapping[int, Value]], least: int) -> str:
-        """Return choices by which infinity is filled in, or "".
-
-        They are what real numbers decide, and have numbers from ``least``.
-        """
-        for side, values, batch in zip(self.cone.sides, sources, self._batches, strict=True):
-            for value in sorted(filling(batch, _chosen(values, least=least))):
+        for side, values, batch in zip(self.cone.sides, of_reals, self._batches, strict=True):
+            for value in sorted(filling(batch, _chosen(values))):
                 return f"{side.described(value)}, by which infinity is filled in"
         return ""
 
@@ -250,40 +238,26 @@ class Together:
                     return f"{side.described(value)}, of which there may be no result"
         return ""
 
-    def _rare(
+    def _followed(
         self,
-        sources: tuple[Mapping[int, Value], Mapping[int, Value]],
         values: tuple[Mapping[int, Value], Mapping[int, Value]],
-        least: int,
+        alike: Sequence[Shared],
+        settled: tuple[set[int], set[int]],
+        seed: int,
     ) -> str:
-        """Return that results depend on what draws seldom have of several choices, or ""."""
-        stage, shaped = self.cone.shaped.stage, self.cone.shaped
-        targets = (
-            {target.cut.reference for target in stage.targets},
-            {target.cut.value for target in stage.targets},
+        """Return what is compared although draws do not show it, or ""."""
+        drawn = {value: values[0][value].data[0] for value in self.cone.drawn}
+        whole = self._whole(0), self._whole(1)
+        lacking = tuple(
+            {v: _lacking(_columns(data)).reshape(data.shape[1:]) for v, data in side.items()}
+            for side in whole
         )
-        for number, batch in enumerate(self._batches):
-            side, of_choices = self.cone.sides[number], _chosen(sources[number])
-            several = _chosen(sources[number], least=MANY)
-            columns = {
-                value: _columns(values[number][value].data[0])
-                for value in (*side.sinks, *side.decided)
-                if value in of_choices and value not in self._masks[number]
-            }
-            meeting = Meeting(
-                side,
-                {value: rarity(data) for value, data in columns.items()},
-                {
-                    value: numbers_of(data)
-                    for value, data in columns.items()
-                    if sources[number][value].kind == "field"
-                    and (value in several or (data > 1).any())
-                },
-                _chosen(sources[number], least=least) - infinite(batch),
-            )
-            if meeting.unseen(batch, shaped.attributes[number], targets[number]):
-                return f"{side.name}results, which need many of them at once"
-        return ""
+        strictly = shared(self.cone, values, as_seen=False)
+        shown = Shown(drawn, whole, (lacking[0], lacking[1]), values, alike, strictly, settled)
+        try:
+            return Followed(self.cone, self._masks, shown, seed).untold()
+        except PitcheckError:
+            return "what choices decide cannot be followed"
 
     @property
     def _batches(self) -> tuple[Batch, Batch]:
@@ -336,6 +310,35 @@ def _chosen(values: Mapping[int, Value], least: int = 1) -> set[int]:
     """Return the values of which elements depend on a drawn one with a number from ``least``."""
     coded = {v: one.special for v, one in values.items() if one.special is not None}
     return {v for v, codes in coded.items() if (element_of(codes) >= least).any()}
+
+
+def _arguments(events: Sequence[Event], side: str) -> dict[str, Words]:
+    """Return the words of the arguments of all decisions of a side, by their sort.
+
+    An order is decided by whole rows, which words of elements do not tell.
+    """
+    found: dict[str, list[Words]] = {}
+    for event in events:
+        if event.site.startswith(side) and event.what != "order":
+            found.setdefault(event.what, []).append(_words(event).reshape(-1))
+    return {what: np.unique(np.concatenate(words)) for what, words in found.items()}
+
+
+def _words(event: Event) -> Words:
+    """Return a word for both arguments of each element in all draws, shape (instances, *shape)."""
+    found: Words = np.zeros(1, dtype=np.uint64)
+    x, y = operands(event)
+    for draw in range(max(len(x), len(y))):
+        for operand in (x, y):
+            own = operand[min(draw, len(operand) - 1)]
+            word = np.asarray(own, dtype=np.float64).view(np.uint64)
+            found = (found ^ (found >> _SHIFT)) * _ODD + word
+    return found
+
+
+def _bare(values: Mapping[int, Value]) -> dict[int, Value]:
+    """Return values without the sources of their elements."""
+    return {number: replace(value, special=None) for number, value in values.items()}
 
 
 def _codes(event: Event) -> tuple[Codes, Codes] | None:
@@ -411,7 +414,9 @@ def _varied(event: Event) -> Bools:
 
 def _lacking(data: Data) -> Bools:
     """Return which columns of (draws, elements) lack a number that another one has."""
-    result: Bools = different(data) < len(np.unique(data))
+    ordered = np.sort(data, axis=0)
+    different = 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
+    result: Bools = different < len(np.unique(data))
     return result
 
 
