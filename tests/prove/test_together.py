@@ -139,11 +139,14 @@ def test_an_estimate_is_refused_if_a_theorem_is_asked_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "estimates"), [("llama3-tiny", 0), ("mixtral-tiny", 1)])
+@pytest.mark.parametrize(
+    ("file", "layout", "estimates"),
+    [("llama3-tiny", (), 0), ("llama3-tiny", ("tp=4", "dp=1"), 0), ("mixtral-tiny", (), 1)],
+)
 def test_a_dense_model_is_a_theorem_and_a_mixture_names_its_routed_stages(
-    file: str, estimates: int
+    file: str, layout: tuple[str, ...], estimates: int
 ) -> None:
-    report = check(*read_pair(f"plans/{file}.toml", ()), Options(seed=1))
+    report = check(*read_pair(f"plans/{file}.toml", layout), Options(seed=1))
     assert report.verdict == "equivalent"
     assert len(report.heuristic) == estimates
     assert all("of several choices" in said for said in report.heuristic)

@@ -318,14 +318,14 @@ class ChoiceAlgebra(SourcedAlgebra):
         return replace(value, special=np.where(where, fresh, value.special))
 
 
-def met(name: str, arguments: Sequence[Arguments]) -> str:
-    """Return a site at which different arguments of a function meet in some draw, or "".
+def met(name: str, arguments: Sequence[Arguments]) -> str | None:
+    """Return a site at which different arguments of a function meet in some draw, or None.
 
     Two arguments differ if they do in some draw. One of the two is of several choices. Nothing is
     asked where they are not finite, or where the function has no value.
     """
     if not any(each.several.any() for each in arguments):
-        return ""
+        return None
     operands = [
         np.concatenate([each.operands[n] for each in arguments], axis=1)
         for n in range(len(arguments[0].operands))
@@ -345,7 +345,7 @@ def met(name: str, arguments: Sequence[Arguments]) -> str:
         if meeting.any():
             place, sizes = int(np.argmax(meeting)), [len(each.several) for each in arguments]
             return arguments[int(np.searchsorted(np.cumsum(sizes), place, side="right"))].site
-    return ""
+    return None
 
 
 def _labels(row: NDArray[np.float64]) -> Codes:

@@ -103,7 +103,8 @@ class Followed:
                 if ((degrees > 1) & (bits > MOST_BITS)).any():
                     return f"{SIDES[number]}results, which need rare ones at once"
         for name, arguments in self._algebra.arguments.items():
-            if site := met(name, arguments):
+            site = met(name, arguments)
+            if site is not None:
                 number = int(site.startswith(SIDES[1]))
                 place = step_at(site, SIDES[number])
                 step = self._batch(number).steps[0 if place is None else place]

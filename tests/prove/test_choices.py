@@ -1,0 +1,175 @@
+"""Degrees in choices, against all outcomes of small formulas with Python's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pitcheck.algebra.value import Value
+from pitcheck.prove.integers.choices import ENDLESS, Arguments, ChoiceAlgebra, degree, met
+
+OUTCOMES = 3
+"""The outcomes 0, 1, 2 of each choice."""
+Assignment = tuple[int, ...]
+
+
+def _chosen(algebra: ChoiceAlgebra, count: int) -> Value:
+    numbers = np.zeros((1, 1, 1, count), dtype=np.int64)
+    return algebra.chosen(Value("int", numbers), np.full((1, count), 1.0))
+
+
+def _degree_of(table: Mapping[Assignment, Fraction], count: int) -> int:
+    """The most choices that meet in a term: the largest set with an interaction that is not 0.
+
+    That of a set is its alternating sum over outcomes and a fixed one, the others at the fixed one.
+    """
+    for size in range(count, 0, -1):
+        for members in combinations(range(count), size):
+            for outcomes in product(range(1, OUTCOMES), repeat=size):
+                total = Fraction(0)
+                for kept in product((False, True), repeat=size):
+                    at = [0] * count
+                    for member, outcome, is_kept in zip(members, outcomes, kept, strict=True):
+                        at[member] = outcome if is_kept else 0
+                    total += (-1) ** (size - sum(kept)) * table[tuple(at)]
+                if total:
+                    return size
+    return 0
+
+
+Formula = tuple[Any, ...]
+LEAVES = st.integers(0, 3).map(lambda n: ("choice", n)) | st.integers(-2, 3).map(
+    lambda n: ("number", n)
+)
+FORMULAS = st.recursive(
+    LEAVES,
+    lambda below: (
+        st.tuples(st.sampled_from(["add", "subtract", "multiply", "maximum"]), below, below)
+        | st.tuples(st.just("power"), below, st.integers(1, 3))
+        | st.tuples(st.just("where"), below, below, below)
+    ),
+    max_leaves=8,
+)
+
+
+def _value(algebra: ChoiceAlgebra, formula: Formula, choices: Value) -> Value:
+    what, *parts = formula
+    if what == "choice":
+        return algebra.reshape(algebra.slice(choices, 0, parts[0], parts[0] + 1), ())
+    if what == "number":
+        return algebra.constant(Fraction(parts[0]), "int")
+    if what == "power":
+        base = algebra.cast(_value(algebra, parts[0], choices), "field")
+        return algebra.cast(algebra.power(base, parts[1]), "field")
+    operands = [_value(algebra, part, choices) for part in parts]
+    if any(v.kind == "field" for v in operands):
+        operands = [algebra.cast(v, "field") for v in operands]
+    if what == "where":
+        zero = algebra.constant(Fraction(0), operands[0].kind)
+        return algebra.where(algebra.compare("gt", operands[0], zero), *operands[1:])
+    result: Value = getattr(algebra, what)(*operands)
+    return result
+
+
+def _number(formula: Formula, outcomes: Assignment) -> Fraction:
+    what, *parts = formula
+    if what == "choice":
+        return Fraction(outcomes[parts[0]])
+    if what == "number":
+        return Fraction(parts[0])
+    if what == "power":
+        return Fraction(_number(parts[0], outcomes) ** int(parts[1]))
+    operands = [_number(part, outcomes) for part in parts]
+    if what == "where":
+        return operands[1] if operands[0] > 0 else operands[2]
+    functions: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
+        "add": lambda x, y: x + y,
+        "subtract": lambda x, y: x - y,
+        "multiply": lambda x, y: x * y,
+        "maximum": max,
+    }
+    return functions[what](*operands)
+
+
+@given(FORMULAS)
+@settings(max_examples=300)
+def test_no_formula_has_a_higher_degree_than_is_said(formula: Formula) -> None:
+    algebra = ChoiceAlgebra()
+    with np.errstate(all="ignore"):
+        said = degree(_value(algebra, formula, _chosen(algebra, 4)))
+    table = {at: _number(formula, at) for at in product(range(OUTCOMES), repeat=4)}
+    told_apart = not algebra.arguments  # functions of real numbers are judged by their arguments
+    assert said >= _degree_of(table, 4) or not told_apart
+
+
+def test_a_sum_over_an_axis_counts_its_greatest_term_and_a_product_all_factors() -> None:
+    algebra = ChoiceAlgebra()
+    choices = _chosen(algebra, 6)
+    total = algebra.sum(choices, (0,))
+    weights = algebra.cast(algebra.reshape(choices, (2, 3)), "field")
+    gram = algebra.matmul(weights, algebra.transpose(weights, (1, 0)))
+    assert degree(total) == 1
+    assert np.diagonal(algebra.bits(gram)[0, 0, 0]).tolist() == [2.0, 2.0]
+    assert degree(gram) == 2
+    assert degree(algebra.power(algebra.cast(total, "field"), 5)) == 5
+    assert degree(algebra.remainder(total, algebra.constant(Fraction(2), "int"))) == ENDLESS
+
+
+def test_an_element_of_one_choice_stays_one_through_ranks_and_functions() -> None:
+    """The embedding of one id over four ranks: its mask times what its index reads, and the sum."""
+    algebra = ChoiceAlgebra()
+    index = _chosen(algebra, 2)
+    table = algebra.fresh("table", (1, 3))
+    parts = []
+    for rank in range(4):
+        own = algebra.compare("eq", index, algebra.constant(Fraction(rank), "int"))
+        row = algebra.take(table, 0, algebra.multiply(index, algebra.constant(Fraction(0), "int")))
+        hot = algebra.expand(algebra.reshape(algebra.cast(own, "field"), (2, 1)), (2, 3))
+        parts.append(algebra.multiply(row, hot))
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = algebra.add(whole, part)
+    assert degree(algebra.exp(whole)) == 1
+
+
+def _arguments(*columns: Sequence[float], several: bool = True) -> list[Arguments]:
+    numbers = np.array(columns, dtype=np.float64).T
+    return [Arguments("here", (numbers,), np.full(numbers.shape[1], several))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "site"),
+    [
+        (_arguments([1, 2], [3, 4]), None),
+        (_arguments([1, 2], [1, 2]), None),
+        (_arguments([1, 2], [1, 4]), "here"),
+        (_arguments([1, 2], [1, 4], several=False), None),
+        (_arguments([0, 2], [0, 4]), "here"),
+        (_arguments([np.inf, 2], [np.inf, 4]), None),
+        ([*_arguments([1, 2]), *_arguments([1, 4], several=False)], "here"),
+    ],
+)
+def test_different_arguments_of_several_choices_never_meet(
+    arguments: list[Arguments], site: str | None
+) -> None:
+    assert met("exp", arguments) == site
+    assert met("inverse", _arguments([0, 2], [0, 4])) is None, "there is no inverse of 0"
+
+
+def test_a_difference_of_functions_over_sums_of_choices_meets() -> None:
+    """f(x + y + z) - f(x + y) - ... is 0 unless none of x, y, z is: their arguments meet."""
+    algebra = ChoiceAlgebra(range(8), seed=3)
+    numbers = algebra.integers(np.random.default_rng(1).integers(0, 2, (8, 1, 3)))
+    choices = algebra.chosen(numbers, np.full((1, 3), 1.0))
+    terms = algebra.multiply(algebra.cast(choices, "field"), algebra.fresh("x", (3,)))
+    for places in ((0, 1, 2), (0, 1), (1, 2)):
+        kept = algebra.take(terms, 0, algebra.integers(np.array(places).reshape(1, 1, -1)))
+        algebra.exp(algebra.sum(kept, (0,)))
+    assert met("exp", algebra.arguments["exp"]) is not None
