@@ -207,8 +207,21 @@ _OUT = click.option(
     help="What follows if part of the bound is an estimate: refuse is PIT208.",
 )
 @click.option(
+    "--cache/--no-cache",
+    default=True,
+    show_default=True,
+    help="Remember proofs, and take those of earlier runs.",
+)
+@click.option(
+    "--cache-directory",
+    default=".pitcheck",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where proofs are remembered.",
+)
+@click.option(
     "--witness-directory",
-    default=".",
+    default=".pitcheck/witnesses",
     show_default=True,
     metavar="DIRECTORY",
     help="Where the witness of a mismatch is saved.",
@@ -241,6 +254,50 @@ def check(context: click.Context, /, **values: Any) -> int:
     from pitcheck.commands.defaults import with_configuration  # noqa: PLC0415
 
     return run(**with_configuration(context, values))
+
+
+_CACHE = click.option(
+    "--cache-directory",
+    default=".pitcheck",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where proofs are remembered.",
+)
+
+
+@cli.group()
+def cache() -> None:
+    """Show, verify or clear the proofs that are remembered between runs."""
+
+
+@cache.command()
+@_CACHE
+def info(cache_directory: str) -> int:
+    """Print how many proofs are remembered, and where."""
+    from pitcheck.commands.cache import info as run  # noqa: PLC0415
+
+    return run(cache_directory)
+
+
+@cache.command()
+@_CACHE
+def verify(cache_directory: str) -> int:
+    """Look at every entry, and remove damaged ones.
+
+    Exits 1 if there were some.
+    """
+    from pitcheck.commands.cache import verify as run  # noqa: PLC0415
+
+    return run(cache_directory)
+
+
+@cache.command()
+@_CACHE
+def clear(cache_directory: str) -> int:
+    """Remove everything that is remembered."""
+    from pitcheck.commands.cache import clear as run  # noqa: PLC0415
+
+    return run(cache_directory)
 
 
 @cli.command()

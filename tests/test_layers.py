@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("resources", "forks"),
     ("base",),
+    ("cache",),
     ("algebra",),
     ("ops",),
     ("plan",),

@@ -20,7 +20,8 @@ class Options:
     witness is written, None for nowhere. ``precision``: broken precision rules are warnings
     (``warn``), make an equivalent report's exit code 4 (``error``), or are not looked for
     (``off``). ``estimates``: a pair of plans of which part of the bound is an estimate is called
-    equivalent (``accept``) or not (``refuse``). ``explain``: True to look for the cause, the repair
+    equivalent (``accept``) or not (``refuse``). ``cache_directory``: the folder of proofs that are
+    remembered between runs, None for none. ``explain``: True to look for the cause, the repair
     and a small witness of a mismatch.
     """
 
@@ -35,4 +36,5 @@ class Options:
     witness_directory: Path | None = None
     precision: str = "warn"
     estimates: str = "accept"
+    cache_directory: Path | None = None
     explain: bool = True

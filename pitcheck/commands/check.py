@@ -10,14 +10,18 @@ from time import perf_counter
 from traceback import print_exc
 
 from pitcheck.base.options import Options
+from pitcheck.cache.folder import FOLDER
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.reading import frontend_of, pair_at, pairs, read, read_pair
+from pitcheck.commands.remembered_pairs import RememberedPair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
 from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
 
+WITNESSES = Path(FOLDER, "witnesses")
+"""The folder of witnesses if none is named."""
 Progress = Callable[[str, int, int], None]
 """(step, done, total): the progress of a check."""
 
@@ -38,6 +42,8 @@ def run(
     output: Sequence[str],
     precision: str,
     estimates: str,
+    cache: bool,
+    cache_directory: str,
     witness_directory: str,
     explain: bool,
     quiet: bool,
@@ -65,13 +71,20 @@ def run(
         witness_directory=_directory(witness_directory),
         precision=precision,
         estimates=estimates,
+        cache_directory=Path(cache_directory) if cache else None,
         explain=explain,
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 
-    with collector_off(), progress_bar(wanted=not quiet) as progress:
-        again = None if parallel is not None else pair_at(reference, assignments, jobs)
-        report = checked(files, options, progress, again)
+    given = (reference,) if parallel is None else (reference, parallel)
+    pair = RememberedPair.of(given, assignments, options)
+    report = None if pair is None else pair.report()
+    if report is None:
+        with collector_off(), progress_bar(wanted=not quiet) as progress:
+            again = None if parallel is not None else pair_at(reference, assignments, jobs)
+            report = checked(files, options, progress, again)
+        if pair is not None:
+            pair.keep(report)
     try:
         write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
     except UsageError as error:
@@ -180,8 +193,12 @@ def _classify(error: Exception) -> tuple[str, FindingVerdict]:
 
 
 def _directory(name: str) -> Path:
+    """Return the folder of witnesses, which need not exist if it is one that pitcheck makes.
+
+    Raises UsageError.
+    """
     path = Path(name)
-    if not path.is_dir():
+    if not path.is_dir() and path != WITNESSES:
         raise UsageError(f"--witness-directory {name} is no directory; create it first")
     return path
 

@@ -11,7 +11,7 @@ import click
 
 from pitcheck.errors import UsageError
 
-_FLAGS = ("explain", "quiet", "verbose")
+_FLAGS = ("cache", "explain", "quiet", "verbose")
 
 
 def with_configuration(context: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,6 +65,9 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
                 o.proof.outcome == "proven" and not o.proof.sizes for o in ledger.obligations
             ),
         ),
+        remembered=0
+        if check.remembered is None
+        else sum(form in check.remembered.found for form in used),
         seconds=check.clock.seconds(check.load_seconds),
         peak_memory_mb=_peak_memory(),
         assumptions=tuple(

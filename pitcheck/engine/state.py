@@ -18,6 +18,7 @@ from pitcheck.graph.graph import Graph
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Ledger, Prover
+from pitcheck.prove.remembered import Remembered, remembered
 from pitcheck.refute.block_run import find_batch
 from pitcheck.refute.whole_run import WholeRun, conjecture, run_whole
 from pitcheck.report.report import Finding, OperatorCounts, Seconds
@@ -87,6 +88,8 @@ class Check:
     problem: Problem = field(init=False)
     specification: Specification = field(init=False)
     ledger: Ledger = field(default_factory=Ledger)
+    remembered: Remembered | None = field(init=False)
+    """The proofs of earlier runs; None if nothing is remembered."""
     tried: str = ""
     """The sizes at which open outputs were tried in vain, in words."""
     dead: tuple[str, ...] = ()
@@ -94,6 +97,7 @@ class Check:
 
     def __post_init__(self) -> None:
         self.specification = Specification(total=len(self.reference.outputs))
+        self.remembered = remembered(self.options, self.parallel)
 
     @cached_property
     def hints(self) -> dict[int, Cut]:
@@ -139,6 +143,7 @@ class Check:
             accepted_log2=options.error_bound_log2,
             jobs=self.jobs,
             patience=MOST_REFUSED if self.large_batch is not None else 0,
+            remembered=self.remembered,
         )
 
     @cached_property

@@ -56,6 +56,7 @@ PLAN_FILES = Frontend(
     f"a plan file ({', '.join(PLAN_SUFFIXES)})",
     lambda source: source.endswith(PLAN_SUFFIXES),
     _read_plan_file,
+    in_one_file=True,
 )
 PLANNER_FILES = Frontend(
     "nnscaler",

@@ -38,6 +38,8 @@ class Frontend:
     - ``read`` returns the plan of a source, or with ``gives_pair`` the reference and the parallel
       plan. The source of a frontend that gives one plan is a file that exists.
     - ``takes_settings`` says that ``--set KEY=VALUE`` changes what is read.
+    - ``in_one_file`` says that the bytes of the file of that name, with the settings, decide what
+      is read. Then the report of a pair that was proven is remembered.
     - ``again`` returns what makes the pair of a source at other sizes of the mesh axes. It is asked
       once a mistake was found, so that its repair is tried there, too. None: a pair has one mesh.
 
@@ -57,6 +59,7 @@ class Frontend:
     gives_pair: bool = False
     takes_settings: bool = False
     again: Callable[[Request], PairAt] | None = None
+    in_one_file: bool = False
 
 
 def installed() -> Iterator[Frontend]:

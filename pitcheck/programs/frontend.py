@@ -28,4 +28,5 @@ CONFIGURATIONS = Frontend(
     _read_configuration,
     gives_pair=True,
     takes_settings=True,
+    in_one_file=True,
 )

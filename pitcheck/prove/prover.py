@@ -28,6 +28,7 @@ from pitcheck.prove.domains.reference_signs import Signs
 from pitcheck.prove.domains.without_value import WithoutValue
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.remembered import Remembered
 from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.prove.workers import LARGE, Workers, cost
 from pitcheck.stage.building import build_stage
@@ -105,7 +106,7 @@ class Prover:
     large stages are proven by as many processes. With ``patience`` an attempt to prove everything
     over hints goes on although some stages fail, while these are at most so many different ones;
     ``refused`` has them then. ``failed`` is True if a stage over hints differs, rather than being
-    left open.
+    left open. ``remembered`` has proofs of earlier runs; None: nothing is remembered.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Prover:
         accepted_log2: float = 0.0,
         jobs: int = 1,
         patience: int = 0,
+        remembered: Remembered | None = None,
     ) -> None:
         self.problem = problem
         self.specification = problem.specification
@@ -125,6 +127,7 @@ class Prover:
         self.budget = ErrorBudget(accepted_log2)
         self.jobs = jobs
         self.patience = patience
+        self.remembered = remembered
         self.refused: list[Obligation] = []
         self.failed = False
         self.usable: dict[int, Cut] = {}
@@ -216,6 +219,7 @@ class Prover:
         given = {key for key, proof in self.proofs.items() if proof is DEFERRED}
         for key in given & found.keys():
             self.proofs[key] = found[key]
+            self._keep(key, found[key])
             self.budget.enter(key, found[key].error_log2, found[key].attempts)
         for key in given - found.keys():
             del self.proofs[key]
@@ -463,10 +467,21 @@ class Prover:
 
     def _proof(self, key: str, stage: Stage, keys: dict[int, str]) -> Proof:
         """Return the proof of a stage, or DEFERRED if another process makes it."""
+        if self.remembered is not None:
+            known = self.remembered.recall(key, self.settings)
+            if known is not None:
+                return known
         if self._workers is None or cost(stage) < LARGE:
-            return prove_stage(stage, keys, self.settings, key)
+            proof = prove_stage(stage, keys, self.settings, key)
+            self._keep(key, proof)
+            return proof
         self._workers.give(key, stage, keys)
         return DEFERRED
+
+    def _keep(self, key: str, proof: Proof) -> None:
+        """Keep a proof for later runs."""
+        if self.remembered is not None:
+            self.remembered.keep(key, proof, self.settings)
 
 
 def _bearable(refused: Sequence[Obligation], patience: int) -> bool:

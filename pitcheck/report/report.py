@@ -35,7 +35,7 @@ IMPRECISE = 4
 NOTHING_CLAIMED = 0.0
 """``error_bound_log2`` of a report that claims no equivalence: a probability of at most 1."""
 
-VOLATILE = ("backend", "peak_memory_mb", "seconds")
+VOLATILE = ("backend", "peak_memory_mb", "remembered", "seconds")
 """The fields that may differ between two runs with the same plans, options and seed.
 
 All others are equal byte for byte.
@@ -183,7 +183,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ``error_bound_log2`` is the base-2 logarithm of the bound on the probability that unequal plans
     were called equivalent: finite, at most 0, and 0 if nothing is claimed. ``exit_code`` follows
     from the verdict and the findings, and is set here. ``trials`` is the largest number of complete
-    redraws that any stage needed. ``routing`` has every proof of a stage in which tokens choose
+    redraws that any stage needed. ``remembered`` counts the distinct stages whose proof an earlier
+    run made. ``routing`` has every proof of a stage in which tokens choose
     experts. The sentences: ``exceptions`` are what the user's specification excepts from full
     equality; ``reductions`` say which shapes and coordinates were made smaller and by which rule;
     ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the
@@ -208,6 +209,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     operators: OperatorCounts = OperatorCounts()
     outputs: OutputCounts = OutputCounts()
     stages: StageCounts = StageCounts()
+    remembered: int = 0
     seconds: Seconds = Seconds()
     peak_memory_mb: float = 0.0
     assumptions: tuple[str, ...] = ()

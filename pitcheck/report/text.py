@@ -224,6 +224,8 @@ class _Page(NamedTuple):
         lines = self.bound(report)
         if report.operators.records:
             lines += self.labelled("checked", _checked(report))
+        if report.remembered:
+            lines += self.labelled("remembered", _remembered(report))
         if verbose:
             lines += self.reached(report)
         lines += self.counted("assuming", report.assumptions, verbose)
@@ -313,6 +315,12 @@ def _checked(report: Report) -> str:
     if stages.total:
         said.append(f"{_count(stages.total, 'stage')}, {stages.distinct} distinct")
     return "; ".join([*said, f"seed {report.seed}"])
+
+
+def _remembered(report: Report) -> str:
+    """Return how many proofs are those of earlier runs, in one sentence."""
+    proofs = _count(report.remembered, "distinct stage")
+    return f"the proofs of {proofs}, made by earlier runs (--no-cache proves them again)"
 
 
 def _routed(routed: RoutedTokens) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from pitcheck.algebra.interface import Kind
 from pitcheck.base.numbers import Literal, Root, parse_number
+from pitcheck.cache.folder import FOLDER, made
 from pitcheck.errors import PlanError
 from pitcheck.graph.graph import Graph, GraphValue, Node
 from pitcheck.graph.grids import Lattice
@@ -151,6 +152,9 @@ def save_witness(witness: Witness, directory: Path | None) -> tuple[str | None, 
     if directory is None:
         return None, None
     try:
+        if FOLDER in directory.parts:
+            made(Path(FOLDER))
+            directory.mkdir(parents=True, exist_ok=True)
         return str(write_witness(witness, directory)), None
     except OSError as error:
         return None, f"{directory}: {error.strerror or error}"

@@ -277,10 +277,14 @@ def given_options() -> Options:
 def test_options_reach_the_checker(call: Call, checker: Checker) -> None:
     checker(Report(verdict="equivalent"))
     call("check", *FILES)
-    assert given_options() == Options(jobs=None, witness_directory=Path())
+    assert given_options() == Options(
+        jobs=None,
+        cache_directory=Path(".pitcheck"),
+        witness_directory=Path(".pitcheck/witnesses"),
+    )
     words = (
         "--error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates "
-        "full --jobs 2 --max-memory 500MB --witness-directory .."
+        "full --jobs 2 --max-memory 500MB --no-cache --witness-directory .."
     )
     call("check", *FILES, *words.split(), "--precision", "off")
     options = given_options()

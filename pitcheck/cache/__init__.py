@@ -1,0 +1,1 @@
+"""What was proven before, kept between runs."""
