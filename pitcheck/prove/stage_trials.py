@@ -75,6 +75,7 @@ TIES = (
     "both plans differ where numbers that are compared are equal, which no draw shows: one has > "
     "or < where the other has >= or <=, or == decides"
 )
+UNTRIED = "one plan alone decides by several integers, and no draw shows another outcome"
 DRAWS_OF_TIES = 32
 """The draws in which some numbers that are compared are taken to be equal."""
 FIRST_WITH_ROOTS = 4
@@ -328,31 +329,39 @@ class StageTrials:
             different = None if self._lacking else self._further_difference()
             if different is not None:
                 return self._refuted("where integers decide together both plans differ", different)
-            if not self._lacking and self._differs_at_ties():
-                return self._open("PIT204", TIES)
-            if not self._lacking and self._integers_open:
-                return self._open("PIT204", self._integers_open)
             if not self._lacking:
-                said = _discrete(self.shaped, self._outcomes)
-                seen = self._outcomes.coverage
-                return Proof(
-                    "proven",
-                    error,
-                    self.number,
-                    1,
-                    tuple(sorted(self._primes)),
-                    one.heuristic,
-                    together=self._decides_together(),
-                    discrete=said,
-                    routing=seen,
-                    undefined=self._undefined_part,
-                )
+                return self._settled(one, error)
         self._wanted = self.number + self._missing(one, error)
         return None
 
-    def _decides_together(self) -> str:
-        """Return a decision of integers that draws do not settle, in words, or ""."""
-        return "" if self._together is None else self._together.untold(self._settings.seed)
+    def _settled(self, one: DrawError, error: float) -> Proof:
+        """Return the proof of a stage whose bound is met, unless what no draw shows is open."""
+        if self._differs_at_ties():
+            return self._open("PIT204", TIES)
+        if self._integers_open:
+            return self._open("PIT204", self._integers_open)
+        together, untried = self._decides_together()
+        if untried:
+            return self._open("PIT204", f"{UNTRIED}: {together}")
+        return Proof(
+            "proven",
+            error,
+            self.number,
+            1,
+            tuple(sorted(self._primes)),
+            one.heuristic,
+            together=together,
+            discrete=_discrete(self.shaped, self._outcomes),
+            routing=self._outcomes.coverage,
+            undefined=self._undefined_part,
+        )
+
+    def _decides_together(self) -> tuple[str, bool]:
+        """Return a decision of integers that draws do not settle, in words, or "".
+
+        The second value is True if it was not tried at all.
+        """
+        return ("", False) if self._together is None else self._together.untold(self._settings.seed)
 
     def _further_difference(self) -> Comparison | None:
         """Compare both sides where integers decide as they do in no redraw so far.

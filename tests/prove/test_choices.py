@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
-from pitcheck.prove.integers.choices import ENDLESS, Arguments, ChoiceAlgebra, degree, met
+from pitcheck.prove.integers.choices import ENDLESS, ChoiceAlgebra, degree
 
 OUTCOMES = 3
 """The outcomes 0, 1, 2 of each choice."""
@@ -105,8 +106,7 @@ def test_no_formula_has_a_higher_degree_than_is_said(formula: Formula) -> None:
     with np.errstate(all="ignore"):
         said = degree(_value(algebra, formula, _chosen(algebra, 4)))
     table = {at: _number(formula, at) for at in product(range(OUTCOMES), repeat=4)}
-    told_apart = not algebra.arguments  # functions of real numbers are judged by their arguments
-    assert said >= _degree_of(table, 4) or not told_apart
+    assert said >= _degree_of(table, 4)
 
 
 def test_a_sum_over_an_axis_counts_its_greatest_term_and_a_product_all_factors() -> None:
@@ -139,37 +139,39 @@ def test_an_element_of_one_choice_stays_one_through_ranks_and_functions() -> Non
     assert degree(algebra.exp(whole)) == 1
 
 
-def _arguments(*columns: Sequence[float], several: bool = True) -> list[Arguments]:
-    numbers = np.array(columns, dtype=np.float64).T
-    return [Arguments("here", (numbers,), np.full(numbers.shape[1], several))]
+def _counted(algebra: ChoiceAlgebra, outcomes: NDArray[np.int64]) -> Value:
+    """How often choices are 1, as a number to divide by, from outcomes (draws, choices)."""
+    choices = algebra.chosen(algebra.integers(outcomes[:, None]), np.full((1, 3), 1.0))
+    return algebra.cast(algebra.sum(choices, (0,)), "field")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "site"),
-    [
-        (_arguments([1, 2], [3, 4]), None),
-        (_arguments([1, 2], [1, 2]), None),
-        (_arguments([1, 2], [1, 4]), "here"),
-        (_arguments([1, 2], [1, 4], several=False), None),
-        (_arguments([0, 2], [0, 4]), "here"),
-        (_arguments([np.inf, 2], [np.inf, 4]), None),
-        ([*_arguments([1, 2]), *_arguments([1, 4], several=False)], "here"),
-    ],
-)
-def test_different_arguments_of_several_choices_never_meet(
-    arguments: list[Arguments], site: str | None
-) -> None:
-    assert met("exp", arguments) == site
-    assert met("inverse", _arguments([0, 2], [0, 4])) is None, "there is no inverse of 0"
+def test_a_quotient_has_a_bound_if_all_divisors_are_one_number() -> None:
+    """1/(1 + n) for all subsets of choices, with signs, is 0 unless all of them hold."""
+    outcomes = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1], [1, 1, 0]])
+    algebra = ChoiceAlgebra(range(4))
+    count = _counted(algebra, outcomes)
+    loss = algebra.fresh("loss", ())
+    assert degree(algebra.divide(loss, count)) == 1
+    assert degree(algebra.divide(algebra.divide(loss, count), count)) == 2
+    assert degree(algebra.divide(loss, algebra.add(count, count))) == ENDLESS
+    assert degree(algebra.divide(loss, algebra.multiply(count, count))) == ENDLESS
 
 
-def test_a_difference_of_functions_over_sums_of_choices_meets() -> None:
-    """f(x + y + z) - f(x + y) - ... is 0 unless none of x, y, z is: their arguments meet."""
-    algebra = ChoiceAlgebra(range(8), seed=3)
-    numbers = algebra.integers(np.random.default_rng(1).integers(0, 2, (8, 1, 3)))
-    choices = algebra.chosen(numbers, np.full((1, 3), 1.0))
-    terms = algebra.multiply(algebra.cast(choices, "field"), algebra.fresh("x", (3,)))
-    for places in ((0, 1, 2), (0, 1), (1, 2)):
-        kept = algebra.take(terms, 0, algebra.integers(np.array(places).reshape(1, 1, -1)))
-        algebra.exp(algebra.sum(kept, (0,)))
-    assert met("exp", algebra.arguments["exp"]) is not None
+def test_places_of_real_numbers_are_choices_beside_those_that_decide_the_numbers() -> None:
+    algebra = ChoiceAlgebra()
+    numbers = algebra.fresh("numbers", (2, 3))
+    assert degree(algebra.order(numbers, 1, descending=True)) == 1
+    chosen = algebra.cast(algebra.reshape(_chosen(algebra, 2), (2, 1)), "field")
+    assert degree(algebra.order(algebra.multiply(numbers, chosen), 1, descending=True)) == 2
+    total = algebra.add(numbers, algebra.sum(chosen, (0,)))
+    assert degree(algebra.order(total, 1, descending=True)) == ENDLESS
+
+
+@pytest.mark.parametrize("name", ["erf", "exp", "unknown"])
+def test_a_function_of_several_choices_has_no_bound(name: str) -> None:
+    algebra = ChoiceAlgebra()
+    choices = algebra.cast(_chosen(algebra, 2), "field")
+    total = algebra.sum(choices, (0,))
+    for argument, least in ((choices, 1), (total, ENDLESS)):
+        found = algebra.exp(argument) if name == "exp" else algebra.function(name, argument)
+        assert degree(found) == least

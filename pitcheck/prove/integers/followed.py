@@ -1,8 +1,7 @@
 """Choices followed through all steps of a stage, to what is compared.
 
 Draws show a polynomial in the outcomes of choices if few choices meet in each of its terms. Other
-functions of several choices are believed if they are integers that both sides make by the same
-steps, or if they are functions of real numbers of which different ones never meet.
+functions of several choices may be otherwise where no draw comes.
 
 >>> rarity(np.array([[1, 0], [0, 0], [0, 0], [0, 0]])).tolist()
 [2.0, 0.0]
@@ -10,6 +9,7 @@ steps, or if they are functions of real numbers of which different ones never me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import Value
-from pitcheck.ops.registry import evaluate, has_trait
-from pitcheck.ops.traits import Trait
-from pitcheck.prove.integers.choices import ENDLESS, ChoiceAlgebra, degree, degrees_of, met
+from pitcheck.ops.registry import evaluate
+from pitcheck.prove.integers.choices import ENDLESS, ChoiceAlgebra, degree, degrees_of
 from pitcheck.prove.integers.cone import SIDES, Cone
 from pitcheck.prove.integers.shared import Shared
-from pitcheck.stage.batch import Argument, Batch, Step
+from pitcheck.stage.batch import Batch, Step
 from pitcheck.stage.drawn_inputs import derive_all, draw
 from pitcheck.stage.evaluate import constant_value
 from pitcheck.stage.run_batch import run_batch, step_at
@@ -33,9 +32,9 @@ from pitcheck.stage.run_batch import run_batch, step_at
 MOST_DEGREE = 2
 """The most choices that meet in a term whose outcomes draws are believed to show."""
 DRAWS = 4
-"""The draws in which arguments of functions are told apart."""
-MOST_BITS = 8.0
-"""The bits of the rarest joint outcome that is believed to be among the draws of a stage."""
+"""The draws in which the stage is followed: they tell what is drawn from what is fixed."""
+SEEN_LOG2 = 3.0
+"""The log2 of the times that the rarest joint outcome is among the draws of a stage, on average."""
 
 Data = NDArray[Any]
 """Numbers of shape (draws, instances, *shape)."""
@@ -47,20 +46,21 @@ class Shown:
     """What draws have shown of a stage.
 
     ``drawn`` are the discrete inputs. ``decided`` is, for either side, what real numbers decided,
-    and ``lacking`` says which of its elements lacked some number that others had. ``values`` are
-    those of the discrete part in some draws; ``alike`` says which of them both sides make by the
-    same steps, and ``strictly`` does if what was the same in draws does not count for the same.
-    ``settled`` are the numbers of the steps of either side whose decisions both sides make. All but
+    and ``lacking`` says which of its elements lacked some number that others had. ``strictly`` has
+    the steps that both sides make of the same values. ``draws`` is the number of draws. All but
     draws have the shape (instances, *shape).
     """
 
     drawn: Mapping[int, Data]
     decided: tuple[Mapping[int, Data], Mapping[int, Data]]
     lacking: tuple[Mapping[int, Bools], Mapping[int, Bools]]
-    values: tuple[Mapping[int, Value], Mapping[int, Value]]
-    alike: Sequence[Shared]
     strictly: Sequence[Shared]
-    settled: tuple[set[int], set[int]]
+    draws: int
+
+    @property
+    def most_bits(self) -> float:
+        """Return the bits of the rarest joint outcome that is believed to be among the draws."""
+        return math.log2(max(self.draws, 1)) - SEEN_LOG2
 
 
 @dataclass
@@ -74,8 +74,8 @@ class Followed:
     masks: tuple[set[int], set[int]]
     shown: Shown
     seed: int
-    first: str = ""
-    """The first step whose result is believed on neither ground, in words."""
+    _first: dict[int, str] = field(default_factory=dict)
+    """The first step of either side whose result is believed on no ground, in words."""
     _rows: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,16 +99,11 @@ class Followed:
                 found = values[number][value]
                 degrees, bits = degrees_of(found), self._algebra.bits(found)
                 if (degrees > MOST_DEGREE).any():
-                    return self.first or f"{SIDES[number]}results, which many of them decide"
-                if ((degrees > 1) & (bits > MOST_BITS)).any():
+                    unnamed = f"{SIDES[number]}results, which many of them decide"
+                    return self._first.get(number, unnamed)
+                most = max(self.shown.most_bits, self._algebra.rarest_divided)
+                if ((degrees > 1) & (bits > most)).any():
                     return f"{SIDES[number]}results, which need rare ones at once"
-        for name, arguments in self._algebra.arguments.items():
-            site = met(name, arguments)
-            if site is not None:
-                number = int(site.startswith(SIDES[1]))
-                place = step_at(site, SIDES[number])
-                step = self._batch(number).steps[0 if place is None else place]
-                return f"{self._described(number, step)}, which is a function of them"
         return ""
 
     def _run(self) -> tuple[dict[int, Any], dict[int, Any]]:
@@ -162,13 +157,12 @@ class Followed:
         batch = self._batch(number)
         place = step_at(algebra.site, SIDES[number])
         step = batch.steps[0 if place is None else place]
-        operands = self._as_same_arguments(number, step, given, attributes)
-        results = list(evaluate(algebra, kind, operands, attributes, wanted))
+        results = list(evaluate(algebra, kind, given, attributes, wanted))
         known = max(map(degree, given), default=0)
         decided = None
         for at, output in enumerate(step.outputs):
             if output is not None and output in self.cone.sides[number].decided:
-                results[at] = decided = self._chosen(number, output, step, results[at], known)
+                results[at] = decided = self._chosen(number, output, step, results[at])
         for at, output in enumerate(step.outputs):
             if output is None or output in self.cone.sides[number].decided:
                 continue
@@ -176,7 +170,7 @@ class Followed:
                 # A number that was chosen by its place is chosen with it.
                 results[at] = replace(results[at], special=decided.special)
             elif self.cone.sides[number].makes(step):
-                results[at] = self._of_integers(number, output, step, results[at], known)
+                results[at] = self._of_integers(number, step, results[at])
             if known <= MOST_DEGREE < degree(results[at]):
                 self._name(number, step)
         for output in step.outputs:
@@ -184,87 +178,38 @@ class Followed:
                 self._rows[number, output] = self._rows.get((number, output), 0) + step.count
         return results
 
-    def _as_same_arguments(
-        self, number: int, step: Step, given: Sequence[Value], attributes: Mapping[str, Any]
-    ) -> list[Value]:
-        """Return operands of a step; divisors that both sides have are choices of their own.
-
-        So are arguments of logarithms and roots.
-        """
-        found = list(given)
-        divides = has_trait(step.kind, Trait.DIVIDES, attributes)
-        if not divides and not has_trait(step.kind, Trait.DEFINED_FOR_POSITIVE, attributes):
-            return found
-        for at, operand in enumerate(step.inputs):
-            if (divides and not at) or not isinstance(operand, Argument):
-                continue
-            if not self._is_same(number, operand.value).all():
-                continue
-            degrees = degrees_of(found[at])
-            if found[at].special is not None and (degrees <= 1).all():
-                bits = self._algebra.bits(found[at])
-                found[at] = self._algebra.chosen_anew(found[at], degrees == 1, bits)
-        return found
-
-    def _is_same(self, number: int, value: int) -> Bools:
-        """Return which rows of a discrete value both sides make by the same steps."""
-        if value not in {*self.cone.sides[number].made, *self.cone.sides[number].decided}:
-            return np.zeros(1, dtype=np.bool_)
-        return self.shown.alike[number].values.get(value, np.zeros(1, dtype=np.bool_))
-
-    def _chosen(self, number: int, output: int, step: Step, result: Value, known: int) -> Value:
+    def _chosen(self, number: int, output: int, step: Step, result: Value) -> Value:
         """Return what real numbers decided, each element of it a choice, unless all is proven.
 
-        What several choices decide through real numbers is not shown if these are not.
+        What several choices decide through real numbers stays as it is.
         """
+        if (degrees_of(result) > 1).any() or output in self.masks[number]:
+            return result
         own = self._of_step(number, output, step, self.shown.decided[number][output])
-        if output in self.masks[number] and not known:
-            return result
         lacking = self._of_step(number, output, step, self.shown.lacking[number][output][None])[0]
-        result = self._algebra.chosen(result, self._bits(own), lacking)
-        if known <= MOST_DEGREE:
-            return result
-        self._name(number, step)
-        return self._algebra.known_as(result, degrees_of(result) > 0, ENDLESS)
+        return self._algebra.chosen(result, self._bits(own), lacking)
 
-    def _of_integers(
-        self, number: int, output: int, step: Step, result: Value, known: int
-    ) -> Value:
+    def _of_integers(self, number: int, step: Step, result: Value) -> Value:
         """Return what is made of integers alone.
 
-        A condition of several choices is a choice again if both sides make it by the same steps,
-        and a number of them has degree 1. More factors than one are believed on that ground alone,
-        and so is a function of one choice that lacked some outcome.
+        Products of choices, and functions of one that lacked some outcome, are believed only if
+        both sides make them by the same steps.
         """
         if result.special is None:
             return result
         degrees = degrees_of(result)
-        as_seen, by_steps = (
-            np.broadcast_to(aligned(rows[None, None], result.rank), degrees.shape)
-            for rows in self._same_steps(number, step)
-        )
-        if self._places[number][id(step)] in self.shown.settled[number]:
-            as_seen = np.ones_like(as_seen)
-        seen = self.shown.values[number][output].data[0]
-        bits = self._bits(self._of_step(number, output, step, seen))
-        anew = as_seen & (degrees >= ENDLESS) & (known < ENDLESS)
-        lacks = self._algebra.lacks(result)
-        apart = ~by_steps & ((degrees > 1) | lacks) & ~anew
+        rows = self.shown.strictly[number].steps[self._places[number][id(step)]]
+        same = np.broadcast_to(aligned(rows[None, None], result.rank), degrees.shape)
+        apart = ~same & ((degrees > 1) | self._algebra.lacks(result))
         if apart.any():
             self._name(number, step)
-        result = self._algebra.known_as(result, apart, ENDLESS)
-        if result.kind == "bool":
-            return self._algebra.chosen_anew(result, anew, bits)
-        return self._algebra.known_as(result, anew, 1)  # draws do not show all that it may be
+        return self._algebra.known_as(result, apart, ENDLESS)
 
     def _name(self, number: int, step: Step) -> None:
         """Note a step whose result is believed on no ground."""
-        if not self.first:
-            self.first = f"{self._described(number, step)}, which is made of them"
-
-    def _described(self, number: int, step: Step) -> str:
         operator = self._batch(number).graph.nodes[step.node].operator
-        return f"{SIDES[number]}{step.kind} {operator!r}"
+        said = f"{SIDES[number]}{step.kind} {operator!r}, which is made of them"
+        self._first.setdefault(number, said)
 
     def _batch(self, number: int) -> Batch:
         stage = self.cone.shaped.stage
@@ -274,15 +219,6 @@ class Followed:
         """Return what a step added to the rows of a value, from (draws, rows or 1, *shape)."""
         first = self._rows.get((number, output), 0)
         return data if data.shape[1] == 1 else data[:, first : first + step.count]
-
-    def _same_steps(self, number: int, step: Step) -> tuple[Bools, Bools]:
-        """Return which rows of a step the other side makes by the same step.
-
-        That is from what was the same in draws, and from what is made by the same steps all the
-        way.
-        """
-        place = self._places[number][id(step)]
-        return self.shown.alike[number].steps[place], self.shown.strictly[number].steps[place]
 
     def _bits(self, data: Data) -> NDArray[np.float64]:
         """Return the bits of the rarest number of each element, shape (instances, *shape)."""

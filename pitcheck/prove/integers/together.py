@@ -1,9 +1,9 @@
 """The decisions of integers that several choices make together: tried, and not proven.
 
 That 43 of 64 tokens choose one expert, or that five of them share a slot, happens in few draws or
-in none. A decision of that sort is settled where both sides make it by the same steps and draws
-show either outcome of each of its elements. Any other one is named, so that a report calls the
-bound of the stage an estimate. ``docs/mathematics.md`` has the reasons.
+in none. Where results depend on that, a report calls the bound of the stage an estimate. Where one
+side alone depends on it, and all draws had the same outcome, the stage is left open: nothing was
+tried. ``docs/mathematics.md`` has the reasons.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
@@ -16,7 +16,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from pitcheck.errors import PitcheckError
 from pitcheck.prove.integers.cases import with_sources
 from pitcheck.prove.integers.cone import SIDES, Cone, discrete_cone
 from pitcheck.prove.integers.followed import Followed, Shown
-from pitcheck.prove.integers.partial_results import filling, partial_operands
 from pitcheck.prove.integers.shared import Shared, shared
 from pitcheck.prove.integers.sourced import (
     COMPUTED,
@@ -45,7 +44,6 @@ from pitcheck.prove.integers.sourced import (
 )
 from pitcheck.prove.integers.tested import EXTREMA, operands
 from pitcheck.prove.integers.unvaried import drawn_of
-from pitcheck.stage.batch import Batch
 from pitcheck.stage.evaluate import Evaluated
 from pitcheck.stage.run_batch import step_at
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -61,30 +59,15 @@ NOTHING: Words = np.zeros(0, dtype=np.uint64)
 _ODD, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 PRODUCTS = frozenset({"joint", "logical_and", "logical_or"})
 """The decisions that are products of their operands: they matter where both are not 0."""
+NOT_TRIED = frozenset({"lookup", "order", "zero"})
+"""The decisions of which no draw shows the outcomes one by one."""
 NEEDS = {
     "floor_divide": "divides",
-    "order": "orders",
-    "index": "reads or writes at",
     "maximum": "compares",
     "minimum": "compares",
     **dict.fromkeys(PRODUCTS, "multiplies"),
 }
 """The use that a decision makes of integers, in words; that of others is to compare them."""
-
-
-class _WithIndices(SourcedAlgebra):
-    """The algebra of sources that notes all indices, those of sums at places among them."""
-
-    def _note_lookup(self, table: Value, indices: Value) -> None:  # noqa: ARG002 (any table counts)
-        self._note("index", indices, indices)
-
-    def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
-        self._note("index", indices, indices)
-        return super().add_at(base, axis, indices, source)
-
-    def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
-        self._note("index", indices, indices)
-        return super().add_along(base, axis, indices, source)
 
 
 @dataclass
@@ -120,64 +103,38 @@ class Together:
         self._trials += [trial for trial, counts in zip(trials, good, strict=True) if counts]
         self._seen.append((found[0], found[1]))
 
-    def untold(self, seed: int) -> str:
-        """Return a decision of several choices that the draws do not settle, in words, or "".
+    def untold(self, seed: int) -> tuple[str, bool]:
+        """Return what several choices decide together and draws do not settle, or "", in words.
 
-        ``seed`` is that of the redraws.
+        ``seed`` is that of the redraws. The second value is True if one side alone makes such a
+        decision, and no draw showed another outcome: then nothing was tried.
         """
-        whole = self._whole(0), self._whole(1)
         try:
             drawn, first = with_sources(self.cone)
-            coded, unmet = self._coded(whole, first)
-            static = _WithIndices()
+            static = SourcedAlgebra()
             static.events = []
-            sources = self.cone.run(static, drawn, coded)
-            of_reals = self.cone.run(_WithIndices(), _bare(drawn), coded)
-            algebra = _WithIndices(self._trials[:MOST_DRAWS], seed)
+            self.cone.run(static, drawn, self._coded(first))
+            algebra = SourcedAlgebra(self._trials[:MOST_DRAWS], seed)
             algebra.events = []
-            seen = self._values(0, whole[0]), self._values(1, whole[1])
+            seen = self._values(0), self._values(1)
             values = self.cone.run(algebra, drawn_of(self.cone, algebra), seen)
         except PitcheckError:
-            return "what integers and booleans make together cannot be evaluated in the draws"
+            said = "what integers and booleans make together cannot be evaluated in the draws"
+            return said, False
         alike = shared(self.cone, values)
         known = [_arguments(algebra.events, name) for name in SIDES]
-        events = zip(static.events, algebra.events, strict=True)
-        # The parallel plan is what somebody wrote last.
-        for own, in_draws in sorted(events, key=lambda pair: pair[0].site.startswith(SIDES[0])):
+        for own, in_draws in zip(static.events, algebra.events, strict=True):
             others = known[own.site.startswith(SIDES[0])].get(own.what, NOTHING)
             same = np.isin(_words(in_draws), others)
-            if self._unsettled(own, in_draws, same | self._shared(own, alike, same), unmet):
-                return self._named(own)
-        return (
-            self._index(sources)
-            or self._filling(of_reals)
-            or self._partial(sources, alike)
-            or self._followed(values, alike, self._settled(static.events), seed)
-        )
+            if self._untried(own, in_draws, same | self._shared(own, alike, same)):
+                return self._named(own), True
+        return self._followed(values, seed), False
 
-    def _unsettled(self, own: Event, in_draws: Event, same: Bools, unmet: Bools) -> bool:
-        """Return True if draws do not settle some element of a decision.
-
-        ``same`` are those that the other side makes, too, shape (instances, *shape).
-        """
-        where, alone = _several(own), _single(own, unmet)
-        if not where.any() and not alone.any():
-            return False
-        if own.what == "index" and where.any():
-            return True
-        if own.what in PRODUCTS:
-            return bool((where & ~_nonzero(in_draws)).any())
-        return bool((((where | alone) & ~same) | (where & ~_varied(in_draws))).any())
-
-    def _settled(self, events: Sequence[Event]) -> tuple[set[int], set[int]]:
-        """Return the numbers of the steps of either side that decide by several choices."""
-        found: tuple[set[int], set[int]] = set(), set()
-        for event in events:
-            number = int(not event.site.startswith(SIDES[0]))
-            step = step_at(event.site, SIDES[number])
-            if step is not None and event.what not in PRODUCTS and _several(event).any():
-                found[number].add(step)
-        return found
+    def _untried(self, own: Event, in_draws: Event, same: Bools) -> bool:
+        """Return True if one side alone makes a decision, and no draw shows another outcome."""
+        where = _several(own) & ~same
+        seen = _nonzero(in_draws) if own.what in PRODUCTS else _varied(in_draws)
+        return own.what not in NOT_TRIED and bool(where.any()) and not (where & seen).any()
 
     def _shared(self, own: Event, alike: Sequence[Shared], like: Bools) -> Bools:
         """Return in which instances both sides make a decision by the same steps.
@@ -193,58 +150,7 @@ class Together:
         rows = found if count > 1 else found.all(keepdims=True)
         return np.broadcast_to(rows.reshape(-1, *ones), (count, *ones))
 
-    def _index(self, sources: tuple[Mapping[int, Value], Mapping[int, Value]]) -> str:
-        """Return integers of several choices that real numbers are read or added at, or ""."""
-        for side, values, batch in zip(self.cone.sides, sources, self._batches, strict=True):
-            read = {
-                argument.value
-                for step in batch.steps
-                if not side.makes(step)
-                for argument in step.looked_into
-            }
-            for value in sorted(read.intersection(side.sinks)):
-                codes = values[value].special
-                if values[value].kind != "int" or codes is None:
-                    continue
-                if ((element_of(codes) == MANY) & (codes & COMPUTED != 0)).any():
-                    return f"{side.described(value)}, which is an index"
-        return ""
-
-    def _filling(self, of_reals: tuple[Mapping[int, Value], Mapping[int, Value]]) -> str:
-        """Return what real numbers decide and by which infinity is filled in, or "".
-
-        ``of_reals`` are all values, with the sources that real numbers decide.
-        """
-        for side, values, batch in zip(self.cone.sides, of_reals, self._batches, strict=True):
-            for value in sorted(filling(batch, _chosen(values))):
-                return f"{side.described(value)}, by which infinity is filled in"
-        return ""
-
-    def _partial(
-        self, sources: tuple[Mapping[int, Value], Mapping[int, Value]], alike: Sequence[Shared]
-    ) -> str:
-        """Return what several choices make, and for some of which one side has no result, or "".
-
-        Both sides may divide by the same number.
-        """
-        attributes = self.cone.shaped.attributes
-        found = [
-            partial_operands(batch, own, _chosen(values, least=MANY))
-            for batch, own, values in zip(self._batches, attributes, sources, strict=True)
-        ]
-        for side, same, own, others in zip(self.cone.sides, alike, found, found[::-1], strict=True):
-            for value in sorted(own):
-                if not others or not same.values[value].all():
-                    return f"{side.described(value)}, of which there may be no result"
-        return ""
-
-    def _followed(
-        self,
-        values: tuple[Mapping[int, Value], Mapping[int, Value]],
-        alike: Sequence[Shared],
-        settled: tuple[set[int], set[int]],
-        seed: int,
-    ) -> str:
+    def _followed(self, values: tuple[Mapping[int, Value], Mapping[int, Value]], seed: int) -> str:
         """Return what is compared although draws do not show it, or ""."""
         drawn = {value: values[0][value].data[0] for value in self.cone.drawn}
         whole = self._whole(0), self._whole(1)
@@ -253,16 +159,12 @@ class Together:
             for side in whole
         )
         strictly = shared(self.cone, values, as_seen=False)
-        shown = Shown(drawn, whole, (lacking[0], lacking[1]), values, alike, strictly, settled)
+        draws = min(len(self._trials), MOST_DRAWS) if self.cone.drawn else len(self._trials)
+        shown = Shown(drawn, whole, (lacking[0], lacking[1]), strictly, draws)
         try:
             return Followed(self.cone, self._masks, shown, seed).untold()
         except PitcheckError:
             return "what choices decide cannot be followed"
-
-    @property
-    def _batches(self) -> tuple[Batch, Batch]:
-        """Return the steps of both sides, those outside the discrete part among them."""
-        return self.cone.shaped.stage.reference, self.cone.shaped.stage.parallel
 
     def _named(self, own: Event) -> str:
         side = next(s for s in self.cone.sides if own.site.startswith(s.name))
@@ -275,41 +177,26 @@ class Together:
             for value in self.cone.sides[number].decided
         }
 
-    def _coded(
-        self, whole: tuple[Mapping[int, Data], Mapping[int, Data]], first: int
-    ) -> tuple[tuple[dict[int, Value], dict[int, Value]], Bools]:
-        """Return the values of one redraw with numbered elements, and which lack some number.
-
-        Elements have the numbers ``first``, ``first`` + 1, ... An element lacks a number that
-        another one of its tensor had.
-        """
-        found: list[dict[int, Value]] = []
-        unmet = [np.zeros(first, dtype=np.bool_)]
-        for number, side in enumerate(whole):
-            found.append({})
-            for value, data in side.items():
+    def _coded(self, first: int) -> tuple[dict[int, Value], dict[int, Value]]:
+        """Return the values of one redraw, with elements numbered from ``first`` on."""
+        found: tuple[dict[int, Value], dict[int, Value]] = {}, {}
+        for number in (0, 1):
+            for value, data in self._whole(number).items():
                 codes = np.arange(first, first + data[0].size, dtype=np.int64) << SHIFT
                 special = codes.reshape(data.shape[1:])[None, None]
-                found[number][value] = Value(
-                    self._kind(number, value), data[None, :1], special=special
-                )
+                kind = self._kind(number, value)
+                found[number][value] = Value(kind, data[None, :1], special=special)
                 first += data[0].size
-                unmet.append(_lacking(_columns(data)))
-        return (found[0], found[1]), np.concatenate(unmet)
+        return found
 
-    def _values(self, number: int, whole: Mapping[int, Data]) -> dict[int, Value]:
+    def _values(self, number: int) -> dict[int, Value]:
         return {
-            v: Value(self._kind(number, v), data[None, :MOST_DRAWS]) for v, data in whole.items()
+            v: Value(self._kind(number, v), data[None, :MOST_DRAWS])
+            for v, data in self._whole(number).items()
         }
 
     def _kind(self, number: int, value: int) -> Any:
         return self.cone.sides[number].batch.graph.values[value].kind
-
-
-def _chosen(values: Mapping[int, Value], least: int = 1) -> set[int]:
-    """Return the values of which elements depend on a drawn one with a number from ``least``."""
-    coded = {v: one.special for v, one in values.items() if one.special is not None}
-    return {v for v, codes in coded.items() if (element_of(codes) >= least).any()}
 
 
 def _arguments(events: Sequence[Event], side: str) -> dict[str, Words]:
@@ -334,11 +221,6 @@ def _words(event: Event) -> Words:
             word = np.asarray(own, dtype=np.float64).view(np.uint64)
             found = (found ^ (found >> _SHIFT)) * _ODD + word
     return found
-
-
-def _bare(values: Mapping[int, Value]) -> dict[int, Value]:
-    """Return values without the sources of their elements."""
-    return {number: replace(value, special=None) for number, value in values.items()}
 
 
 def _codes(event: Event) -> tuple[Codes, Codes] | None:
@@ -370,20 +252,6 @@ def _several(event: Event) -> Bools:
         where = where & (element_of(codes[0]) != 0) & (element_of(codes[1]) != 0)
     else:
         where = where & (both & COMPUTED != 0)
-    result: Bools = np.broadcast_to(where[0, 0], shape)
-    return result
-
-
-def _single(event: Event, unmet: Bools) -> Bools:
-    """Return where a choice decides alone that did not have all of its values."""
-    x, y = operands(event)
-    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
-    codes = _codes(event)
-    if codes is None or event.what in (*PRODUCTS, "zero", "order"):
-        return np.zeros(shape, dtype=np.bool_)
-    element = element_of(merged(*codes))
-    known = element < len(unmet)
-    where = known & unmet[np.where(known, element, 0)]
     result: Bools = np.broadcast_to(where[0, 0], shape)
     return result
 
