@@ -10,13 +10,15 @@ from time import perf_counter
 from traceback import print_exc
 
 from pitcheck.base.options import Options
+from pitcheck.base.streams import messages, say
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.reading import frontend_of, pair_at, pairs, read, read_pair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import PairAt, Plan
+from pitcheck.report.destinations import check_destinations, exit_code_after, parse_destination
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
-from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
+from pitcheck.report.write import FORMATS, Form, write_report
 
 Progress = Callable[[str, int, int], None]
 """(step, done, total): the progress of a check."""
@@ -51,7 +53,7 @@ def run(
     files = sources(reference, parallel, assignments, jobs)
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
-    destinations = [parse_destination(text) for text in output]
+    destinations = [parse_destination(text, FORMATS) for text in output]
     check_destinations(destinations)
     options = Options(
         error_bound_log2=parse_probability_log2(error_bound),
@@ -72,14 +74,8 @@ def run(
     with collector_off(), progress_bar(wanted=not quiet) as progress:
         again = None if parallel is not None else pair_at(reference, assignments, jobs)
         report = checked(files, options, progress, again)
-    try:
-        write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
-    except UsageError as error:
-        if report.exit_code == 0:
-            raise
-        # The verdict stands although a file could not be written: what is wrong stays wrong.
-        print(f"pitcheck: {error}", file=sys.stderr)
-    return report.exit_code
+    form = Form(quiet, verbose, _named(reference, parallel))
+    return exit_code_after(report.exit_code, lambda: write_report(report, destinations, form))
 
 
 def sources(
@@ -153,7 +149,8 @@ def checked(
 def _stopped(error: Exception) -> Finding:
     code, verdict = _classify(error)
     if code == "PIT900":
-        print_exc(file=sys.stderr)
+        with messages() as stream:
+            print_exc(file=stream)
         return Finding(
             code=code,
             verdict=verdict,
@@ -161,7 +158,7 @@ def _stopped(error: Exception) -> Finding:
             repair="report the traceback on stderr; nothing is said about the plans",
         )
     for note in getattr(error, "__notes__", ()):
-        print(note, file=sys.stderr)
+        say(note)
     return Finding(code=code, verdict=verdict, title=str(error) or "out of memory")
 
 
