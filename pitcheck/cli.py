@@ -181,7 +181,7 @@ _OUT = click.option(
     "--output",
     multiple=True,
     metavar="FORMAT[:FILE]",
-    help="Write the report as text, json, sarif or github; without FILE to stdout. "
+    help="Write the report as text, json, jsonl, junit, sarif or github; without FILE to stdout. "
     "Repeatable.",
 )
 @click.option(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from pitcheck.report import github, json, sarif
+from pitcheck.report import github, json, json_lines, sarif
 from pitcheck.report.destinations import TEXT, Destination, write_everywhere
 from pitcheck.report.report import Report
 from pitcheck.report.text import WIDTH, Line, render
@@ -33,9 +33,17 @@ def _text(report: Report, form: Form) -> bytes:
     ).encode("utf-8")
 
 
+def _junit(report: Report, form: Form) -> bytes:
+    from pitcheck.report import junit  # noqa: PLC0415  only who wants XML pays for it
+
+    return junit.encode(report, form.plans)
+
+
 FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
     "text": _text,
     "json": lambda report, _: json.encode(report),
+    "jsonl": lambda report, form: json_lines.encode(report, form.plans),
+    "junit": _junit,
     "sarif": lambda report, form: sarif.encode(report, form.plans),
     "github": lambda report, form: github.encode(report, form.plans),
 }
