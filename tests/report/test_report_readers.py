@@ -21,6 +21,7 @@ from pitcheck.report import json as json_format
 from pitcheck.report import json_lines, junit, sarif
 from pitcheck.report.codes import CODES
 from pitcheck.report.report import Finding, Report
+from pitcheck.report.text import printable
 
 NAMES = sorted(samples())
 PLANS = ("reference.plan.json", "parallel.plan.json")
@@ -73,7 +74,7 @@ def test_junit_tells_everything_of_a_finding(name: str) -> None:
         text = case.system_out if case.is_passed else case.result[0].text
         assert text is not None
         for known in (finding.code, finding.operator, finding.cause, finding.repair):
-            assert junit.printable(known or "") in text
+            assert printable(known or "") in text
     if name == "mismatch":
         assert "ranks: every rank\n" in text
 
@@ -102,8 +103,8 @@ def test_junit_of_an_equivalent_report_never_fails_whatever_its_findings() -> No
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)
 def test_junit_takes_any_text(title: str, cause: str, output: str) -> None:
     case = list(suite_of(with_texts(title, cause, output), (title,)))[1]
-    assert case.name == junit.printable(title)
-    assert f"cause: {junit.printable(cause)}" in (case.result[0].text or "").split("\n")
+    assert case.name == printable(title)
+    assert f"cause: {printable(cause)}" in (case.result[0].text or "").split("\n")
 
 
 # --- SARIF, by sarif-pydantic
@@ -122,7 +123,7 @@ def test_sarif_is_read_with_its_rules_results_and_places(name: str) -> None:
     for result in run.results or ():
         assert result.message.text
         assert result.locations
-    (invocation,) = run.invocations or ()
+    (invocation,) = run.invocations or []
     assert invocation.execution_successful == (name != "internal")
     # What the reader has no field for it keeps as it is; a misspelt field would stand there.
     assert not run.tool.driver.model_extra
