@@ -54,7 +54,8 @@ def run(
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
     destinations = [parse_destination(text, FORMATS) for text in output]
-    check_destinations(destinations)
+    named = _named(reference, parallel)
+    check_destinations(destinations, named)
     options = Options(
         error_bound_log2=parse_probability_log2(error_bound),
         trials=trials,
@@ -74,7 +75,7 @@ def run(
     with collector_off(), progress_bar(wanted=not quiet) as progress:
         again = None if parallel is not None else pair_at(reference, assignments, jobs)
         report = checked(files, options, progress, again)
-    form = Form(quiet, verbose, _named(reference, parallel))
+    form = Form(quiet, verbose, named)
     return exit_code_after(report.exit_code, lambda: write_report(report, destinations, form))
 
 

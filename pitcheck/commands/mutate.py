@@ -54,7 +54,7 @@ def run(
     files = sources(reference, parallel, assignments)
     chosen = chosen_kinds([name for text in kinds for name in text.split(",") if name])
     destinations = [parse_destination(text, FORMATS) for text in output]
-    check_destinations(destinations)
+    check_destinations(destinations, [reference, *([] if parallel is None else [parallel])])
     folder = _folder(keep)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     plans = [plan for file in files for plan in file()]

@@ -62,14 +62,18 @@ def parse_destination(text: str, formats: Collection[str]) -> Destination:
     return Destination(format_, STDOUT if _descriptor(file) == 1 else file or STDOUT)
 
 
-def check_destinations(destinations: Sequence[Destination]) -> None:
+def check_destinations(destinations: Sequence[Destination], plans: Sequence[str] = ()) -> None:
     """Raise UsageError, before any work, for destinations that collide or cannot be written.
 
-    Two names of one file collide. So does a file with a standard output that is redirected to it.
+    Two names of one file collide. So does a file with a standard output that is redirected to it,
+    and with one of the ``plans``, the files that are read.
     """
     everywhere = _with_stdout(destinations)
+    read = [_identity(plan) for plan in plans]
     for each in everywhere:
         _check_writable(each)
+        if _identity(each.file) in read:
+            raise UsageError(f"an output goes to {each.name}, which is a plan; name another file")
     files = [_identity(each.file) for each in everywhere]
     for i, file in enumerate(files):
         if file in files[:i]:
@@ -121,7 +125,8 @@ def write_whole(path: Path, data: bytes) -> None:
         path.write_bytes(data)
         return
     path = Path(os.path.realpath(path))
-    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
+    name = os.fsdecode(os.fsencode(path.name)[:200])  # a name has 255 bytes at most
+    beside = path.with_name(f".{name}.{os.getpid()}.part")
     try:
         with beside.open("xb") as file:
             file.write(data)

@@ -190,6 +190,23 @@ def test_no_permission_is_said_before_any_work(
         check_destinations([Destination("json", str(tmp_path / "a"))])
 
 
+def test_a_plan_that_is_read_is_not_written_over(tmp_path: Path) -> None:
+    plan = tmp_path / "a.plan.json"
+    plan.write_text("{}")
+    (tmp_path / "link").symlink_to(plan)
+    for name in (plan, tmp_path / "link"):
+        with pytest.raises(UsageError, match="which is a plan"):
+            check_destinations([Destination("json", str(name))], ["none", str(plan)])
+    check_destinations([Destination("json", str(tmp_path / "b"))], ["none", str(plan)])
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "模" * 85])
+def test_a_name_may_be_as_long_as_the_file_system_takes(tmp_path: Path, name: str) -> None:
+    write_whole(tmp_path / name, b"x")
+    assert (tmp_path / name).read_bytes() == b"x"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 # --- failures
 
 
