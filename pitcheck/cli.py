@@ -5,8 +5,6 @@ Nothing heavy is imported here: ``pitcheck --help`` must cost no more than click
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import click
 
 from pitcheck import __version__
+from pitcheck.base.streams import flush_or_drop, messages, reserve_closed, say
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 
 INVALID, INCONCLUSIVE, INTERRUPTED, NO_READER = 2, 3, 130, 141
@@ -30,7 +29,7 @@ class Commands(click.Group):
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except BrokenPipeError:
-            _drop_stdout()
+            flush_or_drop(sys.stdout)
             return NO_READER
         except (Exception, KeyboardInterrupt) as error:
             return _answer(error)
@@ -53,12 +52,15 @@ class Commands(click.Group):
         try:
             code: object = super().main(args, *others, standalone_mode=False, **settings)  # type: ignore[call-overload]
         except click.ClickException as error:
-            error.show(sys.stderr)
+            with messages() as stream:
+                error.show(stream)
             return INVALID
         except click.Abort:
             return _complain("interrupted", INTERRUPTED)
         except SystemExit:  # click's own answer to a standard output that nobody reads
             return NO_READER
+        except OSError as error:  # click could not print its own text, such as the help
+            return _answer(error)
         return code if isinstance(code, int) else 0
 
 
@@ -75,36 +77,25 @@ def _answer(error: BaseException) -> int:
             INCONCLUSIVE if isinstance(error, (UnsupportedError, BudgetError)) else INVALID,
         )
     if isinstance(error, OSError):
+        flush_or_drop(sys.stdout)
         return _complain(f"{error.filename or 'input/output'}: {error.strerror or error}", INVALID)
     return _internal_error(error)
 
 
 def _complain(message: str, code: int) -> int:
-    click.echo(f"pitcheck: {message}", err=True)
+    say(f"pitcheck: {message}")
     return code
 
 
 def _internal_error(error: BaseException) -> int:
     from traceback import format_exception  # noqa: PLC0415  rarely needed
 
-    click.echo("".join(format_exception(error)), err=True)
+    say("".join(format_exception(error)))
     return _complain(
         "PIT900: internal error, nothing is said about the plans; report the text above (pitcheck "
         "explain PIT900)",
         INVALID,
     )
-
-
-def _drop_stdout() -> None:
-    """Send what is left in the buffer nowhere.
-
-    The interpreter would complain about it when it flushes at its end.
-    """
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        if error.errno != errno.EBADF:
-            raise
 
 
 @click.group(
@@ -190,7 +181,8 @@ _OUT = click.option(
     "--output",
     multiple=True,
     metavar="FORMAT[:FILE]",
-    help="Write the report as text, json, sarif or github; without FILE to stdout. Repeatable.",
+    help="Write the report as text, json, jsonl, junit, sarif or github; without FILE to stdout. "
+    "Repeatable.",
 )
 @click.option(
     "--precision",
@@ -453,6 +445,7 @@ def demo() -> int:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    reserve_closed()
     code: int = cli.main(args, prog_name="pitcheck", standalone_mode=False)
     return code
 

@@ -1,1 +1,1 @@
-"""Numbers, dtypes and options: every other package may use this one, and it uses none of them."""
+"""Numbers, dtypes, options and streams: all other packages may use them, and they use none."""

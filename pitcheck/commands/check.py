@@ -10,6 +10,7 @@ from time import perf_counter
 from traceback import print_exc
 
 from pitcheck.base.options import Options
+from pitcheck.base.streams import messages, say
 from pitcheck.cache.folder import FOLDER
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.reading import frontend_of, pair_at, pairs, read, read_pair
@@ -17,8 +18,14 @@ from pitcheck.commands.remembered_pairs import RememberedPair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import PairAt, Plan
+from pitcheck.report.destinations import (
+    Destination,
+    check_destinations,
+    exit_code_after,
+    parse_destination,
+)
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
-from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
+from pitcheck.report.write import FORMATS, Form, write_report
 
 WITNESSES = Path(FOLDER, "witnesses")
 """The folder of witnesses if none is named."""
@@ -57,8 +64,9 @@ def run(
     files = sources(reference, parallel, assignments, jobs)
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
-    destinations = [parse_destination(text) for text in output]
-    check_destinations(destinations)
+    destinations = [parse_destination(text, FORMATS) for text in output]
+    named = _named(reference, parallel)
+    check_destinations(destinations, named)
     options = Options(
         error_bound_log2=parse_probability_log2(error_bound),
         trials=trials,
@@ -85,14 +93,12 @@ def run(
             report = checked(files, options, progress, again)
         if pair is not None:
             pair.keep(report)
-    try:
-        write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
-    except UsageError as error:
-        if report.exit_code == 0:
-            raise
-        # The verdict stands although a file could not be written: what is wrong stays wrong.
-        print(f"pitcheck: {error}", file=sys.stderr)
-    return report.exit_code
+    return _written(report, destinations, Form(quiet, verbose, named))
+
+
+def _written(report: Report, destinations: Sequence[Destination], form: Form) -> int:
+    """Write a report to its destinations, and return the exit code."""
+    return exit_code_after(report.exit_code, lambda: write_report(report, destinations, form))
 
 
 def sources(
@@ -166,7 +172,8 @@ def checked(
 def _stopped(error: Exception) -> Finding:
     code, verdict = _classify(error)
     if code == "PIT900":
-        print_exc(file=sys.stderr)
+        with messages() as stream:
+            print_exc(file=stream)
         return Finding(
             code=code,
             verdict=verdict,
@@ -174,7 +181,7 @@ def _stopped(error: Exception) -> Finding:
             repair="report the traceback on stderr; nothing is said about the plans",
         )
     for note in getattr(error, "__notes__", ()):
-        print(note, file=sys.stderr)
+        say(note)
     return Finding(code=code, verdict=verdict, title=str(error) or "out of memory")
 
 

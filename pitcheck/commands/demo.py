@@ -11,8 +11,9 @@ from pathlib import Path
 from pitcheck.base.options import Options
 from pitcheck.commands.check import checked, sources
 from pitcheck.errors import UsageError
+from pitcheck.report.destinations import print_bytes
 from pitcheck.report.report import Verdict
-from pitcheck.report.write import print_bytes, write_report
+from pitcheck.report.write import write_report
 from pitcheck.resources import shipped
 
 REFERENCE = "mlp-L4.reference.plan.json"

@@ -14,7 +14,7 @@ from pitcheck.algebra.backend import array_module, to_host
 from pitcheck.algebra.residues.chains import Chain, chains_of
 from pitcheck.algebra.residues.modular import Modular
 from pitcheck.errors import UsageError
-from pitcheck.report.write import print_bytes
+from pitcheck.report.destinations import print_bytes
 
 PACKAGES = (
     "numpy",

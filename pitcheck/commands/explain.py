@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pitcheck.report.codes import find, listing
-from pitcheck.report.write import print_bytes
+from pitcheck.report.destinations import print_bytes
 
 
 def run(code: str | None) -> int:

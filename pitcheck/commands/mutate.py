@@ -17,13 +17,13 @@ from pitcheck.mutation.outcomes import Outcome
 from pitcheck.mutation.summary import SCHEMA, Row, cells, rows
 from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan
-from pitcheck.report.text import WIDTH, printable
-from pitcheck.report.write import (
-    Destination,
+from pitcheck.report.destinations import (
     check_destinations,
+    exit_code_after,
     parse_destination,
     write_everywhere,
 )
+from pitcheck.report.text import WIDTH, printable
 
 Progress = Callable[[int, int], None]
 """(done, total): the progress of the trials."""
@@ -53,7 +53,8 @@ def run(
     """
     files = sources(reference, parallel, assignments)
     chosen = chosen_kinds([name for text in kinds for name in text.split(",") if name])
-    destinations = _destinations(output)
+    destinations = [parse_destination(text, FORMATS) for text in output]
+    check_destinations(destinations, [reference, *([] if parallel is None else [parallel])])
     folder = _folder(keep)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     plans = [plan for file in files for plan in file()]
@@ -69,19 +70,10 @@ def run(
             )
         )
     document = Document.of(seed, chosen, told)
-    write_everywhere(destinations, lambda each: FORMATS[each.format](document))
-    return _code(told)
-
-
-def _destinations(output: Sequence[str]) -> list[Destination]:
-    destinations = [parse_destination(text) for text in output]
-    for each in destinations:
-        if each.format not in FORMATS:
-            raise UsageError(
-                f"output {each.format}:{each.file}: mutate writes {' and '.join(FORMATS)}"
-            )
-    check_destinations(destinations)
-    return destinations
+    return exit_code_after(
+        _code(told),
+        lambda: write_everywhere(destinations, lambda each: FORMATS[each.format](document)),
+    )
 
 
 def _folder(keep: str | None) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pitcheck.errors import UsageError
-from pitcheck.report.write import print_bytes
+from pitcheck.report.destinations import print_bytes
 
 
 def run(witness: str) -> int:

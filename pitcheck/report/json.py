@@ -16,15 +16,19 @@ def encode(report: Report) -> bytes:
 
 
 def indented(content: Any) -> bytes:
-    """Return structs or plain data as JSON, indented and with a final newline.
+    """Return structs or plain data as JSON, indented and with a final newline."""
+    return msgspec.json.format(on_one_line(content), indent=2) + b"\n"
+
+
+def on_one_line(content: Any) -> bytes:
+    """Return structs or plain data as JSON without any newline.
 
     UTF-8 cannot hold lone surrogates (names of undecodable files); they become backslash escapes.
     """
     try:
-        raw = msgspec.json.encode(content)
+        return msgspec.json.encode(content)
     except UnicodeEncodeError:
-        raw = msgspec.json.encode(_encodable(msgspec.to_builtins(content)))
-    return msgspec.json.format(raw, indent=2) + b"\n"
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(content)))
 
 
 def decode(data: bytes) -> Report:

@@ -21,6 +21,8 @@ from pitcheck.report.text import coordinates, details
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
+PAGE = "https://pypi.org/project/pitcheck/"
+"""The page of the package that users install. The pages of the codes are part of the log."""
 FINGERPRINT = "pitcheckFault/v1"
 
 _MEANING = re.compile(r"^## What it means\n(.*?)^## ", re.MULTILINE | re.DOTALL)
@@ -40,6 +42,7 @@ def _run(report: Report, plans: Sequence[str]) -> dict[str, Any]:
         "name": "pitcheck",
         "version": __version__,
         "semanticVersion": __version__,
+        "informationUri": PAGE,
         "rules": [_rule(code) for code in CODES],
     }
     successful = all(finding.code != "PIT900" for finding in report.findings)

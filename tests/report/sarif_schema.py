@@ -78,7 +78,13 @@ INVOCATION = closed(
     "executionSuccessful",
 )
 DRIVER = closed(
-    {"name": TEXT, "version": TEXT, "semanticVersion": TEXT, "rules": several(RULE, unique=True)},
+    {
+        "name": TEXT,
+        "version": TEXT,
+        "semanticVersion": TEXT,
+        "informationUri": {"type": "string", "format": "uri", "pattern": "^https://"},
+        "rules": several(RULE, unique=True),
+    },
     "name",
 )
 RUN = closed(

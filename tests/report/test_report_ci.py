@@ -1,4 +1,6 @@
-"""Reports for code scanners and CI: SARIF 2.1.0 and the workflow commands of GitHub Actions."""
+"""Reports for code scanners and CI: SARIF 2.1.0, JUnit XML, JSON lines, and the workflow commands
+of GitHub Actions.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,12 @@ from report.report_samples import MISSING, NOWHERE, ODD, SHOWN, samples
 from report.sarif_schema import LOG
 from syrupy.assertion import SnapshotAssertion
 
-from pitcheck.report import github, sarif
+from pitcheck.report import github, json_lines, junit, sarif
 from pitcheck.report.codes import CODES
+from pitcheck.report.destinations import Destination
 from pitcheck.report.report import Finding, Report, Seconds
 from pitcheck.report.sources import Source, source_line
-from pitcheck.report.write import Destination, Form, write_report
+from pitcheck.report.write import Form, write_report
 
 NAMES = sorted(samples())
 PLANS = ("reference.plan.json", "parallel.plan.json")
@@ -222,7 +225,50 @@ def test_the_verdict_is_always_said(name: str) -> None:
     )
 
 
-# --- both
+# --- JUnit and JSON lines, whose readers are in test_report_readers.py
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_junit_is_as_it_was(name: str, snapshot: SnapshotAssertion) -> None:
+    assert junit.encode(samples()[name], PLANS).decode() == snapshot
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_lines_are_as_they_were(name: str, snapshot: SnapshotAssertion) -> None:
+    assert json_lines.encode(samples()[name], PLANS).decode() == snapshot
+
+
+VARIED: dict[str, Any] = {
+    "seconds": Seconds(total=9.0),
+    "peak_memory_mb": 1.0,
+    "backend": "cupy",
+}
+
+
+def test_times_and_the_backend_are_all_that_varies_in_junit() -> None:
+    def fixed(report: Report) -> str:
+        text = re.sub(' time="[0-9.]+"', "", junit.encode(report, PLANS).decode())
+        return re.sub('name="backend" value="[a-z]+"', "", text)
+
+    report = samples()["several"]
+    other = replace(report, **VARIED)
+    assert junit.encode(report, PLANS) != junit.encode(other, PLANS)
+    assert fixed(report) == fixed(other)
+
+
+def test_the_volatile_fields_of_the_verdict_are_all_that_varies_in_json_lines() -> None:
+    report = samples()["several"]
+    first, other = (
+        json_lines.encode(each, PLANS).splitlines() for each in (report, replace(report, **VARIED))
+    )
+    assert first[:-1] == other[:-1]
+    verdicts = json.loads(first[-1]), json.loads(other[-1])
+    assert {key for key in verdicts[0] if verdicts[0][key] != verdicts[1][key]} == set(
+        verdicts[0]["volatile"]
+    )
+
+
+# --- all
 
 
 @pytest.mark.parametrize(

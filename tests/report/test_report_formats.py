@@ -4,32 +4,21 @@ shows.
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import stat
 from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report.report_samples import MISSING, SHOWN, samples
+from report.report_samples import SHOWN, samples
 from syrupy.assertion import SnapshotAssertion
 
-from pitcheck.errors import PitcheckError, UsageError
+from pitcheck.errors import PitcheckError
 from pitcheck.report.excerpts import excerpt
 from pitcheck.report.json import decode, encode, json_schema
 from pitcheck.report.report import EXIT_CODES, VOLATILE, Finding, Report, Seconds
 from pitcheck.report.text import FINDING_LINES, WIDTH, render
-from pitcheck.report.write import (
-    FORMATS,
-    Destination,
-    check_destinations,
-    parse_destination,
-    write_report,
-    write_whole,
-)
 
 NAMES = sorted(samples())
 
@@ -330,106 +319,6 @@ def test_only_an_equivalent_or_partly_proven_report_claims_a_bound() -> None:
     assert any(
         "what is called proven here is not" in line for line in lines(samples()["inconclusive"])
     )
-
-
-# --- writing
-
-
-@pytest.mark.parametrize("text", ["json:a.json", "text:-", "json:-", "text:a:b"])
-def test_destinations(text: str) -> None:
-    format_, _, file = text.partition(":")
-    assert parse_destination(text) == Destination(format_, file)
-
-
-@given(st.text(max_size=30))
-def test_junk_destinations_name_the_formats(text: str) -> None:
-    if text.split(":", maxsplit=1)[0] in FORMATS:
-        return
-    with pytest.raises(UsageError, match="text, json, sarif, github"):
-        parse_destination(text)
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_a_format_alone_goes_to_standard_output_but_no_file_is_unnamed(format_: str) -> None:
-    assert parse_destination(format_) == Destination(format_, "-")
-    with pytest.raises(UsageError, match="no file"):
-        parse_destination(f"{format_}:")
-
-
-def test_colliding_and_unwritable_destinations(tmp_path: Path) -> None:
-    file = tmp_path / "a"
-    same = tmp_path / "." / "x" / ".." / "a"
-    for pair in (["-", "-"], [str(file), str(file)], [str(file), str(same)]):
-        with pytest.raises(UsageError, match="two outputs"):
-            check_destinations([Destination("json", each) for each in pair])
-    with pytest.raises(UsageError, match="does not exist"):
-        check_destinations([Destination("json", str(tmp_path / "none" / "a"))])
-    with pytest.raises(UsageError, match="is a directory"):
-        check_destinations([Destination("json", str(tmp_path))])
-    check_destinations([Destination("json", str(file)), Destination("text", "-")])
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "report.json"
-    file.write_bytes(b"old")
-
-    def full(self: Path, target: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space"):
-        write_whole(file, b"new")
-    assert file.read_bytes() == b"old"
-    assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
-
-
-def test_all_destinations_are_tried_and_stdout_is_printed(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    good = tmp_path / "good.json"
-    bad = tmp_path / "gone" / "bad.json"
-    with pytest.raises(UsageError, match=r"bad\.json"):
-        write_report(
-            samples()["invalid"], [Destination("json", str(bad)), Destination("json", str(good))]
-        )
-    assert decode(good.read_bytes()).verdict == "invalid"
-    assert capsysbinary.readouterr().out.startswith(b"invalid: ")
-
-
-def test_files_follow_the_umask_links_are_kept_and_devices_are_written_to(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        write_whole(tmp_path / "plain", b"x")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o640
-    (tmp_path / "link").symlink_to(tmp_path / "plain")
-    write_whole(tmp_path / "link", b"y")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "plain").read_bytes() == b"y"
-    write_whole(Path(os.devnull), b"z")
-    assert not Path(os.devnull).is_file()
-
-
-def test_stdout_takes_one_format_only(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    write_report(samples()["mismatch"], [Destination("json", "-")])
-    assert decode(capsysbinary.readouterr().out) == samples()["mismatch"]
-
-
-def test_a_terminal_gets_colour_and_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    stream = Terminal()
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr("sys.stdout", stream)
-    write_report(samples()["mismatch"], [])
-    assert "\x1b[1;31m" in stream.getvalue()
-    assert MISSING.title in stream.getvalue()
 
 
 @pytest.mark.parametrize(
