@@ -190,7 +190,8 @@ _OUT = click.option(
     "--output",
     multiple=True,
     metavar="FORMAT[:FILE]",
-    help="Write the report as text, json, sarif or github; without FILE to stdout. Repeatable.",
+    help="Write the report as text, json, html, sarif or github; without FILE to stdout. "
+    "Repeatable.",
 )
 @click.option(
     "--precision",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pitcheck.errors import UsageError
-from pitcheck.report import github, json, sarif
+from pitcheck.report import github, html, json, sarif
 from pitcheck.report.report import Report
 from pitcheck.report.text import WIDTH, Line, render
 
@@ -43,6 +43,7 @@ def _text(report: Report, form: Form) -> bytes:
 FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
     "text": _text,
     "json": lambda report, _: json.encode(report),
+    "html": lambda report, form: html.encode(report, form.plans),
     "sarif": lambda report, form: sarif.encode(report, form.plans),
     "github": lambda report, form: github.encode(report, form.plans),
 }

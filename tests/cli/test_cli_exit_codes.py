@@ -195,7 +195,7 @@ def test_both_unreadable_plans_are_named(call: Call) -> None:
         (("check", *FILES, "--error-bound", "0"), "2^-64"),
         (("check", *FILES, "--error-bound", "1"), "2^-64"),
         (("check", *FILES, "--error-bound", "nan"), "2^-64"),
-        (("check", *FILES, "--output", "html:x"), "text, json"),
+        (("check", *FILES, "--output", "pdf:x"), "text, json"),
         (("check", *FILES, "--output", "json:none/x"), "does not exist"),
         (("check", *FILES, "--output", "sarif:"), "no file"),
         (

@@ -28,7 +28,7 @@ def test_help_costs_at_most_120_ms_above_bare_python() -> None:
     assert seconds("-m", "pitcheck", "--help") - seconds("-c", "pass") < 0.12
 
 
-HEAVY = {"torch", "numpy", "networkx", "galois", "mpmath", "rich", "zstandard"}
+HEAVY = {"jinja2", "torch", "numpy", "networkx", "galois", "mpmath", "rich", "zstandard"}
 
 
 @pytest.mark.parametrize("module", ["pitcheck.cli", "pitcheck.torch"])

@@ -154,6 +154,8 @@ def test_every_field_of_the_documented_object_is_there() -> None:
         "witness",
         "unsaved",
         "tried",
+        "steps",
+        "held",
     ]
     assert list(content["findings"][0]) == finding
     assert list(content["operators"]) == ["reference", "parallel", "records"]
@@ -345,7 +347,7 @@ def test_destinations(text: str) -> None:
 def test_junk_destinations_name_the_formats(text: str) -> None:
     if text.split(":", maxsplit=1)[0] in FORMATS:
         return
-    with pytest.raises(UsageError, match="text, json, sarif, github"):
+    with pytest.raises(UsageError, match="text, json, html, sarif, github"):
         parse_destination(text)
 
 
