@@ -27,7 +27,7 @@ def steps_around(evidence: Evidence, found: Located) -> StageSteps:
     reference = _Side(evidence.first, evidence.run.stage.reference.steps, target.reference)
     wrong = found.diagnosis.step
     at = parallel.writer(found.value) if wrong is None else parallel.place(wrong)
-    due = _due(evidence, found.value, reference)
+    due = _due(evidence, found.value, reference, parallel.behind(at))
     shown = parallel.near(at, found.value), reference.near(reference.writer(due), due)
     return StageSteps(
         reference=tuple(reference.step(n, n == reference.writer(due)) for n in shown[1]),
@@ -37,20 +37,24 @@ def steps_around(evidence: Evidence, found: Located) -> StageSteps:
     )
 
 
-def _due(evidence: Evidence, value: int, reference: _Side) -> int:
+def _due(evidence: Evidence, value: int, reference: _Side, behind: Iterable[int]) -> int:
     """Return the reference value that a wrong value should hold.
 
     It is the one that the plan states, or of which the value holds a multiple or terms. Else it is
-    the first that no parallel value holds, or the one that the output should be.
+    the first that no parallel value holds after all that the values ``behind`` hold, or the one
+    that the output should be.
     """
     cut = stated(evidence, [value]).get(value) or evidence.cuts.get(value)
     if cut is not None and reference.writer(cut.reference) is not None:
         return cut.reference
+    holds = (evidence.holds(each) for each in behind)
+    writers = (reference.writer(held) for held in holds if held is not None)
+    last = max((writer for writer in writers if writer is not None), default=-1)
     lost = (
         output
         for number in reference.cone
         for output in reference.outputs(number)
-        if not evidence.holding(evidence.alike(output))
+        if number > last and not evidence.holding(evidence.alike(output))
     )
     return next(lost, reference.target)
 
@@ -102,6 +106,12 @@ class _Side:
     def place(self, step: Step) -> int | None:
         """Return the number of a step; None if it is not among the steps."""
         return next((n for n, each in enumerate(self.steps) if each is step), None)
+
+    def behind(self, number: int | None) -> list[int]:
+        """Return the values from which a step computes its results; none without a step."""
+        start = [] if number is None else self._before(number)
+        steps = _nearest(start, self._before, len(self.steps))
+        return [output for each in steps for output in self.outputs(each)]
 
     def near(self, number: int | None, value: int) -> list[int]:
         """Return the steps of the cone nearest to a step, in the order of the program.

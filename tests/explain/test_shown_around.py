@@ -10,7 +10,7 @@ from zoo.builder import Builder, lineage
 from pitcheck.explain.held_values import MOST_VALUES
 from pitcheck.explain.steps_around import MOST_AFTER, MOST_BEFORE
 from pitcheck.report.json import encode
-from pitcheck.report.pictures import HeldValues, StageStep, StageSteps
+from pitcheck.report.pictures import HeldValues, StageSteps
 
 
 def steps_of(pair: Pair) -> StageSteps:
@@ -23,10 +23,6 @@ def held_of(pair: Pair) -> HeldValues:
     found = first_finding(pair).held
     assert found is not None
     return found
-
-
-def marked(steps: tuple[StageStep, ...]) -> list[str]:
-    return [step.operator for step in steps if step.differs]
 
 
 def chain(length: int, wrong: int | None, mesh: dict[str, int] | None = None) -> Pair:
@@ -76,6 +72,20 @@ def test_a_missing_sum_is_marked_where_the_terms_are_made() -> None:
     steps = steps_of(row_parallel(right=False))
     assert [step.kind for step in steps.reference if step.differs] == ["linear"]
     assert [step.kind for step in steps.parallel if step.differs] == ["linear"]
+
+
+def test_what_no_rank_needs_to_hold_is_no_difference() -> None:
+    def plan(name: str, mesh: dict[str, int] | None, kind: str) -> Builder:
+        b = Builder(name, mesh)
+        given = {} if mesh else None
+        x, w = b.input("x", (4,), given), b.parameter("w", (4,), given)
+        before = x if mesh else b.op("log", b.op("exp", x, out="e"), out="l")
+        b.output(b.op(kind, b.op("add", before, w, out="h"), w, out="y"))
+        return b
+
+    steps = steps_of((plan("one", None, "mul").plan(), plan("two", {"tp": 2}, "sub").plan()))
+    assert [step.results for step in steps.reference] == [("e",), ("l",), ("h",), ("y",)]
+    assert [step.results for step in steps.reference if step.differs] == [("y",)]
 
 
 def test_steps_name_the_ranks_that_run_them() -> None:
