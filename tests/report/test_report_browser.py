@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from report.browser import ask, axe
 from report.pages import HOSTILE, named, on_many_ranks
-from report.report_samples import samples
+from report.report_samples import sample, samples
 
 from pitcheck.report import html
 from pitcheck.report.report import Report
@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 REPORTS = {
     **{name: samples()[name] for name in ("equivalent", "drawn", "several", "invalid")},
+    "no-findings": sample("equivalent", bound=-66.0),
     "many-ranks": on_many_ranks(),
     "hostile": named(HOSTILE),
 }
