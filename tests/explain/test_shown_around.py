@@ -77,7 +77,7 @@ def test_a_missing_sum_is_marked_where_the_terms_are_made() -> None:
 def test_what_no_rank_needs_to_hold_is_no_difference() -> None:
     def plan(name: str, mesh: dict[str, int] | None, kind: str) -> Builder:
         b = Builder(name, mesh)
-        given = {} if mesh else None
+        given: dict[int, str] | None = {} if mesh else None
         x, w = b.input("x", (4,), given), b.parameter("w", (4,), given)
         before = x if mesh else b.op("log", b.op("exp", x, out="e"), out="l")
         b.output(b.op(kind, b.op("add", before, w, out="h"), w, out="y"))
