@@ -181,8 +181,8 @@ _OUT = click.option(
     "--output",
     multiple=True,
     metavar="FORMAT[:FILE]",
-    help="Write the report as text, json, jsonl, junit, sarif or github; without FILE to stdout. "
-    "Repeatable.",
+    help="Write the report as text, html, json, jsonl, junit, sarif or github; without FILE to "
+    "stdout. Repeatable.",
 )
 @click.option(
     "--precision",

@@ -11,17 +11,23 @@ import numpy as np
 from msgspec.structs import replace
 
 from pitcheck.base.options import Options
-from pitcheck.claims.conjecture import real_differences
 from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import Gap
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.held_values import (
+    Place,
+    element_at,
+    held_values,
+    whole_place,
+    worst_place,
+)
 from pitcheck.explain.messages import spell
-from pitcheck.explain.observations.observation import numbers_of
 from pitcheck.explain.observe import Located, at, located
 from pitcheck.explain.other_meshes import Confirmed, Situation, confirmed, mends
 from pitcheck.explain.search import Effect, Tried, effect_of, tried_repairs
+from pitcheck.explain.steps_around import steps_around
 from pitcheck.graph.cuts import Cut
 from pitcheck.plan.model import PairAt
 from pitcheck.refute.shown import global_place
@@ -282,6 +288,8 @@ def finding_of(
         parallel_value=values[1],
         cause=messages.said(diagnosis) + messages.places(list(further)),
         repair=messages.repair(diagnosis) or None,
+        steps=steps_around(evidence, found),
+        held=held_values(evidence, found.number),
     )
 
 
@@ -292,28 +300,19 @@ def shown(run: WholeRun, number: int) -> tuple[str, tuple[int, ...], tuple[str, 
         The name of the output, the place of the element in the whole tensor, and its value in the
         reference and in the parallel plan.
     """
-    comparison = run.comparisons[number]
-    differences = real_differences(comparison.actual, comparison.expected)
-    place = np.unravel_index(
-        int(np.argmax(np.where(comparison.judged[:1], differences, -1))), differences.shape
+    comparison, place = run.comparisons[number], worst_place(run, number)
+    return (
+        comparison.target.name,
+        whole_place(run, number, place),
+        _shown_apart(comparison, place),
     )
-    box = run.shaped.boxes[number][int(comparison.parts[int(place[1])])]
-    element = tuple(
-        global_place(int(i), intervals) for i, intervals in zip(place[2:], box, strict=True)
-    )
-    return comparison.target.name, element, _shown_apart(comparison, place)
 
 
-def _shown_apart(comparison: Comparison, place: tuple[np.intp, ...]) -> tuple[str, str]:
+def _shown_apart(comparison: Comparison, place: Place) -> tuple[str, str]:
     """Return both values with as many digits as it takes to tell them apart."""
-    pair = [_element(value, place) for value in (comparison.expected, comparison.actual)]
+    pair = [element_at(value, place) for value in (comparison.expected, comparison.actual)]
     for digits in (9, 17):
         expected, actual = (f"{x:.{digits}g}" for x in pair)
         if expected != actual:
             return expected, actual
     return expected, f"{actual} (differs beyond the 17th digit)"
-
-
-def _element(value: object, place: tuple[np.intp, ...]) -> float:
-    data = numbers_of(value)
-    return float(data[tuple(min(int(i), n - 1) for i, n in zip(place, data.shape, strict=True))])

@@ -19,10 +19,12 @@ def describe_ranks(ranks: Sequence[int], mesh: Mapping[str, int]) -> str:
         return ""
     box = _as_box(wanted, mesh)
     if box is None:
-        return f"{'rank' if len(wanted) == 1 else 'ranks'} {_runs(wanted)}"
+        return f"{'rank' if len(wanted) == 1 else 'ranks'} {spell_numbers(wanted)}"
     named = {axis: values for axis, values in box.items() if mesh[axis] > 1}
     whole = [axis for axis, values in named.items() if len(values) == mesh[axis]]
-    parts = [f"{axis}={_runs(values)}" for axis, values in named.items() if axis not in whole]
+    parts = [
+        f"{axis}={spell_numbers(values)}" for axis, values in named.items() if axis not in whole
+    ]
     if not parts:
         return "every rank" if len(wanted) > 1 else f"rank {wanted[0]}"
     return ", ".join(parts) + (f" of every {', '.join(whole)}" if whole else "")
@@ -33,7 +35,7 @@ def describe_microbatches(microbatches: Sequence[int], total: int) -> str:
     wanted = sorted(set(microbatches))
     if not wanted or len(wanted) >= total:
         return ""
-    return f"{'micro-batch' if len(wanted) == 1 else 'micro-batches'} {_runs(wanted)}"
+    return f"{'micro-batch' if len(wanted) == 1 else 'micro-batches'} {spell_numbers(wanted)}"
 
 
 def _as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int]] | None:
@@ -48,16 +50,22 @@ def _as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int
     return box if prod(len(values) for values in box.values()) == len(ranks) else None
 
 
-def _runs(numbers: Sequence[int]) -> str:
+def spell_numbers(numbers: Sequence[int]) -> str:
     """Return ascending distinct numbers as ``0..3, 7``, at most eight runs of them."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
+    found = runs(numbers)
     shown = [
-        str(first) if first == last else f"{first}..{last}" for first, last in runs[:_MOST_RUNS]
+        str(first) if first == last else f"{first}..{last}" for first, last in found[:_MOST_RUNS]
     ]
-    left = sum(last - first + 1 for first, last in runs[_MOST_RUNS:])
+    left = sum(last - first + 1 for first, last in found[_MOST_RUNS:])
     return ", ".join(shown) + (f" and {left} more" if left else "")
+
+
+def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of every run of ascending distinct numbers."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found

@@ -13,6 +13,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from pitcheck.errors import PitcheckError
+from pitcheck.report.pictures import HeldValues, StageSteps
 
 SCHEMA = "pitcheck.report/1"
 
@@ -69,7 +70,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     which ``reference_value`` and ``parallel_value`` stand, both as exact or decimal text. What is
     not known is ``None``. A finding of verdict ``warning`` does not change the verdict. One of
     verdict ``imprecise`` is a broken precision rule under ``--precision error``; it changes only
-    the exit code of an equivalent report.
+    the exit code of an equivalent report. ``steps`` are the operators of both plans around the
+    difference, ``held`` an element that differs as every rank holds it.
     """
 
     code: str
@@ -90,6 +92,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     unsaved: str | None = None
     """The reason why a witness that was found is not saved."""
     tried: TriedRepair | None = None
+    steps: StageSteps | None = None
+    held: HeldValues | None = None
 
 
 class OperatorCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +239,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
                 f"them the other"
             )
         msgspec.structs.force_setattr(self, "exit_code", self._exit_code())
+
+    def _repr_html_(self) -> str:
+        """Return the page of the report in a frame; notebooks ask for it."""
+        from pitcheck.report.html import notebook  # noqa: PLC0415  heavy, and it needs this module
+
+        return notebook(self)
 
     def _exit_code(self) -> int:
         imprecise = self.verdict == "equivalent" and any(

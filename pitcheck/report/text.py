@@ -69,7 +69,7 @@ def render(
         return [Line(sentence(report), _VERDICT_STYLE[report.verdict])]
     page = _Page(max(width, LEAST_WIDTH))
     lines = page.wrapped("", sentence(report) + _cost(report), _VERDICT_STYLE[report.verdict])
-    lines += page.bulleted("exception", _grouped(report.exceptions))
+    lines += page.bulleted("exception", grouped(report.exceptions))
     lines.append(Line(""))
     shown = report.findings if verbose else report.findings[:_MOST_FINDINGS]
     for finding in shown:
@@ -85,7 +85,7 @@ def render(
     return lines
 
 
-def _grouped(exceptions: Sequence[str]) -> list[str]:
+def grouped(exceptions: Sequence[str]) -> list[str]:
     """Return the exceptions, those that say the same of several outputs as one sentence.
 
     An exception names its output before a colon. One that names none stands by itself.
@@ -145,7 +145,7 @@ def details(finding: Finding) -> Iterable[tuple[str, str]]:
             + (f" at {list(finding.element)}" if finding.element is not None else ""),
         )
     if finding.reference_value is not None or finding.parallel_value is not None:
-        reference, parallel = _told_apart(
+        reference, parallel = told_apart(
             finding.reference_value or "-", finding.parallel_value or "-"
         )
         yield "reference", f"{reference}     parallel: {parallel}"
@@ -153,7 +153,7 @@ def details(finding: Finding) -> Iterable[tuple[str, str]]:
         yield "cause", finding.cause
 
 
-def _told_apart(reference: str, parallel: str) -> tuple[str, str]:
+def told_apart(reference: str, parallel: str) -> tuple[str, str]:
     """Return two values with as many digits as tell them apart.
 
     They stay as they are if they are not plain decimals, or differ beyond the 17th digit only.
@@ -255,7 +255,7 @@ class _Page(NamedTuple):
             "seconds", ", ".join(f"{step} {getattr(seconds, step):.2f}" for step in steps)
         )
         lines += self.labelled("memory", f"{report.peak_memory_mb:.0f} MB at the peak")
-        routes = tuple(dict.fromkeys(_routed(routed) for routed in report.routing))
+        routes = tuple(dict.fromkeys(map(spell_routing, report.routing)))
         for label, sentences in (
             ("tried", report.discrete_cases),
             ("routing", routes),
@@ -301,7 +301,7 @@ def _cost(report: Report) -> str:
     """Return the ranks that were checked and the seconds; nothing if no plan came as far."""
     if not report.operators.records:
         return ""
-    return f" ({_count(report.ranks, 'rank')}, {report.seconds.total:.2f} s)"
+    return f" ({count(report.ranks, 'rank')}, {report.seconds.total:.2f} s)"
 
 
 def _checked(report: Report) -> str:
@@ -309,35 +309,35 @@ def _checked(report: Report) -> str:
     counts, stages = report.operators, report.stages
     mesh = " ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "one device"
     said = [
-        f"{mesh}, {_count(report.microbatches, 'micro-batch', 'micro-batches')}",
+        f"{mesh}, {count(report.microbatches, 'micro-batch', 'micro-batches')}",
         f"{counts.reference} reference and {counts.parallel} parallel operators",
     ]
     if stages.total:
-        said.append(f"{_count(stages.total, 'stage')}, {stages.distinct} distinct")
+        said.append(f"{count(stages.total, 'stage')}, {stages.distinct} distinct")
     return "; ".join([*said, f"seed {report.seed}"])
 
 
 def _remembered(report: Report) -> str:
     """Return how many proofs are those of earlier runs, in one sentence."""
-    proofs = _count(report.remembered, "distinct stage")
+    proofs = count(report.remembered, "distinct stage")
     return f"the proofs of {proofs}, made by earlier runs (--no-cache proves them again)"
 
 
-def _routed(routed: RoutedTokens) -> str:
+def spell_routing(routed: RoutedTokens) -> str:
     """Return the ways of tokens in one sentence."""
-    said = [f"{_count(routed.draws, 'draw')}, at least {_count(routed.tokens, 'token')} a rank"]
+    said = [f"{count(routed.draws, 'draw')}, at least {count(routed.tokens, 'token')} a rank"]
     if routed.sender_receiver_pairs:
         said.append(
-            f"{_count(routed.sender_receiver_pairs, 'sender-receiver pair')}, at least "
-            f"{_count(routed.tokens_per_pair, 'token')} each"
+            f"{count(routed.sender_receiver_pairs, 'sender-receiver pair')}, at least "
+            f"{count(routed.tokens_per_pair, 'token')} each"
         )
     said.append(
-        f"{_count(routed.source_expert_pairs, 'source-expert pair')}, at least "
+        f"{count(routed.source_expert_pairs, 'source-expert pair')}, at least "
         f"{routed.tokens_per_expert}"
     )
     if routed.largest_share:
         said.append(
-            f"one draw with {_count(routed.empty_experts, 'expert')} empty and one with "
+            f"one draw with {count(routed.empty_experts, 'expert')} empty and one with "
             f"{routed.largest_share:.1f} times its share"
         )
     return "; ".join(said)
@@ -346,7 +346,7 @@ def _routed(routed: RoutedTokens) -> str:
 def sentence(report: Report) -> str:
     """Return the verdict and what it means."""
     internal = any(finding.code == "PIT900" for finding in report.findings)
-    proven = f"{report.outputs.proven} of {_count(report.outputs.total, 'output')} proven"
+    proven = f"{report.outputs.proven} of {count(report.outputs.total, 'output')} proven"
     meaning = {
         "equivalent": proven,
         "mismatch": "the parallel plan computes something else, and an input shows it",
@@ -377,5 +377,6 @@ def bound(report: Report) -> str:
     return f"error bound: {claim} with probability at most 2^{rounded:.1f}{proven}"
 
 
-def _count(number: int, one: str, many: str = "") -> str:
+def count(number: int, one: str, many: str = "") -> str:
+    """Return a number and the word for what is counted; ``many``: its plural, else with an s."""
     return f"{number} {one if number == 1 else many or one + 's'}"

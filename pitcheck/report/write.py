@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from pitcheck.report import github, json, json_lines, sarif
+from pitcheck.report import github, html, json, json_lines, sarif
 from pitcheck.report.destinations import TEXT, Destination, write_everywhere
 from pitcheck.report.report import Report
 from pitcheck.report.text import WIDTH, Line, render
@@ -42,6 +42,7 @@ def _junit(report: Report, form: Form) -> bytes:
 FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
     "text": _text,
     "json": lambda report, _: json.encode(report),
+    "html": lambda report, form: html.encode(report, form.plans),
     "jsonl": lambda report, form: json_lines.encode(report, form.plans),
     "junit": _junit,
     "sarif": lambda report, form: sarif.encode(report, form.plans),

@@ -111,7 +111,7 @@ def test_the_nearest_file_counts(call: Call, folder: Path, monkeypatch: pytest.M
         ("quiet = 'yes'", "true or false"),
         ("output = 'json:a'", "a list"),
         ("output = [1]", "output"),
-        ("output = ['html:a']", "text, json"),
+        ("output = ['pdf:a']", "text, json"),
         ("max-memory = '4 bananas'", "4 bananas"),
         ("error-bound = 7", "2^-64"),
         ("[[tool", "not TOML"),

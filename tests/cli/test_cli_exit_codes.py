@@ -195,7 +195,7 @@ def test_both_unreadable_plans_are_named(call: Call) -> None:
         (("check", *FILES, "--error-bound", "0"), "2^-64"),
         (("check", *FILES, "--error-bound", "1"), "2^-64"),
         (("check", *FILES, "--error-bound", "nan"), "2^-64"),
-        (("check", *FILES, "--output", "html:x"), "text, json"),
+        (("check", *FILES, "--output", "pdf:x"), "text, json"),
         (("check", *FILES, "--output", "json:none/x"), "does not exist"),
         (("check", *FILES, "--output", "sarif:"), "no file"),
         (
@@ -373,6 +373,25 @@ def test_reports_for_scanners_name_the_files_of_the_command(call: Call, checker:
         == "p.plan.zst"
     )
     assert "file=none.toml," in call("check", "none.toml", "--output", "github").out
+
+
+def test_a_page_names_the_files_of_the_command_and_stands_beside_other_reports(
+    call: Call, checker: Checker
+) -> None:
+    checker(
+        Report(
+            verdict="mismatch",
+            shown=SHOWN,
+            findings=(Finding(code="PIT100", verdict="mismatch", title="a < b"),),
+        )
+    )
+    result = call("check", *FILES, "--output", "html:a.html", "--output", "text", "--quiet")
+    assert (result.code, result.err) == (1, "")
+    assert result.out.startswith("mismatch: ")
+    page = Path("a.html").read_text(encoding="utf-8")
+    assert "<code>r.plan.json</code> against <code>p.plan.zst</code>" in page
+    assert "a &lt; b" in page
+    assert call("check", *FILES, "--output", "html").out == page
 
 
 def test_a_mismatch_whose_report_cannot_be_written_is_still_exit_1(

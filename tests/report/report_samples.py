@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from pitcheck.report.pictures import HeldValue, HeldValues, StageStep, StageSteps
 from pitcheck.report.report import (
     Finding,
     OperatorCounts,
@@ -32,6 +35,52 @@ MISSING = Finding(
     cause="each rank holds one term of a sum over tp",
     repair="an all-reduce(sum) over tp after this operator makes the stage pass",
     witness="layers.3.witness.json",
+)
+DRAWN = replace(
+    MISSING,
+    held=HeldValues(
+        output="layers.3.attention_norm.weight.grad",
+        element=(3,),
+        reference_value="0.25",
+        values=(
+            HeldValue(value="0.125", ranks="tp=0 of every pp, dp"),
+            HeldValue(value="0.25", ranks="tp=1 of every pp, dp", microbatch=1),
+        ),
+        left_out=2,
+    ),
+    steps=StageSteps(
+        reference=(
+            StageStep(operator="norm", kind="rms_norm", reads=("x", "weight"), results=("y",)),
+            StageStep(
+                operator="norm.backward",
+                kind="rms_norm.backward",
+                reads=("dy", "x", "weight"),
+                results=("weight.grad",),
+                source="model/norm.py:41",
+                differs=True,
+            ),
+        ),
+        parallel=(
+            StageStep(
+                operator="norm",
+                kind="rms_norm",
+                reads=("x", "weight"),
+                results=("y",),
+                ranks="every rank",
+                holds="y",
+            ),
+            StageStep(
+                operator="norm.backward",
+                kind="rms_norm.backward",
+                reads=("dy", "x", "weight"),
+                results=("weight.grad",),
+                source="model/norm.py:41",
+                ranks="every rank",
+                differs=True,
+            ),
+        ),
+        parallel_left_out=7,
+    ),
 )
 RENDEZVOUS = Finding(
     code="PIT012",
@@ -167,6 +216,7 @@ def samples() -> dict[str, Report]:
     return {
         "equivalent": sample("equivalent", RENDEZVOUS, bound=-66.25),
         "mismatch": sample("mismatch", MISSING, proven=11),
+        "drawn": sample("mismatch", DRAWN, RENDEZVOUS, proven=11),
         "mismatch-without-source": sample("mismatch", NOWHERE, proven=11),
         "several": sample("mismatch", MISSING, NOWHERE, MISSING, RENDEZVOUS, proven=9),
         "odd-names": sample("mismatch", ODD, proven=11),
