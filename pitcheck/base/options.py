@@ -21,7 +21,8 @@ class Options:
     (``warn``), make an equivalent report's exit code 4 (``error``), or are not looked for
     (``off``). ``estimates``: a pair of plans of which part of the bound is an estimate is called
     equivalent (``accept``) or not (``refuse``). ``explain``: True to look for the cause, the repair
-    and a small witness of a mismatch.
+    and a small witness of a mismatch. ``prove_rest``: True to prove the outputs that do not differ
+    after a mismatch, too, and to check the precision rules.
     """
 
     error_bound_log2: float = -64.0
@@ -36,3 +37,4 @@ class Options:
     precision: str = "warn"
     estimates: str = "accept"
     explain: bool = True
+    prove_rest: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -15,8 +15,17 @@ from pitcheck.commands.reading import frontend_of, pair_at, pairs, read, read_pa
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import PairAt, Plan
+from pitcheck.report.baseline import Accepted, encode, held_against, read_baseline
+from pitcheck.report.ignoring import ignoring, without_ignored
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
-from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
+from pitcheck.report.write import (
+    Destination,
+    Form,
+    check_destinations,
+    parse_destination,
+    write_report,
+    write_whole,
+)
 
 Progress = Callable[[str, int, int], None]
 """(step, done, total): the progress of a check."""
@@ -40,6 +49,11 @@ def run(
     estimates: str,
     witness_directory: str,
     explain: bool,
+    select: Sequence[str],
+    ignore: Sequence[str],
+    per_file_ignores: Mapping[str, Sequence[str]],
+    baseline: str | None,
+    write_baseline: str | None,
     quiet: bool,
     verbose: bool,
 ) -> int:
@@ -52,7 +66,10 @@ def run(
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
     destinations = [parse_destination(text) for text in output]
-    check_destinations(destinations)
+    written = [] if write_baseline is None else [Destination("baseline", write_baseline)]
+    check_destinations(destinations + written)
+    left_out = ignoring(select, ignore, per_file_ignores)
+    accepted = _accepted(baseline, write_baseline, explain=explain)
     options = Options(
         error_bound_log2=parse_probability_log2(error_bound),
         trials=trials,
@@ -66,20 +83,50 @@ def run(
         precision=precision,
         estimates=estimates,
         explain=explain,
+        prove_rest=baseline is not None or write_baseline is not None,
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 
     with collector_off(), progress_bar(wanted=not quiet) as progress:
         again = None if parallel is not None else pair_at(reference, assignments, jobs)
-        report = checked(files, options, progress, again)
+        found = checked(files, options, progress, again)
+    known = found if accepted is None else held_against(found, accepted, str(baseline))
+    report = without_ignored(known, left_out)
+    form = Form(quiet, verbose, _named(reference, parallel))
     try:
-        write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
+        write_report(report, destinations, form)
+        if write_baseline is not None:
+            _write_baseline(found, write_baseline)
     except UsageError as error:
         if report.exit_code == 0:
             raise
         # The verdict stands although a file could not be written: what is wrong stays wrong.
         print(f"pitcheck: {error}", file=sys.stderr)
     return report.exit_code
+
+
+def _accepted(baseline: str | None, written: str | None, *, explain: bool) -> Accepted | None:
+    """Return what the file ``baseline`` accepts; None without one.
+
+    The file ``written`` need not be there yet. Raises UsageError if findings are not explained.
+    """
+    if baseline is None and written is None:
+        return None
+    if not explain:
+        raise UsageError(
+            "--no-explain and a baseline exclude each other: without its cause one mistake cannot "
+            "be told from another; leave --no-explain out"
+        )
+    if baseline is None or (baseline == written and not Path(baseline).exists()):
+        return None
+    return read_baseline(baseline)
+
+
+def _write_baseline(report: Report, file: str) -> None:
+    try:
+        write_whole(Path(file), encode(report))
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror or error}") from None
 
 
 def sources(

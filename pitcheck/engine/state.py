@@ -89,6 +89,8 @@ class Check:
     ledger: Ledger = field(default_factory=Ledger)
     tried: str = ""
     """The sizes at which open outputs were tried in vain, in words."""
+    differing: tuple[str, ...] = ()
+    """The outputs that differ in the run that shows a mismatch."""
     dead: tuple[str, ...] = ()
     """The operators of the parallel plan that no proof covers."""
 

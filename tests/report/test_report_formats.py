@@ -154,6 +154,7 @@ def test_every_field_of_the_documented_object_is_there() -> None:
         "witness",
         "unsaved",
         "tried",
+        "known",
     ]
     assert list(content["findings"][0]) == finding
     assert list(content["operators"]) == ["reference", "parallel", "records"]
