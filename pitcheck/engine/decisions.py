@@ -76,11 +76,14 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
 def _prove_rest(check: Check, cuts: dict[int, Cut]) -> None:
     """Prove the outputs that do not differ over ``cuts``, unless a strategy did, and note the rest.
 
-    What stops it is a finding more: the mismatch stands.
+    Outputs that differ modulo a prime count with those that differ in the run: a large plan's run
+    has few outputs. What stops the proofs is a finding more: the mismatch stands.
     """
     try:
         if not check.ledger.obligations:
             check.ledger = check.prover.run(cuts)
+        failed = (o.output for o in check.ledger.open_outputs if o.proof.outcome == "failed")
+        check.differing = tuple(dict.fromkeys((*check.differing, *failed)))
         _note_open(check)
     except PitcheckError as error:
         check.findings.append(_stop(error))

@@ -205,9 +205,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     equality; ``reductions`` say which shapes and coordinates were made smaller and by which rule;
     ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the
     bound does not cover. ``shown`` is what shows a mismatch, and ``None`` for every other verdict.
-    ``differing`` are the outputs that differ in that run. ``unproven`` are the outputs that are not
-    proven, if the verdict is inconclusive or the check goes on after a mismatch. ``ignored`` counts
-    the warnings that are left out, by code.
+    ``differing`` are the outputs that differ in that run, and if the check went on after it also
+    those that differ modulo a prime. ``unproven`` are the outputs that are not proven, if the
+    verdict is inconclusive or the check went on. ``ignored`` counts the warnings that are left out,
+    by code.
 
     Raises PitcheckError for an error bound that is not finite or above probability 1, and for a
     mismatch that nothing shows.
