@@ -105,9 +105,9 @@ def _internal_error(error: BaseException) -> int:
 def cli() -> None:
     """Prove that a parallel training plan computes what the single-device model computes.
 
-    Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong
-    command, 3 inconclusive, 4 equivalent, but --precision error was given and a precision rule is
-    broken, 5 nothing was checked.
+    Exit codes of check: 0 equivalent, or all findings are in --baseline, 1 mismatch (a witness
+    shows it), 2 invalid plan or wrong command, 3 inconclusive, 4 equivalent, but --precision error
+    was given and a precision rule is broken, 5 nothing was checked.
     """
 
 
@@ -224,6 +224,22 @@ _OUT = click.option(
     show_default=True,
     help="Look for the cause and the repair of a mismatch.",
 )
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODE,...",
+    help="Warnings that are shown, by code or prefix (PIT3). Repeatable. [default: all]",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE,...",
+    help="Warnings that are counted and not shown. Repeatable.",
+)
+@click.option(
+    "--baseline", metavar="FILE", help="Known findings: exit code 0 if there are no others."
+)
+@click.option("--write-baseline", metavar="FILE", help="Write what fails as known findings.")
 @click.option("--quiet/--no-quiet", "-q", default=False, help="Print only the verdict.")
 @click.option(
     "--verbose/--no-verbose",
@@ -239,8 +255,8 @@ def check(context: click.Context, /, **values: Any) -> int:
     configuration (.toml) and a specification of PyTorch programs (FILE.py:NAME of a
     pitcheck.torch.Spec) stand for both.
 
-    Every option may also stand in [tool.pitcheck] of the nearest pyproject.toml; the command line
-    wins.
+    Options may also stand in the nearest pitcheck.toml, or in [tool.pitcheck] of a pyproject.toml;
+    the command line wins.
     """
     from pitcheck.commands.check import run  # noqa: PLC0415
     from pitcheck.commands.defaults import with_configuration  # noqa: PLC0415

@@ -21,8 +21,9 @@ class Options:
     (``warn``), make an equivalent report's exit code 4 (``error``), or are not looked for
     (``off``). ``estimates``: a pair of plans of which part of the bound is an estimate is called
     equivalent (``accept``) or not (``refuse``). ``cache_directory``: the folder of proofs that are
-    remembered between runs, None for none. ``explain``: True to look for the cause, the repair
-    and a small witness of a mismatch.
+    remembered between runs, None for none. ``explain``: True to look for the cause, the repair and
+    a small witness of a mismatch. ``prove_rest``: True to prove the outputs that do not differ
+    after a mismatch, too, and to check the precision rules.
     """
 
     error_bound_log2: float = -64.0
@@ -38,3 +39,4 @@ class Options:
     estimates: str = "accept"
     cache_directory: Path | None = None
     explain: bool = True
+    prove_rest: bool = False

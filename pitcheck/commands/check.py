@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -18,12 +18,15 @@ from pitcheck.commands.remembered_pairs import RememberedPair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import PairAt, Plan
+from pitcheck.report.baseline import Accepted, encode, held_against, read_baseline
 from pitcheck.report.destinations import (
     Destination,
     check_destinations,
     exit_code_after,
     parse_destination,
+    write_whole,
 )
+from pitcheck.report.ignoring import ignoring, without_ignored
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
 from pitcheck.report.write import FORMATS, Form, write_report
 
@@ -53,6 +56,11 @@ def run(
     cache_directory: str,
     witness_directory: str,
     explain: bool,
+    select: Sequence[str],
+    ignore: Sequence[str],
+    per_file_ignores: Mapping[str, Sequence[str]],
+    baseline: str | None,
+    write_baseline: str | None,
     quiet: bool,
     verbose: bool,
 ) -> int:
@@ -66,7 +74,10 @@ def run(
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
     destinations = [parse_destination(text, FORMATS) for text in output]
     named = _named(reference, parallel)
-    check_destinations(destinations, named)
+    written = [] if write_baseline is None else [Destination("baseline", write_baseline)]
+    check_destinations(destinations + written, named)
+    left_out = ignoring(select, ignore, per_file_ignores)
+    accepted = _accepted(baseline, write_baseline, explain=explain)
     options = Options(
         error_bound_log2=parse_probability_log2(error_bound),
         trials=trials,
@@ -81,24 +92,51 @@ def run(
         estimates=estimates,
         cache_directory=Path(cache_directory) if cache else None,
         explain=explain,
+        prove_rest=baseline is not None or write_baseline is not None,
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 
     given = (reference,) if parallel is None else (reference, parallel)
     pair = RememberedPair.of(given, assignments, options)
-    report = None if pair is None else pair.report()
-    if report is None:
+    found = None if pair is None else pair.report()
+    if found is None:
         with collector_off(), progress_bar(wanted=not quiet) as progress:
             again = None if parallel is not None else pair_at(reference, assignments, jobs)
-            report = checked(files, options, progress, again)
+            found = checked(files, options, progress, again)
         if pair is not None:
-            pair.keep(report)
-    return _written(report, destinations, Form(quiet, verbose, named))
+            pair.keep(found)
+    known = found if accepted is None else held_against(found, accepted, str(baseline))
+    report = without_ignored(known, left_out)
+    form = Form(quiet, verbose, named)
+    code = exit_code_after(report.exit_code, lambda: write_report(report, destinations, form))
+    if write_baseline is not None:
+        file = write_baseline
+        code = exit_code_after(code, lambda: _write_baseline(found, file))
+    return code
 
 
-def _written(report: Report, destinations: Sequence[Destination], form: Form) -> int:
-    """Write a report to its destinations, and return the exit code."""
-    return exit_code_after(report.exit_code, lambda: write_report(report, destinations, form))
+def _accepted(baseline: str | None, written: str | None, *, explain: bool) -> Accepted | None:
+    """Return what the file ``baseline`` accepts; None without one.
+
+    The file ``written`` need not be there yet. Raises UsageError if findings are not explained.
+    """
+    if baseline is None and written is None:
+        return None
+    if not explain:
+        raise UsageError(
+            "--no-explain and a baseline exclude each other: without its cause one mistake cannot "
+            "be told from another; leave --no-explain out"
+        )
+    if baseline is None or (baseline == written and not Path(baseline).exists()):
+        return None
+    return read_baseline(baseline)
+
+
+def _write_baseline(report: Report, file: str) -> None:
+    try:
+        write_whole(Path(file), encode(report))
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror or error}") from None
 
 
 def sources(

@@ -1,90 +1,125 @@
-"""Defaults of ``check`` from ``[tool.pitcheck]`` in the nearest pyproject.toml."""
+"""Defaults of ``check`` from the nearest file with settings (``docs/configuration.md``)."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pitcheck.commands.settings_file import Settings, nearest_settings
 from pitcheck.errors import UsageError
 
-_FLAGS = ("cache", "explain", "quiet", "verbose")
+PER_FILE = "per-file-ignores"
+"""The key that is no option: a table of globs with lists of codes."""
+NOT_A_SETTING = "write-baseline"
+"""The option that is no key: a run that accepts what it finds must be asked for each time."""
 
 
 def with_configuration(context: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the command line, with those of the configuration as defaults.
+    """Return the values of the command line, with those of the settings as defaults.
 
-    Raises UsageError, naming file and key, for an unknown key or a value that the option does not
-    take.
+    Beside the options stands ``per_file_ignores``. Raises UsageError, naming file and key, for an
+    unknown key or a value that the option does not take.
     """
-    merged = dict(values)
-    path = nearest_pyproject(Path.cwd())
-    if path is None:
+    merged = {**values, "per_file_ignores": {}}
+    settings = nearest_settings(Path.cwd())
+    if settings is None:
         return merged
-    options = {
-        parameter.name: parameter
-        for parameter in context.command.params
-        if isinstance(parameter, click.Option)
-    }
-    for key, value in _table(path).items():
-        option = options.get(key.replace("-", "_"))
-        if option is None or option.name is None:
-            known = ", ".join(sorted(name.replace("_", "-") for name in options if name))
-            raise UsageError(
-                f"{path}: [tool.pitcheck] has the unknown key {key!r}; the keys are {known}"
-            )
-        converted = _converted(option, value, context, f"{path}: tool.pitcheck.{key}")
-        if context.get_parameter_source(option.name) is click.core.ParameterSource.DEFAULT:
-            merged[option.name] = converted
+    options = dict(_options(context.command))
+    for key, value in settings.keys.items():
+        name = key.replace("_", "-")
+        place = settings.place(key)
+        if name == PER_FILE:
+            merged["per_file_ignores"] = _per_file(value, place)
+        else:
+            option = options.get(name) or _unknown(settings, key, [*options, PER_FILE])
+            converted = _converted(option, value, context, place)
+            if context.get_parameter_source(str(option.name)) is click.core.ParameterSource.DEFAULT:
+                merged[str(option.name)] = converted
     return merged
 
 
-def nearest_pyproject(start: Path) -> Path | None:
-    """Return the pyproject.toml of ``start`` or of the nearest folder above it, or None."""
-    for folder in (start, *start.parents):
-        path = folder / "pyproject.toml"
-        if path.is_file():
-            return path
-    return None
+def _options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
+    """Yield every option that may be a key, by its long name."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            name = parameter.opts[0].removeprefix("--")
+            if name != NOT_A_SETTING:
+                yield name, parameter
 
 
-def _table(path: Path) -> dict[str, Any]:
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
-    tool = content.get("tool", {})
-    table = tool.get("pitcheck", {}) if isinstance(tool, dict) else {}
-    if not isinstance(table, dict):
-        raise UsageError(f"{path}: tool.pitcheck must be a table of options")
-    return table
+def _unknown(settings: Settings, key: str, known: list[str]) -> click.Option:
+    """Raise UsageError for a key that is none."""
+    if key.replace("_", "-") == NOT_A_SETTING:
+        raise UsageError(
+            f"{settings.place(key)}: --{NOT_A_SETTING} is given on the command line alone, because "
+            f"it accepts what a run finds"
+        )
+    near = get_close_matches(key.replace("_", "-"), known, n=1)
+    hint = f"; the nearest is {near[0]!r}" if near else ""
+    if key == "tool" and not settings.prefix:
+        hint = "; in this file keys stand at the top, without [tool.pitcheck]"
+    raise UsageError(
+        f"{settings.place(key)}: unknown key {key!r}{hint}; the keys are {', '.join(sorted(known))}"
+    )
+
+
+def _per_file(value: Any, place: str) -> dict[str, list[str]]:
+    """Return the codes of every glob."""
+    if not isinstance(value, dict):
+        raise UsageError(
+            f"{place} is {value!r}; it must be a table of globs with lists of codes, such as "
+            f'"train/*.py" = ["PIT301"]'
+        )
+    for glob, codes in value.items():
+        if not isinstance(codes, list) or not all(isinstance(code, str) for code in codes):
+            raise UsageError(
+                f'{place}.{glob!r} is {codes!r}; it must be a list of codes, such as ["PIT301"]'
+            )
+    return value
 
 
 def _converted(option: click.Option, value: Any, context: click.Context, place: str) -> Any:
     """Return ``value`` as the option would take it from the command line.
 
-    A flag must be a boolean, and the value of a repeatable option a list.
+    A flag must be a boolean, and the value of a repeatable option a list of texts.
     """
-    if option.name in _FLAGS:
+    allowed = _allowed(option)
+    wrong = UsageError(f"{place} is {value!r}; it must be {allowed}")
+    if option.is_flag:
         if not isinstance(value, bool):
-            raise UsageError(f"{place} is {value!r}; it must be true or false")
+            raise wrong
         return value
     if option.multiple != isinstance(value, list):
-        raise UsageError(
-            f"{place} is {value!r}; it must be "
-            f"{'a list of texts' if option.multiple else 'one value'}"
-        )
+        raise wrong
     for each in value if option.multiple else [value]:
-        if isinstance(each, (bool, dict, list)) or (option.multiple and not isinstance(each, str)):
-            raise UsageError(f"{place} holds {each!r}; it must be a text or a number")
+        if isinstance(each, bool) or not isinstance(each, str if option.multiple else _PLAIN):
+            raise wrong
     if isinstance(option.type, click.IntRange) and isinstance(value, float):
-        raise UsageError(f"{place} is {value!r}; it must be a whole number")
+        raise wrong
     try:
         return option.type_cast_value(context, value)
     except click.BadParameter as error:
-        raise UsageError(f"{place}: {error.message}") from None
+        raise UsageError(f"{place} is {value!r}: {error.message} It must be {allowed}.") from None
+
+
+_PLAIN = (str, int, float)
+
+
+def _allowed(option: click.Option) -> str:
+    """Return as text which values an option takes."""
+    if option.is_flag:
+        return "true or false"
+    if option.multiple:
+        return "a list of texts"
+    if isinstance(option.type, click.Choice):
+        return f"one of {', '.join(map(repr, option.type.choices))}"
+    if isinstance(option.type, click.IntRange):
+        least, most = option.type.min, option.type.max
+        return f"a whole number of at least {least}" + (
+            "" if most is None else f" and at most {most}"
+        )
+    return f"one text or number ({option.metavar})" if option.metavar else "one text or number"

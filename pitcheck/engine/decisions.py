@@ -34,6 +34,13 @@ NOT_EXPLAINED = "it was not looked for, as --no-explain asks; the output differs
 
 def stopped(check: Check, error: PitcheckError) -> Report:
     """Return the report of a check that an error ended: wrong plans are invalid."""
+    finding = _stop(error)
+    check.findings.append(finding)
+    return make_report(check, "invalid" if finding.verdict == "invalid" else "inconclusive")
+
+
+def _stop(error: PitcheckError) -> Finding:
+    """Return the finding of an error that ended a check, or a part of it."""
     wrong = isinstance(error, PlanError)
     code, place, title = ("PIT008" if wrong else "PIT201"), None, str(error)
     if isinstance(error, PlanError):
@@ -44,8 +51,7 @@ def stopped(check: Check, error: PitcheckError) -> Report:
     elif isinstance(error, BudgetError):
         code = "PIT203"
     verdict: Literal["invalid", "inconclusive"] = "invalid" if wrong else "inconclusive"
-    check.findings.append(Finding(code=code, verdict=verdict, title=title, operator=place))
-    return make_report(check, verdict)
+    return Finding(code=code, verdict=verdict, title=title, operator=place)
 
 
 def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) -> Report:
@@ -59,8 +65,33 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
         if check.options.explain
         else [unexplained(found.shown, NOT_EXPLAINED)]
     )
+    names = (found.run.comparisons[number].target.name for number in found.real)
+    check.differing = tuple(dict.fromkeys((found.shown.output, *names)))
     check.clock.lap("explain")
+    if check.options.prove_rest:
+        _prove_rest(check, {**found.cuts} if refused is None else check.hints)
     return make_report(check, "mismatch", found.shown)
+
+
+def _prove_rest(check: Check, cuts: dict[int, Cut]) -> None:
+    """Prove the outputs that do not differ over ``cuts``, unless a strategy did, and note the rest.
+
+    Outputs that differ modulo a prime count with those that differ in the run: a large plan's run
+    has few outputs. What stops the proofs is a finding more: the mismatch stands.
+    """
+    try:
+        if not check.ledger.obligations:
+            check.ledger = check.prover.run(cuts)
+        failed = (o.output for o in check.ledger.open_outputs if o.proof.outcome == "failed")
+        check.differing = tuple(dict.fromkeys((*check.differing, *failed)))
+        _note_open(check)
+    except PitcheckError as error:
+        check.findings.append(_stop(error))
+    except Exception as error:
+        warnings.warn(traceback.format_exc(), ExplanationWarning, stacklevel=2)
+        title = f"internal error: {type(error).__name__}: {error}, after the mismatch was found"
+        check.findings.append(Finding(code="PIT900", verdict="invalid", title=title))
+    check.clock.lap("evaluate")
 
 
 def _explained(check: Check, found: SecondLook, refused: Refused | None) -> list[Finding]:
@@ -86,9 +117,16 @@ def concluded(check: Check) -> Report:
 
     It is equivalent if every output is proven and nothing else is open; else it says what is open.
     """
-    explained = {f.output for f in check.findings if f.code == "PIT206"}
+    _note_open(check)
     left = check.ledger.open_outputs
-    for obligation in (o for o in left if o.output not in explained):
+    inconclusive = left or any(f.verdict == "inconclusive" for f in check.findings)
+    return make_report(check, "inconclusive" if inconclusive else "equivalent")
+
+
+def _note_open(check: Check) -> None:
+    """Note every output that is neither proven nor known to differ, and broken precision rules."""
+    explained = {f.output for f in check.findings if f.code == "PIT206"}.union(check.differing)
+    for obligation in (o for o in check.ledger.open_outputs if o.output not in explained):
         proof, tried = obligation.proof, f"; nor at {check.tried}" if check.tried else ""
         code = proof.code or "PIT202"
         check.findings.append(
@@ -104,11 +142,14 @@ def concluded(check: Check) -> Report:
     # No verdict rests on the order of strategies: an output without an obligation is open, too.
     attempted = {obligation.output for obligation in check.ledger.obligations}
     for name in dict.fromkeys(e.name for e in check.specification.expected):
-        if name not in attempted:
+        if name not in attempted and name not in check.differing:
             title = f"{name!r} could not be proven: no stage ends in it"
             check.findings.append(
                 Finding(code="PIT201", verdict="inconclusive", title=title, output=name)
             )
+    if check.options.prove_rest and not check.ledger.budget.holds:
+        title = "the proofs of some outputs may together err more often than --error-bound accepts"
+        check.findings.append(Finding(code="PIT203", verdict="inconclusive", title=title))
     if check.options.estimates == "refuse":
         check.findings.extend(
             Finding(code="PIT208", verdict="inconclusive", title=why, repair=ADVICE["PIT208"])
@@ -118,8 +159,6 @@ def concluded(check: Check) -> Report:
     live = {nodes[n].operator for n in check.ledger.covered}
     check.dead = tuple(dict.fromkeys(n.operator for n in nodes if n.operator not in live))
     check.findings.extend(_imprecise(check))
-    inconclusive = left or any(f.verdict == "inconclusive" for f in check.findings)
-    return make_report(check, "inconclusive" if inconclusive else "equivalent")
 
 
 def _imprecise(check: Check) -> Iterator[Finding]:

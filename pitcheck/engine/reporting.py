@@ -88,8 +88,17 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
         else (),
         dead_operators=check.dead,
         shown=shown,
+        differing=check.differing,
+        unproven=unproven(check) if verdict == "inconclusive" or check.options.prove_rest else (),
         findings=tuple(check.findings),
     )
+
+
+def unproven(check: Check) -> tuple[str, ...]:
+    """Return the outputs of the reference of which some part is not proven."""
+    obligations = [o for o in check.ledger.obligations if o.output]
+    proven = {o.output for o in obligations} - {o.output for o in check.ledger.open_outputs}
+    return tuple(o.tensor for o in check.reference.outputs if o.tensor not in proven)
 
 
 def estimates(ledger: Ledger) -> tuple[str, ...]:

@@ -92,6 +92,10 @@ class Check:
     """The proofs of earlier runs; None if nothing is remembered."""
     tried: str = ""
     """The sizes at which open outputs were tried in vain, in words."""
+    differing: tuple[str, ...] = ()
+    """The outputs that differ in the run that shows a mismatch, or in proofs that were tried after
+    it.
+    """
     dead: tuple[str, ...] = ()
     """The operators of the parallel plan that no proof covers."""
 

@@ -6,6 +6,7 @@ They act in the order of ``STRATEGIES``, from what is cheap and final to what is
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 
 import msgspec
@@ -137,6 +138,7 @@ def expose_unwritten_memory(check: Check) -> Report | None:
     found = reached(check.problem)
     if not found:
         return None
+    undecided = [each.finding() for each in found[:MOST_NAMED]]
     for theirs, ours in CONTENTS if any(each.output for each in found) else ():
         plans = (
             filled(check.reference, theirs, "reference"),
@@ -144,7 +146,8 @@ def expose_unwritten_memory(check: Check) -> Report | None:
         )
         inner = Check(
             *plans,
-            check.options,
+            # What these contents prove says nothing of others.
+            replace(check.options, prove_rest=False),
             check.seed,
             check.xp,
             load_seconds=check.load_seconds,
@@ -153,8 +156,11 @@ def expose_unwritten_memory(check: Check) -> Report | None:
         )
         report = _difference_if_any(inner)
         if report is not None:
-            return msgspec.structs.replace(report, findings=tuple(blamed(report.findings, found)))
-    check.findings.extend(each.finding() for each in found[:MOST_NAMED])
+            findings = blamed(report.findings, found)
+            # Whatever else differs, a baseline must not hide what no run decides.
+            findings += undecided if check.options.prove_rest else []
+            return msgspec.structs.replace(report, findings=tuple(findings))
+    check.findings.extend(undecided)
     return make_report(check, "inconclusive")
 
 

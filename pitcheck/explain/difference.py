@@ -103,11 +103,13 @@ def explain_difference(
     }
     # A gap may cause the differences, so it comes first unless another repair was tried.
     tried = any(map(is_tried, findings))
-    return (
-        [*findings, *gaps][:MOST_FINDINGS]
+    found = (
+        [*findings, *gaps]
         if tried
-        else sorted([*gaps, *findings], key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
+        else sorted([*gaps, *findings], key=lambda f: f.operator not in parameters)
     )
+    # Known findings must not hide others, so none is left out where some may be known.
+    return found if problem.options.prove_rest else found[:MOST_FINDINGS]
 
 
 def unexplained(shown: Shown, why: str) -> Finding:

@@ -85,10 +85,13 @@ def explain_refused(problem: Problem, found: Refused) -> list[Finding]:
     trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     families: dict[object, dict[str | None, Explained]] = {}
+    # Known findings must not hide others, so every stage is explained where some may be known.
+    every = problem.options.prove_rest
     for stages, obligation in enumerate(
         sorted(found.failed, key=lambda o: second.depth(o.target.cut.value))
     ):
-        if len(families) + len(gaps) < MOST_EXPLAINED and stages < MOST_STAGES:
+        few = len(families) + len(gaps) < MOST_EXPLAINED and stages < MOST_STAGES
+        if every or few:
             blamed = {operator for places in families.values() for operator in places}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
                 of_stage = _explained(problem, found, obligation, trying=trying)

@@ -163,6 +163,7 @@ CODES: tuple[Code, ...] = (
         "warning",
     ),
     Code("PIT303", "a gradient is accumulated in two buffers of different dtype", "warning"),
+    Code("PIT401", "a comment that ignores warnings names no code that it can", "warning"),
     Code("PIT500", "nothing was compared", "nothing-checked"),
     Code("PIT900", "internal error", "invalid"),
 )

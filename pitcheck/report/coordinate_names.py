@@ -17,7 +17,7 @@ def describe_ranks(ranks: Sequence[int], mesh: Mapping[str, int]) -> str:
     wanted = sorted(set(ranks))
     if not wanted:
         return ""
-    box = _as_box(wanted, mesh)
+    box = as_box(wanted, mesh)
     if box is None:
         return f"{'rank' if len(wanted) == 1 else 'ranks'} {spell_numbers(wanted)}"
     named = {axis: values for axis, values in box.items() if mesh[axis] > 1}
@@ -38,7 +38,7 @@ def describe_microbatches(microbatches: Sequence[int], total: int) -> str:
     return f"{'micro-batch' if len(wanted) == 1 else 'micro-batches'} {spell_numbers(wanted)}"
 
 
-def _as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int]] | None:
+def as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int]] | None:
     """Return the values per axis whose product is ``ranks`` (ascending, distinct), or None."""
     if not mesh or not 0 <= ranks[0] <= ranks[-1] < prod(mesh.values()):
         return None

@@ -23,16 +23,25 @@ def excerpt(source: str | None) -> list[str]:
     place = source_line(source)
     if place is None or place.line is None:
         return []
+    line = line_at(place.file, place.line)
+    return [] if line is None else marked(line, place.line)
+
+
+def line_at(file: str, number: int) -> str | None:
+    """Return a line of a text file of at most ``MOST_BYTES`` below the working directory, or None.
+
+    ``number`` counts from 1.
+    """
     try:
-        path = Path(place.file).resolve()
+        path = Path(file).resolve()
         if not path.is_relative_to(Path.cwd()) or not path.is_file():
-            return []
+            return None
         if path.stat().st_size > MOST_BYTES:
-            return []
+            return None
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        return []
-    return marked(lines[place.line - 1], place.line) if place.line <= len(lines) else []
+        return None
+    return lines[number - 1] if number <= len(lines) else None
 
 
 def marked(line: str, number: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Literal as OneOf
 from pitcheck.report.codes import SEVERITIES
 from pitcheck.report.report import Finding, Report
 from pitcheck.report.sources import place_of
-from pitcheck.report.text import bound, coordinates, details, endings, printable, sentence
+from pitcheck.report.text import against, bound, coordinates, details, endings, printable, sentence
 
 Command = OneOf["error", "warning", "notice"]
 
@@ -30,8 +30,10 @@ def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
                 [sentence(report), bound(report), *report.exceptions],
             )
         )
-    elif all(finding.verdict != report.verdict for finding in report.findings):
-        lines.append(command(SEVERITIES[report.verdict], {"title": "pitcheck"}, [sentence(report)]))
+    elif all(finding.known or finding.verdict != report.verdict for finding in report.findings):
+        name: Command = "notice" if report.all_known else SEVERITIES[report.verdict]
+        held = [] if report.baseline is None else against(report.baseline)
+        lines.append(command(name, {"title": "pitcheck"}, [sentence(report), *held]))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
@@ -40,8 +42,9 @@ def _finding(finding: Finding, report: Report, plans: Sequence[str]) -> str:
     properties = {"file": place.file} if place is not None else {}
     if place is not None and place.line is not None:
         properties["line"] = str(place.line)
-    properties["title"] = f"{finding.code}: {finding.title}"
-    return command(SEVERITIES[finding.verdict], properties, _message(finding, report))
+    properties["title"] = f"{'known ' if finding.known else ''}{finding.code}: {finding.title}"
+    name: Command = "notice" if finding.known else SEVERITIES[finding.verdict]
+    return command(name, properties, _message(finding, report))
 
 
 def _message(finding: Finding, report: Report) -> Iterable[str]:

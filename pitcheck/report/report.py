@@ -94,6 +94,22 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     tried: TriedRepair | None = None
     steps: StageSteps | None = None
     held: HeldValues | None = None
+    known: bool = False
+    """True if the baseline of the check lists it."""
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings that a file accepts, held against those of a report.
+
+    ``known`` is the number of findings of the report that ``file`` lists. ``gone`` are its entries
+    that are no longer found, each as code, operator and output. ``new_outputs`` are outputs that
+    are not proven, and for which no entry that is still found stands.
+    """
+
+    file: str
+    known: int
+    gone: tuple[str, ...] = ()
+    new_outputs: tuple[str, ...] = ()
 
 
 class OperatorCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,13 +202,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     ``error_bound_log2`` is the base-2 logarithm of the bound on the probability that unequal plans
     were called equivalent: finite, at most 0, and 0 if nothing is claimed. ``exit_code`` follows
-    from the verdict and the findings, and is set here. ``trials`` is the largest number of complete
+    from the verdict, the findings and the baseline, and is set here, as is ``all_known``: the check
+    found what its baseline lists, and nothing else. ``trials`` is the largest number of complete
     redraws that any stage needed. ``remembered`` counts the distinct stages whose proof an earlier
     run made. ``routing`` has every proof of a stage in which tokens choose
     experts. The sentences: ``exceptions`` are what the user's specification excepts from full
     equality; ``reductions`` say which shapes and coordinates were made smaller and by which rule;
     ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the
     bound does not cover. ``shown`` is what shows a mismatch, and ``None`` for every other verdict.
+    ``differing`` are the outputs that differ in that run, and if the check went on after it also
+    those that differ modulo a prime. ``unproven`` are the outputs that are not proven, if the
+    verdict is inconclusive or the check went on. ``ignored`` counts the warnings that are left out,
+    by code.
 
     Raises PitcheckError for an error bound that is not finite or above probability 1, and for a
     mismatch that nothing shows.
@@ -224,6 +245,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     not_covered: tuple[str, ...] = ()
     dead_operators: tuple[str, ...] = ()
     shown: Shown | None = None
+    differing: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    ignored: dict[str, int] = {}
+    baseline: Baseline | None = None
+    all_known: bool = False
     findings: tuple[Finding, ...] = ()
     volatile: tuple[str, ...] = VOLATILE
 
@@ -238,6 +264,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
                 f"a report of verdict {self.verdict!r} with shown={self.shown!r}; give one of "
                 f"them the other"
             )
+        msgspec.structs.force_setattr(self, "all_known", self._all_known())
         msgspec.structs.force_setattr(self, "exit_code", self._exit_code())
 
     def _repr_html_(self) -> str:
@@ -246,7 +273,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
         return notebook(self)
 
+    def _all_known(self) -> bool:
+        failing = [finding for finding in self.findings if finding.verdict != "warning"]
+        return (
+            self.baseline is not None
+            and not self.baseline.new_outputs
+            and all(finding.known for finding in failing)
+            and self.verdict not in ("invalid", "nothing-checked")
+            # What made the verdict must be among the findings: without any, nothing is known.
+            and (self.verdict == "equivalent" or self.verdict in {f.verdict for f in failing})
+        )
+
     def _exit_code(self) -> int:
+        if self.all_known:
+            return EXIT_CODES["equivalent"]
         imprecise = self.verdict == "equivalent" and any(
             finding.verdict == "imprecise" for finding in self.findings
         )

@@ -5,17 +5,16 @@ It is one run with one result per finding.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pitcheck import __version__
+from pitcheck.report import fingerprint
 from pitcheck.report.codes import CODES, SEVERITIES, Code
 from pitcheck.report.json import indented
 from pitcheck.report.report import Finding, Report
-from pitcheck.report.sources import Source, place_of, side_of, source_line
+from pitcheck.report.sources import Source, place_of, side_of
 from pitcheck.report.text import coordinates, details
 
 SCHEMA = (
@@ -23,7 +22,6 @@ SCHEMA = (
 )
 PAGE = "https://pypi.org/project/pitcheck/"
 """The page of the package that users install. The pages of the codes are part of the log."""
-FINGERPRINT = "pitcheckFault/v1"
 
 _MEANING = re.compile(r"^## What it means\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 
@@ -74,6 +72,8 @@ def _properties(report: Report) -> dict[str, Any]:
         "assumptions": report.assumptions,
         "heuristic": report.heuristic,
         "notCovered": report.not_covered,
+        "ignored": report.ignored,
+        "allKnown": report.all_known,
     }
 
 
@@ -91,11 +91,8 @@ def _rule(code: Code) -> dict[str, Any]:
 
 def _results(report: Report, plans: Sequence[str]) -> list[dict[str, Any]]:
     numbers = {code.code: number for number, code in enumerate(CODES)}
-    seen: Counter[str] = Counter()
     results = []
-    for finding in report.findings:
-        fault = _fault(finding)
-        seen[fault] += 1
+    for finding, fault in zip(report.findings, fingerprint.fingerprints(report), strict=True):
         related = _related(finding)
         results.append(
             {
@@ -105,7 +102,8 @@ def _results(report: Report, plans: Sequence[str]) -> list[dict[str, Any]]:
                 "message": {"text": "\n".join(_message(finding, report))},
                 "locations": [_location(finding, place_of(finding, plans))],
                 **({"relatedLocations": related} if related else {}),
-                "partialFingerprints": {FINGERPRINT: f"{fault}:{seen[fault]}"},
+                **_suppressed(finding, report),
+                "partialFingerprints": {fingerprint.NAME: fault},
                 "properties": {
                     "verdict": finding.verdict,
                     "ranks": finding.ranks,
@@ -114,6 +112,14 @@ def _results(report: Report, plans: Sequence[str]) -> list[dict[str, Any]]:
             }
         )
     return results
+
+
+def _suppressed(finding: Finding, report: Report) -> dict[str, Any]:
+    """Return that a finding is accepted by the baseline, or nothing."""
+    if report.baseline is None or not finding.known:
+        return {}
+    why = f"known: baseline {report.baseline.file}"
+    return {"suppressions": [{"kind": "external", "status": "accepted", "justification": why}]}
 
 
 def _message(finding: Finding, report: Report) -> Iterable[str]:
@@ -171,18 +177,3 @@ def _related(finding: Finding) -> list[dict[str, Any]]:
             }
         )
     return [{"id": number, **each} for number, each in enumerate(related)]
-
-
-def _fault(finding: Finding) -> str:
-    """Return a fault's identity: what is wrong, and at which operator of which file.
-
-    It does not depend on the line, which edits elsewhere in the file move, nor on what the seed or
-    the number of ranks changes.
-    """
-    place = source_line(finding.source)
-    known = [finding.operator or "", place.file if place is not None else finding.source or ""]
-    if not any(known):
-        known = [finding.output or finding.title]
-    return hashlib.sha256(
-        "\0".join([finding.code, *known]).encode("utf-8", "backslashreplace")
-    ).hexdigest()[:16]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pitcheck.report.coordinate_names import describe_microbatches, describe_ranks
 from pitcheck.report.excerpts import excerpt
-from pitcheck.report.report import IMPRECISE, Finding, Report, RoutedTokens
+from pitcheck.report.report import IMPRECISE, Baseline, Finding, Report, RoutedTokens
 
 WIDTH = 100
 """The columns of a text that no terminal shows."""
@@ -71,7 +71,9 @@ def render(
     lines = page.wrapped("", sentence(report) + _cost(report), _VERDICT_STYLE[report.verdict])
     lines += page.bulleted("exception", grouped(report.exceptions))
     lines.append(Line(""))
-    shown = report.findings if verbose else report.findings[:_MOST_FINDINGS]
+    # New findings come first: known ones must not push them out of the page.
+    findings = sorted(report.findings, key=lambda finding: finding.known)
+    shown = findings if verbose else findings[:_MOST_FINDINGS]
     for finding in shown:
         lines += [*page.finding(finding, report), Line("")]
     if len(shown) < len(report.findings):
@@ -115,7 +117,8 @@ def printable(text: str) -> str:
 
 def _headline(finding: Finding) -> Line:
     head = _HEAD[finding.verdict]
-    return Line(printable(f"{head}[{finding.code}]: {finding.title}"), _HEAD_STYLE[head])
+    text = printable(f"{head}[{finding.code}]: {finding.title}")
+    return Line(f"known {text}", "faint") if finding.known else Line(text, _HEAD_STYLE[head])
 
 
 def _place(finding: Finding, report: Report) -> str:
@@ -221,7 +224,7 @@ class _Page(NamedTuple):
 
     def summary(self, report: Report, verbose: bool) -> list[Line]:
         """Return the bound, what it rests on, and with ``verbose`` how it was reached."""
-        lines = self.bound(report)
+        lines = [*self.left_out(report), *self.bound(report)]
         if report.operators.records:
             lines += self.labelled("checked", _checked(report))
         if report.remembered:
@@ -230,6 +233,16 @@ class _Page(NamedTuple):
             lines += self.reached(report)
         lines += self.counted("assuming", report.assumptions, verbose)
         return lines + self.bulleted("not covered", report.not_covered)
+
+    def left_out(self, report: Report) -> list[Line]:
+        """Return the number of ignored warnings, and what a baseline has and has not."""
+        said = []
+        if report.ignored:
+            codes = ", ".join(f"{number} {code}" for code, number in report.ignored.items())
+            said.append(f"{count(sum(report.ignored.values()), 'warning')} ignored ({codes})")
+        if report.baseline is not None:
+            said += against(report.baseline)
+        return [line for text in said for line in self.wrapped("", text)]
 
     def bound(self, report: Report) -> list[Line]:
         """Return the bound, and which part of it is an estimate; nothing if there is none."""
@@ -304,6 +317,24 @@ def _cost(report: Report) -> str:
     return f" ({count(report.ranks, 'rank')}, {report.seconds.total:.2f} s)"
 
 
+def against(baseline: Baseline) -> list[str]:
+    """Return what a baseline says of a report, one sentence each."""
+    said = [f"{count(baseline.known, 'known finding')} of baseline {baseline.file}"]
+    if baseline.gone:
+        one = len(baseline.gone) == 1
+        said.append(
+            f"{count(len(baseline.gone), 'entry', 'entries')} of it {'is' if one else 'are'} no "
+            f"longer found ({baseline.gone[0]}{'' if one else ' first'}); write it anew"
+        )
+    if baseline.new_outputs:
+        number = len(baseline.new_outputs)
+        said.append(
+            f"{count(number, 'output')} {'is' if number == 1 else 'are'} not proven, and nothing "
+            f"that is known explains it: {baseline.new_outputs[0]}{'' if number == 1 else ' first'}"
+        )
+    return said
+
+
 def _checked(report: Report) -> str:
     """Return what was checked, in one sentence."""
     counts, stages = report.operators, report.stages
@@ -361,7 +392,12 @@ def sentence(report: Report) -> str:
     imprecise = (
         ", but a precision rule is broken (exit code 4)" if report.exit_code == IMPRECISE else ""
     )
-    return f"{report.verdict}: {meaning}{imprecise}"
+    known = (
+        f"; all of that is known ({count(report.baseline.known, 'finding')}, exit code 0)"
+        if report.baseline is not None and report.all_known and report.baseline.known
+        else ""
+    )
+    return f"{report.verdict}: {meaning}{imprecise}{known}"
 
 
 def bound(report: Report) -> str:

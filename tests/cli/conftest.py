@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a pyproject.toml that sets nothing, so that none from above is
     found.
     """
-    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "pyproject.toml").write_text("[tool.pitcheck]\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -102,7 +102,7 @@ def test_the_nearest_file_counts(call: Call, folder: Path, monkeypatch: pytest.M
         ("trials = 0", "trials"),
         ("trials = 2.5", "whole number"),
         ("trials = true", "trials"),
-        ("trials = [1]", "one value"),
+        ("trials = [1]", "must be a whole number of at least 1"),
         ("seed = 'x'", "seed"),
         ("backend = 'torch'", "backend"),
         ("backend = {a = 1}", "backend"),

@@ -56,8 +56,17 @@ RULE = closed(
     },
     "id",
 )
+SUPPRESSION = closed(
+    {
+        "kind": {"enum": ["inSource", "external"]},
+        "status": {"enum": ["accepted", "underReview", "rejected"]},
+        "justification": TEXT,
+    },
+    "kind",
+)
 RESULT = closed(
     {
+        "suppressions": several(SUPPRESSION, unique=True),
         "ruleId": TEXT,
         "ruleIndex": {"type": "integer", "minimum": 0},
         "level": LEVEL,

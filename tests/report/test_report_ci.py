@@ -19,7 +19,7 @@ from report.report_samples import MISSING, NOWHERE, ODD, SHOWN, samples
 from report.sarif_schema import LOG
 from syrupy.assertion import SnapshotAssertion
 
-from pitcheck.report import github, json_lines, junit, sarif
+from pitcheck.report import fingerprint, github, json_lines, junit, sarif
 from pitcheck.report.codes import CODES
 from pitcheck.report.destinations import Destination
 from pitcheck.report.report import Finding, Report, Seconds
@@ -38,9 +38,8 @@ def run_of(report: Report, plans: tuple[str, ...] = PLANS) -> dict[str, Any]:
 
 
 def fault(finding: Finding) -> str:
-    found: str = run_of(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))["results"][0][
-        "partialFingerprints"
-    ][sarif.FINGERPRINT]
+    report = Report(verdict="mismatch", shown=SHOWN, findings=(finding,))
+    found: str = run_of(report)["results"][0]["partialFingerprints"][fingerprint.NAME]
     return found
 
 
@@ -122,29 +121,12 @@ def test_the_message_says_what_to_do_and_the_witness_is_related() -> None:
     }
 
 
-def test_a_fault_keeps_its_fingerprint_and_two_faults_have_two() -> None:
-    moved = replace(
-        MISSING,
-        source="model/norm.py:99",
-        element=(1, 1),
-        reference_value="-3",
-        parallel_value="8",
-        witness="other.json",
-        ranks=(1,),
-    )
-    assert fault(MISSING) == fault(moved)
-    others = [
-        replace(MISSING, code="PIT105"),
-        replace(MISSING, operator="another"),
-        replace(MISSING, source="model/other.py:41"),
-        NOWHERE,
-        ODD,
-        Finding(code="PIT104", verdict="mismatch", title="a"),
-        Finding(code="PIT104", verdict="mismatch", title="b"),
-    ]
-    assert len({fault(each) for each in [MISSING, *others]}) == len(others) + 1
-    twice = run_of(samples()["several"])["results"]
-    assert len({result["partialFingerprints"][sarif.FINGERPRINT] for result in twice}) == len(twice)
+def test_results_have_the_fingerprints_of_the_report() -> None:
+    report = samples()["several"]
+    found = [each["partialFingerprints"] for each in run_of(report)["results"]]
+    assert [each[fingerprint.NAME] for each in found] == fingerprint.fingerprints(report)
+    assert len(set(map(str, found))) == len(found)
+    assert fault(MISSING) != fault(NOWHERE)
 
 
 @pytest.mark.parametrize("encode", [sarif.encode, github.encode])
@@ -239,6 +221,7 @@ def test_json_lines_are_as_they_were(name: str, snapshot: SnapshotAssertion) -> 
 
 
 VARIED: dict[str, Any] = {
+    "remembered": 2,
     "seconds": Seconds(total=9.0),
     "peak_memory_mb": 1.0,
     "backend": "cupy",

@@ -36,7 +36,7 @@ def test_destinations(text: str) -> None:
 def test_junk_destinations_name_the_formats(text: str) -> None:
     if text.split(":", maxsplit=1)[0] in FORMATS:
         return
-    with pytest.raises(UsageError, match="text, json, jsonl, junit, sarif, github"):
+    with pytest.raises(UsageError, match="text, json, html, jsonl, junit, sarif, github"):
         parse_destination(text, FORMATS)
 
 

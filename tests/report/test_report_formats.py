@@ -145,6 +145,7 @@ def test_every_field_of_the_documented_object_is_there() -> None:
         "tried",
         "steps",
         "held",
+        "known",
     ]
     assert list(content["findings"][0]) == finding
     assert list(content["operators"]) == ["reference", "parallel", "records"]
