@@ -75,7 +75,7 @@ TIES = (
     "both plans differ where numbers that are compared are equal, which no draw shows: one has > "
     "or < where the other has >= or <=, or == decides"
 )
-UNTRIED = "one plan alone decides by several integers, and no draw shows another outcome"
+UNTRIED = "one plan alone multiplies conditions of several integers, and they hold in no draw"
 DRAWS_OF_TIES = 32
 """The draws in which some numbers that are compared are taken to be equal."""
 FIRST_WITH_ROOTS = 4

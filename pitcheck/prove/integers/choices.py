@@ -61,11 +61,14 @@ class ChoiceAlgebra(SourcedAlgebra):
 
     A code is the number of the one choice that decides, or has the degree of an element of several
     choices, and the bits of their rarest joint outcome: log2 of the inverse of its probability.
+    ``divides`` are the sites at which something is divided by the one number that is a sum of
+    choices.
     """
 
     def __init__(self, trials: Sequence[int] = (0,), seed: int = 0) -> None:
         super().__init__(trials, seed)
         self._divisor: NDArray[np.float64] | None = None
+        self.divides: set[str] = set()
         self._rarest = np.zeros(1)
         self._lacking = np.zeros(1, dtype=np.bool_)
 
@@ -201,6 +204,7 @@ class ChoiceAlgebra(SourcedAlgebra):
         """
         if b.special is None or not self._is_the_divisor(b):
             return super().divide(a, b)
+        self.divides.add(self.site)
         quotient = super().divide(replace(a, special=None), replace(b, special=None))
         degrees = degrees_of(b)
         inverse = np.where(degrees > 0, several(degrees, np.zeros_like(degrees)), 0) << SHIFT

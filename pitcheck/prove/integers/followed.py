@@ -93,6 +93,9 @@ class Followed:
         with np.errstate(all="ignore"):
             values = self._run()
         stage = self.cone.shaped.stage
+        divides = [any(s.startswith(name) for s in self._algebra.divides) for name in SIDES]
+        if divides[0] != divides[1]:
+            return f"{SIDES[divides[1]]}results, of which there are none if a number of them is 0"
         for number in (1, 0):
             for target in stage.targets:
                 value = target.cut.value if number else target.cut.reference

@@ -16,14 +16,13 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import to_host
-from pitcheck.algebra.discrete import COMPARISONS
 from pitcheck.algebra.residues.free_outcomes import is_mask
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import Value
@@ -42,7 +41,7 @@ from pitcheck.prove.integers.sourced import (
     element_of,
     merged,
 )
-from pitcheck.prove.integers.tested import EXTREMA, operands
+from pitcheck.prove.integers.tested import operands
 from pitcheck.prove.integers.unvaried import drawn_of
 from pitcheck.stage.evaluate import Evaluated
 from pitcheck.stage.run_batch import step_at
@@ -59,15 +58,6 @@ NOTHING: Words = np.zeros(0, dtype=np.uint64)
 _ODD, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 PRODUCTS = frozenset({"joint", "logical_and", "logical_or"})
 """The decisions that are products of their operands: they matter where both are not 0."""
-NOT_TRIED = frozenset({"lookup", "order", "zero"})
-"""The decisions of which no draw shows the outcomes one by one."""
-NEEDS = {
-    "floor_divide": "divides",
-    "maximum": "compares",
-    "minimum": "compares",
-    **dict.fromkeys(PRODUCTS, "multiplies"),
-}
-"""The use that a decision makes of integers, in words; that of others is to compare them."""
 
 
 @dataclass
@@ -107,13 +97,17 @@ class Together:
         """Return what several choices decide together and draws do not settle, or "", in words.
 
         ``seed`` is that of the redraws. The second value is True if one side alone makes such a
-        decision, and no draw showed another outcome: then nothing was tried.
+        decision of drawn integers, and no draw showed another outcome: then nothing was tried.
         """
         try:
             drawn, first = with_sources(self.cone)
             static = SourcedAlgebra()
             static.events = []
             self.cone.run(static, drawn, self._coded(first))
+            of_reals = SourcedAlgebra()
+            of_reals.events = []
+            bare = {value: replace(known, special=None) for value, known in drawn.items()}
+            self.cone.run(of_reals, bare, self._coded(first))
             algebra = SourcedAlgebra(self._trials[:MOST_DRAWS], seed)
             algebra.events = []
             seen = self._values(0), self._values(1)
@@ -123,18 +117,23 @@ class Together:
             return said, False
         alike = shared(self.cone, values)
         known = [_arguments(algebra.events, name) for name in SIDES]
-        for own, in_draws in zip(static.events, algebra.events, strict=True):
+        events = zip(static.events, of_reals.events, algebra.events, strict=True)
+        for own, decided, in_draws in (each for each in events if each[0].what in PRODUCTS):
             others = known[own.site.startswith(SIDES[0])].get(own.what, NOTHING)
             same = np.isin(_words(in_draws), others)
-            if self._untried(own, in_draws, same | self._shared(own, alike, same)):
+            others_decide = same | self._shared(own, alike, same) | _depends(decided)
+            if self._untried(own, in_draws, others_decide):
                 return self._named(own), True
         return self._followed(values, seed), False
 
     def _untried(self, own: Event, in_draws: Event, same: Bools) -> bool:
-        """Return True if one side alone makes a decision, and no draw shows another outcome."""
+        """Return True if one side alone makes a product, and no draw shows that it is not 0.
+
+        ``same``: the elements of which nothing is asked. Other decisions are looked at one by one,
+        with the ranges of integers (:mod:`pitcheck.prove.integers.tested`).
+        """
         where = _several(own) & ~same
-        seen = _nonzero(in_draws) if own.what in PRODUCTS else _varied(in_draws)
-        return own.what not in NOT_TRIED and bool(where.any()) and not (where & seen).any()
+        return bool(where.any()) and not (where & _nonzero(in_draws)).any()
 
     def _shared(self, own: Event, alike: Sequence[Shared], like: Bools) -> Bools:
         """Return in which instances both sides make a decision by the same steps.
@@ -168,7 +167,7 @@ class Together:
 
     def _named(self, own: Event) -> str:
         side = next(s for s in self.cone.sides if own.site.startswith(s.name))
-        return f"{side.operator(own.site)}, which {NEEDS.get(own.what, 'compares')} them"
+        return f"{side.operator(own.site)}, which multiplies them"
 
     def _whole(self, number: int) -> dict[int, Data]:
         """Return what a side decided in all redraws."""
@@ -256,27 +255,22 @@ def _several(event: Event) -> Bools:
     return result
 
 
+def _depends(event: Event) -> Bools:
+    """Return which elements of a decision any choice makes, shape (instances, *shape)."""
+    x, y = operands(event)
+    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
+    codes = _codes(event)
+    where = np.zeros(1, dtype=np.bool_) if codes is None else merged(*codes)[0, 0] != 0
+    result: Bools = np.broadcast_to(where, shape)
+    return result
+
+
 def _nonzero(event: Event) -> Bools:
     """Return where both operands were not 0 in some draw, shape (instances, *shape)."""
     x, y = operands(event)
     if event.what == "logical_or":
         x, y = np.logical_not(x), np.logical_not(y)
     result: Bools = ((x != 0) & (y != 0)).any(axis=0)
-    return result
-
-
-def _varied(event: Event) -> Bools:
-    """Return where a decision had several outcomes, shape (instances, *shape)."""
-    x, y = operands(event)
-    if event.what in COMPARISONS:
-        outcome = getattr(np, COMPARISONS[event.what])(x, y)
-    elif event.what == "floor_divide":
-        outcome = np.floor_divide(x, y)
-    elif event.what in EXTREMA:
-        outcome = x > y
-    else:
-        outcome = x
-    result: Bools = (outcome != outcome[:1]).any(axis=0)
     return result
 
 
