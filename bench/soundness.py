@@ -27,16 +27,18 @@ PAGE = ROOT / "docs" / "soundness.md"
 
 def table(found: list[Outcome]) -> Iterator[str]:
     """Yield the lines of the table: one for each mistake, and one for none."""
-    yield "| mistake | pairs | unequal | mismatch | open | equivalent | no effect seen |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| mistake | pairs | unequal | mismatch | open | estimate | equivalent | no effect seen |"
+    yield "|---|---|---|---|---|---|---|---|"
     for mistake in sorted({each.mistake for each in found}):
         own = [each for each in found if each.mistake == mistake]
         unequal = [each for each in own if each.differs]
-        verdicts = Counter(each.verdict for each in (unequal if mistake else own))
+        counted = unequal if mistake else own
+        verdicts = Counter(each.verdict for each in counted)
+        estimates = sum(each.estimate for each in counted)
         yield (
             f"| {mistake or 'none (right)'} | {len(own)} | {len(unequal)} | "
-            f"{verdicts['mismatch']} | {verdicts['inconclusive']} | {verdicts['equivalent']} | "
-            f"{len(own) - len(unequal)} |"
+            f"{verdicts['mismatch']} | {verdicts['inconclusive']} | {estimates} | "
+            f"{verdicts['equivalent'] - estimates} | {len(own) - len(unequal)} |"
         )
 
 

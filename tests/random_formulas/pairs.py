@@ -33,11 +33,13 @@ class Outcome:
     code: str
     title: str
     seconds: float
+    estimate: bool = False
+    """True if the report calls its bound an estimate."""
 
     @property
     def wrong(self) -> str:
         """What is wrong with the verdict, "" if nothing is."""
-        if self.verdict == "equivalent" and self.differs:
+        if self.verdict == "equivalent" and self.differs and not self.estimate:
             return "unequal, called equivalent"
         if not self.mistake and self.differs:
             return "the judge or a rewriting is wrong"
@@ -115,4 +117,5 @@ def _outcome(seed: int, case: Case, other: Term, mistake: str, differs: bool) ->
     seconds = time.process_time() - start
     finding = report.findings[0] if report.findings else None
     code, title = (finding.code, finding.title) if finding else ("", "")
-    return Outcome(seed, mistake, differs, report.verdict, code, title, seconds)
+    estimate = report.verdict == "equivalent" and bool(report.heuristic)
+    return Outcome(seed, mistake, differs, report.verdict, code, title, seconds, estimate)

@@ -39,7 +39,8 @@ def differ(
 ) -> bool:
     """Return True if some input shows that two formulas of ``given`` are unequal.
 
-    Where the reference's element is no number nothing is compared; the other's must be a number
+    A number over 0 is none: inputs with which the reference divides by 0 do not count. Where the
+    reference's element is no number nothing is compared; the other's must be a number
     elsewhere. A formula that does not run, because an index is outside its table, is unequal.
     Without ``ties`` inputs do not count at which the reference compares nearly equal numbers, and
     it matters: rounding decides there.
@@ -49,6 +50,8 @@ def differ(
         generator = np.random.default_rng([seed, draw])
         inputs = _drawn(given, hints, literals, draw, generator)
         expected, largest = _run(reference, given, inputs)
+        if _divides_by_zero(reference, given, inputs):
+            continue
         try:
             found, of_other = _run(other, given, inputs)
         except ExecutionError:
@@ -114,6 +117,14 @@ def _drawn(
             values = np.where(chosen, generator.choice(usable, size=term.shape), values)
         result[term.name] = values
     return result
+
+
+def _divides_by_zero(formula: Term, given: Sequence[Term], inputs: Arrays) -> bool:
+    """Return True if a formula divides a number by 0."""
+    plan = plan_of(formula, given)
+    values = execute(plan, {(name, 0, 0): value for name, value in inputs.items()})
+    divisors = (each.inputs[1] for each in plan.operators if each.kind == "div")
+    return any(isinstance(d, str) and (values[d, 0, 0] == 0).any() for d in divisors)
 
 
 def _run(formula: Term, given: Sequence[Term], inputs: Arrays) -> tuple[NDArray[np.float64], float]:
