@@ -55,8 +55,9 @@ class Commands(click.Group):
             with messages() as stream:
                 error.show(stream)
             return INVALID
-        except click.Abort:
-            return _complain("interrupted", INTERRUPTED)
+        except click.Abort as error:
+            # Click makes it of an interrupt, which says how far a check came.
+            return _complain(str(error.__cause__ or "") or "interrupted", INTERRUPTED)
         except SystemExit:  # click's own answer to a standard output that nobody reads
             return NO_READER
         except OSError as error:  # click could not print its own text, such as the help
@@ -66,7 +67,7 @@ class Commands(click.Group):
 
 def _answer(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
-        return _complain("interrupted", INTERRUPTED)
+        return _complain(str(error) or "interrupted", INTERRUPTED)
     if isinstance(error, MemoryError):
         return _complain(
             "out of memory; check a smaller plan, or use a machine with more", INCONCLUSIVE

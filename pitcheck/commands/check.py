@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from traceback import print_exc
@@ -13,6 +11,7 @@ from pitcheck.base.options import Options
 from pitcheck.base.streams import messages, say
 from pitcheck.cache.folder import FOLDER
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
+from pitcheck.commands.progress import Progress, watched
 from pitcheck.commands.reading import frontend_of, pair_at, pairs, read, read_pair
 from pitcheck.commands.remembered_pairs import RememberedPair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
@@ -32,8 +31,6 @@ from pitcheck.report.write import FORMATS, Form, write_report
 
 WITNESSES = Path(FOLDER, "witnesses")
 """The folder of witnesses if none is named."""
-Progress = Callable[[str, int, int], None]
-"""(step, done, total): the progress of a check."""
 
 
 def run(
@@ -100,7 +97,7 @@ def run(
     pair = RememberedPair.of(given, assignments, options)
     found = None if pair is None else pair.report()
     if found is None:
-        with collector_off(), progress_bar(wanted=not quiet) as progress:
+        with collector_off(), watched(shown=not quiet) as progress:
             again = None if parallel is not None else pair_at(reference, assignments, jobs)
             found = checked(files, options, progress, again)
         if pair is not None:
@@ -246,24 +243,3 @@ def _directory(name: str) -> Path:
     if not path.is_dir() and path != WITNESSES:
         raise UsageError(f"--witness-directory {name} is no directory; create it first")
     return path
-
-
-@contextmanager
-def progress_bar(wanted: bool) -> Iterator[Progress | None]:
-    """Yield what shows progress on stderr, or None.
-
-    It is None unless it is ``wanted`` and stderr is a terminal.
-    """
-    if not wanted or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console  # noqa: PLC0415  only a terminal pays for rich
-    from rich.progress import Progress as Bar  # noqa: PLC0415
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("loading", total=None)
-
-        def progress(step: str, done: int, total: int) -> None:
-            bar.update(task, description=step, completed=done, total=total)
-
-        yield progress

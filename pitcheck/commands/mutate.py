@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked, progress_bar, sources
+from pitcheck.commands.check import checked, sources
+from pitcheck.commands.progress import watched
 from pitcheck.errors import UsageError
 from pitcheck.mutation.mutants import Mutant, chosen_kinds, mutants
 from pitcheck.mutation.outcomes import Outcome
@@ -62,7 +63,7 @@ def run(
     made = list(mutants(plans[1], count, seed, chosen))
     if folder is not None:
         _write(folder, plans[0], made)
-    with progress_bar(wanted=not quiet) as progress:
+    with watched(shown=not quiet) as progress:
         told = list(
             become(
                 made,
