@@ -15,7 +15,17 @@ from pathlib import Path
 import pitcheck
 from pitcheck.resources import shipped
 
-LIBRARIES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "galois", "networkx", "mpmath", "gmpy2")
+LIBRARIES = (
+    "numpy",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "galois",
+    "networkx",
+    "mpmath",
+    "gmpy2",
+    "msgspec",
+    "zstandard",
+)
 """The libraries whose versions count."""
 
 

@@ -164,9 +164,9 @@ class Store:
         """
         (version,) = database.execute("PRAGMA user_version").fetchone()
         (application,) = database.execute("PRAGMA application_id").fetchone()
-        if (version, application) == (VERSION, APPLICATION):
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
+        if (version, application) == (VERSION, APPLICATION) and "entries" in tables:
             return False
-        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables or version or application:
             raise ForeignFileError(f"it is no file of version {VERSION} of remembered proofs")
         return True
@@ -179,10 +179,10 @@ class Store:
         if row is None:
             return None
         content, checksum, used = row
-        if not _fits(kind, key, content, checksum):
+        if not _fits(kind, key, content, checksum, used):
             self._note(f"{self.path}: a damaged entry is left out")
             return None
-        return bytes(content), int(used)
+        return bytes(content), used
 
     def _write(self, database: sqlite3.Connection, kind: str, key: str, content: bytes) -> None:
         database.execute(
@@ -223,9 +223,13 @@ def _checksum(kind: str, key: str, content: bytes) -> bytes:
     return blake2b(head + content, digest_size=32).digest()
 
 
-def _fits(kind: str, key: str, content: object, checksum: object) -> bool:
-    """Return True if an entry is as it was written."""
-    return isinstance(content, bytes) and checksum == _checksum(kind, key, content)
+def _fits(kind: str, key: str, content: object, checksum: object, used: object) -> bool:
+    """Return True if an entry is as it was written, and its last use a number of seconds."""
+    return (
+        isinstance(content, bytes)
+        and isinstance(used, int)
+        and checksum == _checksum(kind, key, content)
+    )
 
 
 def _size(database: sqlite3.Connection) -> int:
@@ -254,7 +258,7 @@ def _verified(database: sqlite3.Connection) -> Contents:
     (said,) = database.execute("PRAGMA integrity_check(1)").fetchone()
     if said != "ok":
         raise sqlite3.DatabaseError(str(said))
-    rows = database.execute("SELECT kind, key, content, checksum FROM entries").fetchall()
+    rows = database.execute("SELECT kind, key, content, checksum, used FROM entries").fetchall()
     damaged = [row[:2] for row in rows if not _fits(*row)]
     for kind, key in damaged:
         database.execute("DELETE FROM entries WHERE kind = ? AND key = ?", (kind, key))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
+from stat import S_ISREG
 from time import perf_counter
 
 import msgspec
@@ -18,11 +19,13 @@ from pitcheck.base.options import Options
 from pitcheck.cache.meaning import meaning
 from pitcheck.cache.store import FILE, Store
 from pitcheck.commands.reading import frontend_of
+from pitcheck.frontends.protocol import Frontend
 from pitcheck.report.json import decode, encode
 from pitcheck.report.report import Report, Seconds
 
 KIND = "report"
 """The kind of entry that has the report of a pair."""
+Place = tuple[int, int, int, int]
 UNDECISIVE = ("jobs", "cache_directory", "witness_directory", "explain")
 """The options that change nothing in the report of a pair that is proven."""
 
@@ -36,6 +39,8 @@ class RememberedPair:
     assignments: tuple[str, ...]
     options: Options
     key: str
+    places: tuple[Place, ...]
+    """The files on the disk before they were read."""
     started: float
 
     @classmethod
@@ -44,11 +49,14 @@ class RememberedPair:
     ) -> RememberedPair | None:
         """Return the pair, or None if it cannot be recognised or nothing is to be remembered."""
         started = perf_counter()
+        places = _places(sources)
         key = _key(sources, assignments, options)
         if key is None or options.cache_directory is None:
             return None
         store = Store(options.cache_directory / FILE)
-        return cls(store, tuple(sources), tuple(assignments), options, key, started)
+        if places is None:
+            return None
+        return cls(store, tuple(sources), tuple(assignments), options, key, places, started)
 
     def report(self) -> Report | None:
         """Return the report that an earlier run made, with the time that it took now, or None."""
@@ -70,10 +78,33 @@ class RememberedPair:
 
     def keep(self, report: Report) -> None:
         """Keep a report, if the pair is proven and its files are still what they were."""
-        if _is_worth_keeping(report) and self.key == _key(
+        unchanged = self.places == _places(self.sources) and self.key == _key(
             self.sources, self.assignments, self.options
-        ):
+        )
+        if _is_worth_keeping(report) and unchanged:
             self.store.put(KIND, self.key, encode(report))
+
+
+def _is_known(frontend: Frontend) -> bool:
+    """Return True if a frontend reads a file alone, and its code is part of the key."""
+    return frontend.in_one_file and frontend.read.__module__.startswith("pitcheck.")
+
+
+def _places(sources: Sequence[str]) -> tuple[Place, ...] | None:
+    """Return what tells files on the disk from others and from what they were before.
+
+    Return None for what is no regular file: another reader may be given other bytes.
+    """
+    found = []
+    for source in sources:
+        try:
+            place = Path(source).stat()
+        except OSError:
+            return None
+        if not S_ISREG(place.st_mode):
+            return None
+        found.append((place.st_dev, place.st_ino, place.st_size, place.st_mtime_ns))
+    return tuple(found)
 
 
 def _is_worth_keeping(report: Report) -> bool:
@@ -90,7 +121,7 @@ def _key(sources: Sequence[str], assignments: Sequence[str], options: Options) -
         said.append(meaning())
         for source in sources:
             frontend = frontend_of(source)
-            if frontend is None or not frontend.in_one_file:
+            if frontend is None or not _is_known(frontend):
                 return None
             with Path(source).open("rb") as file:
                 said.append((frontend.name, source, file_digest(file, "sha256").hexdigest()))

@@ -39,7 +39,8 @@ class Frontend:
       plan. The source of a frontend that gives one plan is a file that exists.
     - ``takes_settings`` says that ``--set KEY=VALUE`` changes what is read.
     - ``in_one_file`` says that the bytes of the file of that name, with the settings, decide what
-      is read. Then the report of a pair that was proven is remembered.
+      is read. The report of a pair that was proven is then remembered, for frontends of pitcheck
+      itself: it does not know when the code of others changes.
     - ``again`` returns what makes the pair of a source at other sizes of the mesh axes. It is asked
       once a mistake was found, so that its repair is tried there, too. None: a pair has one mesh.
 

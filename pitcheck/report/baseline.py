@@ -6,7 +6,7 @@ A baseline changes the exit code and never the verdict. What it does not list fa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -60,11 +60,12 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The content of a baseline.
 
     ``outputs`` are those that differed when it was written: one finding may explain many of them,
-    and it names one.
+    and it names one. ``unrepaired`` are those that stayed wrong when the repairs were tried.
     """
 
     schema: str = SCHEMA
     outputs: tuple[str, ...] = ()
+    unrepaired: tuple[str, ...] = ()
     findings: tuple[Entry, ...] = ()
 
 
@@ -98,7 +99,17 @@ def encode(report: Report) -> bytes:
             )
     entries = [_entry(finding, fingerprint) for finding, fingerprint in failing]
     entries.sort(key=lambda e: (e.code, e.operator or "", e.output or "", e.fingerprint))
-    return indented(Accepted(outputs=tuple(sorted(report.differing)), findings=tuple(entries)))
+    content = Accepted(
+        outputs=tuple(sorted(report.differing)),
+        unrepaired=tuple(sorted(_unrepaired(finding for finding, _ in failing))),
+        findings=tuple(entries),
+    )
+    return indented(content)
+
+
+def _unrepaired(findings: Iterable[Finding]) -> set[str]:
+    """Return the outputs that stayed wrong when the repairs of findings were tried."""
+    return {name for each in findings if each.tried is not None for name in each.tried.wrong}
 
 
 def _entry(finding: Finding, fingerprint: str) -> Entry:
@@ -203,12 +214,15 @@ def _new_outputs(
 ) -> Iterator[str]:
     """Yield the outputs that are not proven for a reason that is not known.
 
-    An output that only entries name that are gone may differ for another reason now.
+    An output that only entries name that are gone may differ for another reason now. So may one
+    that stays wrong although what is known is repaired, if it did not before.
     """
     known = [finding for finding in findings if finding.known]
     named = {finding.output for finding in known}
     listed = {*accepted.outputs} - {entry.output for entry in gone} | named
     open_ones = {finding.output for finding in known if finding.verdict == "inconclusive"}
+    stays_wrong = _unrepaired(known) - {*accepted.unrepaired}
     for name in dict.fromkeys([*report.differing, *report.unproven]):
-        if name not in (listed if name in report.differing else open_ones):
+        known_reason = name in (listed if name in report.differing else open_ones)
+        if not known_reason or name in stays_wrong:
             yield name

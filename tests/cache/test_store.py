@@ -113,6 +113,20 @@ def test_a_database_of_somebody_else_is_set_aside_whole(tmp_path: Path) -> None:
     assert Store(path).get("stage", "key") is None, "the entry that found it is not kept"
 
 
+@pytest.mark.parametrize("used", ["abc", b"x", 1.5])
+def test_an_entry_whose_last_use_is_no_number_is_damaged(store: Store, used: object) -> None:
+    _changed(store, "UPDATE entries SET used = ? WHERE key = 'key 1'", used)
+    assert store.get("stage", "key 1") is None
+    assert Store(store.path).verified().damaged == 1
+
+
+def test_a_database_without_its_table_is_set_aside(store: Store) -> None:
+    _changed(store, "DROP TABLE entries")
+    assert Store(store.path).get("stage", "key 1") is None
+    store.put("stage", "key 1", b"new")
+    assert Store(store.path).get("stage", "key 1") == b"new"
+
+
 def test_a_folder_that_cannot_be_made_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = Store(tmp_path / "file" / FILE)

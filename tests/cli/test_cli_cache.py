@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import Call
 
+from pitcheck.commands import check, remembered_pairs
+from pitcheck.frontends.protocol import Frontend
+
 DEMO = Path(__file__).parents[2] / "plans" / "demo"
 
 
@@ -101,3 +104,35 @@ def test_the_cache_can_be_looked_at_verified_and_cleared(call: Call, pair: list[
     assert "nothing remembered" in call("cache", "info").out
     Path(".pitcheck/proofs.sqlite").write_bytes(b"damaged" * 500)
     assert call("cache", "verify").code == 1
+
+
+def test_a_file_that_changed_while_it_was_read_is_not_remembered(
+    call: Call, pair: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wrong plan stands there before and after, and the right one while it is read."""
+    right, wrong = Path(pair[1]).read_bytes(), Path("mlp-L4.missing-allreduce.plan.json")
+    shutil.copy(wrong, pair[1])
+    known = check.read
+
+    def read(file: str) -> object:
+        Path(file).write_bytes(right if file == pair[1] else Path(file).read_bytes())
+        plan = known(file)
+        if file == pair[1]:
+            shutil.copy(wrong, file)
+        return plan
+
+    with monkeypatch.context() as patched:
+        patched.setattr(check, "read", read)
+        assert call("check", *pair).code == 0
+    assert call("check", *pair).code == 1
+
+
+def test_a_pair_of_an_installed_frontend_is_not_recognised(
+    call: Call, pair: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def frontend(source: str) -> Frontend:
+        return Frontend("other", "another", lambda _: True, lambda _: [], in_one_file=True)
+
+    monkeypatch.setattr(remembered_pairs, "frontend_of", frontend)
+    call("check", *pair)
+    assert "reports" not in call("cache", "info").out

@@ -40,7 +40,7 @@ from pitcheck.report.codes import CODES
 from pitcheck.report.fingerprint import fingerprints
 from pitcheck.report.json import decode
 from pitcheck.report.json import encode as encode_report
-from pitcheck.report.report import Finding, Report, Verdict
+from pitcheck.report.report import Finding, Report, TriedRepair, Verdict
 from pitcheck.report.text import render
 
 FILE = "known.json"
@@ -341,3 +341,15 @@ def test_new_findings_come_first_in_the_text(tmp_path: Path) -> None:
     report = held(found(*many, ODD), found(*many), tmp_path)
     text = [line.text for line in render(report)]
     assert next(line for line in text if "[PIT" in line).startswith("error[PIT102]")
+
+
+def test_an_output_that_stays_wrong_although_the_known_is_repaired_fails(tmp_path: Path) -> None:
+    """What else is wrong with it was not wrong when the baseline was written."""
+    repaired = TriedRepair(right=OUTPUTS, compared=2)
+    left = TriedRepair(right=OUTPUTS[:1], wrong=OUTPUTS[1:], compared=2)
+    before, now = (found(replace(MISSING, tried=tried)) for tried in (repaired, left))
+    for of, report, new in ((before, now, OUTPUTS[1:]), (now, now, ()), (now, before, ())):
+        result = held(report, of, tmp_path)
+        assert result.baseline is not None
+        assert result.baseline.new_outputs == new
+        assert (result.exit_code == 0) == (not new)
