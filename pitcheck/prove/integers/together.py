@@ -116,10 +116,10 @@ class Together:
             said = "what integers and booleans make together cannot be evaluated in the draws"
             return said, False
         alike = shared(self.cone, values)
-        known = [_arguments(algebra.events, name) for name in SIDES]
+        known = [_products(algebra.events, name) for name in SIDES]
         events = zip(static.events, of_reals.events, algebra.events, strict=True)
         for own, decided, in_draws in (each for each in events if each[0].what in PRODUCTS):
-            others = known[own.site.startswith(SIDES[0])].get(own.what, NOTHING)
+            others = known[own.site.startswith(SIDES[0])]
             same = np.isin(_words(in_draws), others)
             others_decide = same | self._shared(own, alike, same) | _depends(decided)
             if self._untried(own, in_draws, others_decide):
@@ -198,27 +198,31 @@ class Together:
         return self.cone.sides[number].batch.graph.values[value].kind
 
 
-def _arguments(events: Sequence[Event], side: str) -> dict[str, Words]:
-    """Return the words of the arguments of all decisions of a side, by their sort.
-
-    An order is decided by whole rows, which words of elements do not tell.
-    """
-    found: dict[str, list[Words]] = {}
-    for event in events:
-        if event.site.startswith(side) and event.what != "order":
-            found.setdefault(event.what, []).append(_words(event).reshape(-1))
-    return {what: np.unique(np.concatenate(words)) for what, words in found.items()}
+def _products(events: Sequence[Event], side: str) -> Words:
+    """Return the words of the factors of all products of a side."""
+    found = [
+        _words(event).reshape(-1)
+        for event in events
+        if event.site.startswith(side) and event.what in PRODUCTS
+    ]
+    return np.unique(np.concatenate(found)) if found else NOTHING
 
 
 def _words(event: Event) -> Words:
-    """Return a word for both arguments of each element in all draws, shape (instances, *shape)."""
+    """Return a word for both factors of each element in all draws, shape (instances, *shape).
+
+    Their order does not count, nor if a condition is True or 1.
+    """
+    first, second = (_word(operand) for operand in operands(event))
+    return first + second
+
+
+def _word(operand: Data) -> Words:
+    """Return a word for each element in all draws, from (draws or 1, instances or 1, *shape)."""
     found: Words = np.zeros(1, dtype=np.uint64)
-    x, y = operands(event)
-    for draw in range(max(len(x), len(y))):
-        for operand in (x, y):
-            own = operand[min(draw, len(operand) - 1)]
-            word = np.asarray(own, dtype=np.float64).view(np.uint64)
-            found = (found ^ (found >> _SHIFT)) * _ODD + word
+    for draw in range(MOST_DRAWS):
+        word = operand[min(draw, len(operand) - 1)].astype(np.float64).view(np.uint64)
+        found = ((found ^ (found >> _SHIFT)) + word) * _ODD
     return found
 
 
