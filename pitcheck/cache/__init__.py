@@ -1,1 +1,1 @@
-"""What was proven before, kept between runs."""
+"""Proofs and reports of earlier runs."""

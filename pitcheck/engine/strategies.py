@@ -146,7 +146,7 @@ def expose_unwritten_memory(check: Check) -> Report | None:
         )
         inner = Check(
             *plans,
-            # What these contents prove says nothing of others.
+            # Proofs of these contents say nothing of others.
             replace(check.options, prove_rest=False),
             check.seed,
             check.xp,

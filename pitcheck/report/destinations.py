@@ -39,7 +39,7 @@ class Destination:
 
 
 TEXT = Destination("text", STDOUT)
-"""What is printed unless another format is."""
+"""The output that is made unless another format is asked for."""
 
 
 def parse_destination(text: str, formats: Collection[str]) -> Destination:

@@ -280,7 +280,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             and not self.baseline.new_outputs
             and all(finding.known for finding in failing)
             and self.verdict not in ("invalid", "nothing-checked")
-            # What made the verdict must be among the findings: without any, nothing is known.
+            # The findings must hold the reason of the verdict: without any, nothing is known.
             and (self.verdict == "equivalent" or self.verdict in {f.verdict for f in failing})
         )
 

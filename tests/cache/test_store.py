@@ -183,7 +183,7 @@ for number in range(100_000):
 
 @pytest.mark.slow
 def test_two_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
-    """What a writer said to be written is there after any kill, and nothing else is wrong."""
+    """Entries that a writer said to be written are there after any kill; nothing else is wrong."""
     rng = random.Random(5)
     for turn in range(20):
         path = tmp_path / FILE

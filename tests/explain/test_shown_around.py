@@ -1,4 +1,4 @@
-"""What a finding shows beside its words: the steps around the difference, and what ranks hold."""
+"""The pictures of a finding: the steps around the difference, and the values of ranks."""
 
 from __future__ import annotations
 

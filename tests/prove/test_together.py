@@ -158,3 +158,26 @@ def test_a_dense_model_is_a_theorem_and_a_mixture_names_its_routed_stages(
     assert report.verdict == "equivalent"
     assert len(report.heuristic) == estimates
     assert all("of several choices" in said for said in report.heuristic)
+
+
+def six_of_seven(b: Builder, chosen: str, y: str) -> str:
+    """All tokens choose expert 1, among places of which a seventh depends on all the others."""
+    total = b.op("cast", b.op("sum", chosen, axes=(0,)), dtype="float32")
+    last = b.op("mul", b.op("slice", "x", axis=0, start=0, stop=1), total)
+    places = b.op("argmax", b.op("cat", "x", last, axis=0), axis=1)
+    own = b.op("slice", places, axis=0, start=0, stop=TOKENS)
+    hot = b.op("cast", b.op("eq", own, Number(1)), dtype="float32")
+    all_of_them = b.op("select", hot, axis=0, index=0)
+    for token in range(1, TOKENS):
+        all_of_them = b.op("mul", all_of_them, b.op("select", hot, axis=0, index=token))
+    return b.op("add", y, b.op("mul", y, all_of_them))
+
+
+def nothing_of_them(b: Builder, chosen: str, y: str) -> str:
+    b.op("identity", chosen, out="unused")
+    return y
+
+
+def test_choices_beside_one_of_several_are_counted() -> None:
+    report = _report(nothing_of_them, six_of_seven)
+    assert report.heuristic or report.verdict != "equivalent"

@@ -53,7 +53,7 @@ _DEGREE = 20
 Bits = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 MET: Bools = np.zeros(1, dtype=np.bool_)
-"""That no choice lacks any of its outcomes."""
+"""The mark of elements that lacked no outcome."""
 
 
 class ChoiceAlgebra(SourcedAlgebra):

@@ -43,7 +43,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Shown:
-    """What draws have shown of a stage.
+    """The evidence that draws have given about a stage.
 
     ``drawn`` are the discrete inputs. ``decided`` is, for either side, what real numbers decided,
     and ``lacking`` says which of its elements lacked some number that others had. ``strictly`` has
@@ -184,13 +184,17 @@ class Followed:
     def _chosen(self, number: int, output: int, step: Step, result: Value) -> Value:
         """Return what real numbers decided, each element of it a choice, unless all is proven.
 
-        What several choices decide through real numbers stays as it is.
+        Elements that several choices decide through real numbers stay as they are.
         """
-        if (degrees_of(result) > 1).any() or output in self.masks[number]:
+        if output in self.masks[number]:
             return result
         own = self._of_step(number, output, step, self.shown.decided[number][output])
         lacking = self._of_step(number, output, step, self.shown.lacking[number][output][None])[0]
-        return self._algebra.chosen(result, self._bits(own), lacking)
+        chosen = self._algebra.chosen(result, self._bits(own), lacking)
+        if result.special is None:
+            return chosen
+        kept = np.where(degrees_of(result) > 1, result.special, chosen.special)
+        return replace(chosen, special=kept)
 
     def _of_integers(self, number: int, step: Step, result: Value) -> Value:
         """Return what is made of integers alone.
