@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from pitcheck.errors import BudgetError
 from pitcheck.graph.cuts import FREE, Box, Cut, length
+from pitcheck.ops.registry import evaluate
 from pitcheck.stage.drawn_inputs import FEW, derive, derive_all, draw, scaled, take_box, untried
 from pitcheck.stage.inputs import Derived
-from pitcheck.stage.run_batch import Observer, literal, run_batch
+from pitcheck.stage.run_batch import Evaluator, Observer, literal, run_batch
 from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.stage import Target, compared_rows
 
@@ -46,11 +47,13 @@ def evaluate_stage(
     observe: Observer | None = None,
     *,
     targets_only: bool = False,
+    evaluators: tuple[Evaluator, Evaluator] = (evaluate, evaluate),
 ) -> Evaluated:
     """Draw the inputs and run both sides.
 
     ``drawn``: inputs to use instead, by reference value. With ``targets_only`` no other values are
-    kept.
+    kept. ``evaluators`` stand in for the registry's, for the steps of the reference and of the
+    parallel side.
 
     Raises:
         StepError: an operator raised an error.
@@ -79,6 +82,7 @@ def evaluate_stage(
         shaped.attributes[0],
         observe,
         "reference ",
+        evaluators[0],
         keep=kept[0],
     )
     derived = derive_all(algebra, values, shaped.derived)
@@ -93,6 +97,7 @@ def evaluate_stage(
         shaped.attributes[1],
         observe,
         "parallel ",
+        evaluators[1],
         keep=kept[1],
         free=free,
     )

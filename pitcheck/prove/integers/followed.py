@@ -25,9 +25,9 @@ from pitcheck.prove.integers.choices import ENDLESS, ChoiceAlgebra, degree, degr
 from pitcheck.prove.integers.cone import SIDES, Cone
 from pitcheck.prove.integers.shared import Shared
 from pitcheck.stage.batch import Batch, Step
-from pitcheck.stage.drawn_inputs import derive_all, draw
-from pitcheck.stage.evaluate import constant_value
-from pitcheck.stage.run_batch import run_batch, step_at
+from pitcheck.stage.drawn_inputs import draw
+from pitcheck.stage.evaluate import evaluate_stage
+from pitcheck.stage.run_batch import step_at
 
 MOST_DEGREE = 2
 """The most choices that meet in a term whose outcomes draws are believed to show."""
@@ -112,40 +112,14 @@ class Followed:
     def _run(self) -> tuple[dict[int, Any], dict[int, Any]]:
         """Return all values of both sides."""
         shaped, algebra = self.cone.shaped, self._algebra
-        stage = shaped.stage
         drawn = {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
         for value in self.cone.drawn:
             bits = self._bits(self.shown.drawn[value])
             drawn[value] = algebra.chosen(drawn[value], bits)
-        constants = [
-            {v: constant_value(algebra, *known) for v, known in side.items()}
-            for side in shaped.constants
-        ]
-        given = {value: drawn[value] for value in stage.reference.inputs if value in drawn}
-        reference = run_batch(
-            stage.reference,
-            algebra,
-            {**constants[0], **given},
-            shaped.attributes[0],
-            side=SIDES[0],
-            evaluator=partial(self._evaluated, 0),
-        )
-        with algebra.free_numbers():
-            held = derive_all(algebra, drawn, shaped.derived)
-        free = {
-            number: algebra.fresh(key, shape, stage.parallel.steps[number].count)
-            for number, (key, shape) in shaped.free.items()
-        }
-        parallel = run_batch(
-            stage.parallel,
-            algebra,
-            {**constants[1], **held},
-            shaped.attributes[1],
-            side=SIDES[1],
-            evaluator=partial(self._evaluated, 1),
-            free=free,
-        )
-        return reference, parallel
+        evaluators = partial(self._evaluated, 0), partial(self._evaluated, 1)
+        with algebra.free_numbers():  # all others are drawn: integers made now are padding
+            found = evaluate_stage(shaped, algebra, drawn, evaluators=evaluators)
+        return found.reference, found.parallel
 
     def _evaluated(
         self,
