@@ -522,6 +522,12 @@ def _where_all(b: Builder, x: str, y: str, *names: str) -> str:
     return str(b.op("where", held[0], x, y))
 
 
+def _in_order(b: Builder, number: int, *numbers: str) -> str:
+    """Number ``number``, counted from 0, of the numbers in ascending order."""
+    ordered = b.op("sort", b.op("cat", *numbers, axis=0), out=["ordered", ""], axis=0)[0]
+    return str(b.op("slice", ordered, axis=0, start=number, stop=number + 1))
+
+
 def _where(b: Builder, comparison: str, first: str, second: str, x: str, y: str) -> str:
     return str(b.op("where", b.op(comparison, first, second), x, y))
 
@@ -668,6 +674,20 @@ TABLES = (
         "abc",
         lambda b, x, y, z: _where(b, "gt", x, y, x, y),
         lambda b, x, y, z: b.op("maximum", x, z),
+        127,
+    ),
+    _table(
+        "the second of a, b and c in their order, and of a, b and d",
+        "abcd",
+        lambda b, w, x, y, z: _in_order(b, 1, w, x, y),
+        lambda b, w, x, y, z: _in_order(b, 1, w, x, z),
+        127,
+    ),
+    _table(
+        "the largest of a, b and c, and the second of a, b, c and d",
+        "abcd",
+        lambda b, w, x, y, z: _in_order(b, 2, w, x, y),
+        lambda b, w, x, y, z: _in_order(b, 2, w, x, y, z),
         127,
     ),
     Case(
