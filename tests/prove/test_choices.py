@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
-from pitcheck.prove.integers.choices import ENDLESS, ChoiceAlgebra, degree
+from pitcheck.prove.integers.choices import ENDLESS, ChoiceAlgebra, degree, degrees_of
 
 OUTCOMES = 3
 """The outcomes 0, 1, 2 of each choice."""
@@ -137,6 +137,19 @@ def test_an_element_of_one_choice_stays_one_through_ranks_and_functions() -> Non
     for part in parts[1:]:
         whole = algebra.add(whole, part)
     assert degree(algebra.exp(whole)) == 1
+
+
+def test_a_power_of_what_is_joined_with_fixed_numbers_has_the_degrees_of_its_elements() -> None:
+    """Joined arrays have codes for every draw, which are the same in all."""
+    outcomes = np.array([[1, 0], [2, 1], [0, 0], [1, 2]])
+    algebra = ChoiceAlgebra(range(4))
+    drawn = algebra.chosen(algebra.integers(outcomes[:, None]), np.full((1, 2), 1.0))
+    choices = algebra.cast(drawn, "field")
+    fixed = algebra.expand(algebra.constant(Fraction(3)), (2,))
+    joined = algebra.concatenate([choices, fixed], 0)
+    assert degrees_of(algebra.power(joined, 2)).ravel().tolist() == [1, 1, 0, 0]
+    total = algebra.concatenate([algebra.expand(algebra.sum(choices, (0,)), (1,)), fixed], 0)
+    assert degrees_of(algebra.power(total, 2)).ravel().tolist() == [2, 0, 0]
 
 
 def _counted(algebra: ChoiceAlgebra, outcomes: NDArray[np.int64]) -> Value:

@@ -180,7 +180,7 @@ class ChoiceAlgebra(SourcedAlgebra):
         degrees, rarest = self._parts(a.special)
         found = several(degrees * exponent, rarest * exponent) << SHIFT
         own = np.where(element_of(a.special) >= MANY, found, a.special)
-        return replace(result, special=np.broadcast_to(own, (1, 1, *result.data.shape[2:])))
+        return self._coded(result, own, 0)
 
     def shift(self, a: Value, axis: int) -> Value:
         """Return numbers that no choice decides: they cancel where they are used."""
