@@ -26,6 +26,10 @@ class PlanError(PitcheckError):
         self.place = place
 
 
+class ImpossibleError(PlanError):
+    """Sizes of a configuration that break a rule of its model or layout."""
+
+
 class ShapeError(PlanError):
     """Operands whose shapes or kinds do not fit the operator."""
 

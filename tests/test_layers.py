@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("precision",),
     ("engine",),
     ("commands",),
+    ("sweep",),
     ("torch",),
     ("cli",),
     ("__main__",),
@@ -47,10 +48,10 @@ each other.
 """
 
 USERS: dict[str, tuple[str, ...]] = {
-    "execution": ("mutation",),
+    "execution": ("mutation", "sweep"),
     "models": ("programs",),
-    "programs": ("commands",),
-    "mutation": ("commands",),
+    "programs": ("commands", "sweep"),
+    "mutation": ("commands", "sweep"),
     "frontends": ("programs", "commands", "torch"),
     "precision": ("engine",),
     "explain": ("engine", "commands"),

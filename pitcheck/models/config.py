@@ -10,7 +10,7 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from pitcheck.errors import PlanError
+from pitcheck.errors import ImpossibleError
 
 Norm = OneOf["rms", "layer"]
 Activation = OneOf["swiglu", "gelu"]
@@ -157,7 +157,7 @@ class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_model(model: Model, batch: Batch) -> None:
-    """Raise PlanError for sizes that break a rule of the model or of its batch.
+    """Raise ImpossibleError for sizes that break a rule of the model or of its batch.
 
     The error names the field, the rule and the value.
     """
@@ -168,7 +168,7 @@ def check_model(model: Model, batch: Batch) -> None:
         *_batch_rules(model, batch),
     ):
         if not holds:
-            raise PlanError(rule, place)
+            raise ImpossibleError(rule, place)
 
 
 Rule = tuple[str, bool, str]

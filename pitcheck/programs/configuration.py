@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pitcheck.errors import PlanError, UsageError
+from pitcheck.errors import ImpossibleError, PlanError, UsageError
 from pitcheck.models.config import Batch, Model, Optimizer, check_model
 from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import reference_plan
@@ -67,8 +67,8 @@ class Configuration(msgspec.Struct, frozen=True):
 def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configuration:
     """Return the configuration in a TOML file, after assignments (``tp=4``, ``model.layers=8``).
 
-    Raises PlanError, naming file and key, for a file that cannot be read and for sizes that cannot
-    run; UsageError for a wrong assignment.
+    Raises PlanError, naming file and key, for a file that cannot be read; ImpossibleError for sizes
+    that cannot run; UsageError for a wrong assignment.
     """
     content = _content(path)
     for assignment in assignments:
@@ -85,8 +85,8 @@ def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configura
     try:
         check_model(model, batch)
         check_layout(model, batch, layout)
-    except PlanError as error:
-        raise PlanError(error.message, f"{path}: {error.place}") from None
+    except ImpossibleError as error:
+        raise ImpossibleError(error.message, f"{path}: {error.place}") from None
     return Configuration(path.name.removesuffix(".toml"), model, batch, layout, optimizer)
 
 

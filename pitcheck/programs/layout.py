@@ -8,7 +8,7 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from pitcheck.errors import PlanError
+from pitcheck.errors import ImpossibleError
 from pitcheck.models.config import Attention, Batch, Model, Rule, check_model
 from pitcheck.programs.groups import cut_at, ends, kinds
 
@@ -77,14 +77,14 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
-    """Raise PlanError for a layout that cannot run ``model`` on ``batch``.
+    """Raise ImpossibleError for a layout that cannot run ``model`` on ``batch``.
 
     The error names the field, the rule and the value.
     """
     check_model(model, batch)
     for place, holds, rule in _rules(model, batch, layout):
         if not holds:
-            raise PlanError(rule, f"layout.{place}")
+            raise ImpossibleError(rule, f"layout.{place}")
 
 
 def _rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:

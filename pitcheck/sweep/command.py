@@ -1,0 +1,187 @@
+"""``pitcheck sweep`` and ``pitcheck merge``: many configurations, and their results in one file."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pitcheck import __version__
+from pitcheck.base.streams import say
+from pitcheck.cache.folder import FOLDER, made
+from pitcheck.cache.meaning import meaning
+from pitcheck.errors import UsageError
+from pitcheck.report.destinations import (
+    check_destinations,
+    exit_code_after,
+    parse_destination,
+    write_everywhere,
+)
+from pitcheck.sweep.engine import Engine
+from pitcheck.sweep.exports import FORMATS
+from pitcheck.sweep.live import shown
+from pitcheck.sweep.matrix import Sweep, read_sweep
+from pitcheck.sweep.order import ordered
+from pitcheck.sweep.result import Result
+from pitcheck.sweep.results import About, Results
+from pitcheck.sweep.shards import merge as merged
+from pitcheck.sweep.shards import parse_shard, part
+from pitcheck.sweep.summary import summary
+
+SWEEPS = Path(FOLDER, "sweeps")
+"""The folder of results if no file is named."""
+SUFFIX = ".sqlite"
+
+
+def run(
+    *,
+    file: str,
+    results: str | None,
+    resume: bool,
+    before: str | None,
+    shard: str,
+    seed: int | None,
+    jobs: int | None,
+    cache: bool,
+    cache_directory: str,
+    output: Sequence[str],
+    quiet: bool,
+) -> int:
+    """Check all configurations of a sweep, write the results, and return the exit code.
+
+    Raises UsageError for a wrong option or file.
+    """
+    destinations = [parse_destination(text, FORMATS) for text in output]
+    sweep = read_sweep(Path(file))
+    number, count = parse_shard(shard)
+    check_destinations(destinations, [file])
+    known = _before(before, results)
+    with _kept(sweep, results, resume, (number, count), seed) as kept:
+        about, planned = kept.about(), kept.planned()
+        done = kept.statuses()
+        left = [each for each in planned if each.name not in done]
+        say(
+            f"{kept.path}: seed {about.seed}, {len(planned)} configurations"
+            + (f", {len(done)} of them done before" if done else "")
+        )
+        engine = Engine(
+            jobs=jobs or os.cpu_count() or 1,
+            seed=about.seed,
+            fixed=about.fixed,
+            seconds=sweep.seconds,
+            memory=sweep.memory,
+            cache_directory=cache_directory if cache else None,
+        )
+        with shown(len(left), quiet=quiet) as tell:
+            for found in engine.run(ordered(left, known)):
+                if isinstance(found, Result):
+                    kept.put([found])
+                tell(found)
+        code = summary(planned, kept.results()).exit_code
+        return exit_code_after(
+            code,
+            lambda: write_everywhere(destinations, lambda each: FORMATS[each.format](kept)),
+        )
+
+
+@contextmanager
+def _kept(
+    sweep: Sweep, file: str | None, resume: bool, shard: tuple[int, int], seed: int | None
+) -> Iterator[Results]:
+    """Yield the file with the results of a sweep: a new one, or one that is gone on with."""
+    path = _path(file, resume)
+    with _alone(path):
+        if not resume:
+            drawn = random.SystemRandom().randrange(2**63) if seed is None else seed
+            about = _about(sweep, shard, drawn, fixed=seed is not None)
+            yield Results.new(path, about, part(sweep.planned, *shard))
+            return
+        kept = Results(path)
+        about = kept.about()
+        fixed = about.fixed if seed is None else True
+        now = _about(sweep, shard, about.seed if seed is None else seed, fixed=fixed)
+        difference = about.differs(now)
+        if difference:
+            raise UsageError(f"{path} cannot be gone on with: {difference}; begin a new file")
+        yield kept
+
+
+def _about(sweep: Sweep, shard: tuple[int, int], seed: int, *, fixed: bool) -> About:
+    return About(
+        version=__version__,
+        code=meaning(),
+        sweep=sweep.digest,
+        seed=seed,
+        fixed=fixed,
+        shard=shard[0],
+        shards=shard[1],
+        count=len(sweep.planned),
+        started=round(time.time(), 3),
+    )
+
+
+def _path(file: str | None, resume: bool) -> Path:
+    """Return the file of results: the named one, a new one, or the last one to go on with."""
+    if file is not None:
+        path = Path(file)
+        if not path.parent.is_dir():
+            raise UsageError(f"--results {file}: {path.parent} is no directory; create it first")
+        return path
+    made(Path(FOLDER))
+    SWEEPS.mkdir(exist_ok=True)
+    if not resume:
+        return SWEEPS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S.%f}{SUFFIX}"
+    last = _last()
+    if last is None:
+        raise UsageError(f"--resume: there are no results in {SWEEPS}; leave it out")
+    return last
+
+
+def _last() -> Path | None:
+    """Return the newest file of results in the folder for them, or None."""
+    return max(SWEEPS.glob(f"*{SUFFIX}"), default=None) if SWEEPS.is_dir() else None
+
+
+def _before(file: str | None, results: str | None) -> Mapping[str, tuple[str, float]]:
+    """Return status and seconds of an earlier sweep, that of ``file`` or the last one."""
+    if file is not None:
+        return Results(Path(file)).statuses()
+    last = _last()
+    if last is None or (results is not None and last.resolve() == Path(results).resolve()):
+        return {}
+    try:
+        return Results(last).statuses()
+    except UsageError:  # it gives an order, and nothing depends on that
+        return {}
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other processes from the file of results. Raises UsageError if one is at work on it."""
+    import fcntl  # noqa: PLC0415  not on every system
+
+    lock = path.with_name(f"{path.name}.lock")
+    with lock.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"another process is at work on {path}") from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def merge(target: str, files: Sequence[str], output: Sequence[str]) -> int:
+    """Write the results of all parts of a sweep to one file, and return the exit code."""
+    destinations = [parse_destination(text, FORMATS) for text in output]
+    check_destinations(destinations, files)
+    found = merged(Path(target), [Path(file) for file in files])
+    code = summary(found.planned(), found.results()).exit_code
+    return exit_code_after(
+        code, lambda: write_everywhere(destinations, lambda each: FORMATS[each.format](found))
+    )

@@ -1,0 +1,116 @@
+"""The results of a sweep for programs: JSON lines, JUnit XML, SARIF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+import msgspec
+
+from pitcheck.report import sarif
+from pitcheck.report.text import printable
+from pitcheck.sweep.result import command
+from pitcheck.sweep.results import Results
+from pitcheck.sweep.summary import UNKNOWN, line, summary, what_to_do
+
+SCHEMA = "pitcheck.sweep/1"
+
+
+def text(results: Results) -> bytes:
+    """Return the summary, and every result that somebody has to look at."""
+    planned = results.planned()
+    found = summary(planned, results.results())
+    lines = [*what_to_do(planned, found), found.sentence()]
+    return "".join(f"{printable(each)}\n" for each in lines).encode()
+
+
+def json_lines(results: Results) -> bytes:
+    """Return a line of JSON on the sweep, and one for every result, with its report."""
+    about = {"schema": SCHEMA, **msgspec.to_builtins(results.about())}
+    by_name = {each.name: each for each in results.planned()}
+    lines = [msgspec.json.encode(about)]
+    lines += [
+        msgspec.json.encode(
+            {"command": command(by_name[each.name], each.seed), **msgspec.to_builtins(each)}
+        )
+        for each in results.results(reports=True)
+    ]
+    return b"".join(each + b"\n" for each in lines)
+
+
+def junit(results: Results) -> bytes:
+    """Return JUnit XML with a test case for every configuration of the sweep.
+
+    One without a result is an error, so that a sweep that was broken off is not taken for good.
+    """
+    cases = list(_cases(results))
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(_with(cases, "failure")),
+        "errors": str(_with(cases, "error")),
+        "skipped": str(_with(cases, "skipped")),
+    }
+    root = Element("testsuites", {"name": "pitcheck sweep"})
+    suite = SubElement(root, "testsuite", {"name": "pitcheck sweep", **counts})
+    suite.extend(cases)
+    ElementTree.indent(root)
+    xml: bytes = ElementTree.tostring(root, "utf-8", xml_declaration=True)
+    return xml + b"\n"
+
+
+def _with(cases: Iterable[Element], tag: str) -> int:
+    return sum(case.find(tag) is not None for case in cases)
+
+
+def _cases(results: Results) -> Iterator[Element]:
+    found = {each.name: each for each in results.results()}
+    for planned in results.planned():
+        result = found.get(planned.name)
+        case = Element(
+            "testcase",
+            {
+                "classname": printable(planned.row),
+                "name": printable(planned.name),
+                "time": f"{result.seconds if result else 0:.3f}",
+            },
+        )
+        if result is None:
+            SubElement(case, "error", {"message": "it has no result: the sweep was broken off"})
+        elif result.status == "skipped":
+            SubElement(case, "skipped", {"message": printable(result.said)})
+        elif not result.good:
+            kind = "error" if result.status in UNKNOWN else "failure"
+            message = printable(f"{result.status}: {result.verdict} {result.said}")
+            ended = SubElement(case, kind, {"message": message})
+            ended.text = printable(f"{line(result)}; again: {command(planned, result.seed)}")
+        yield case
+
+
+def sarif_log(results: Results) -> bytes:
+    """Return a SARIF log with a run for every report of a configuration that is not good."""
+    by_name = {each.name: each for each in results.planned()}
+    log: dict[str, Any] = {}
+    runs: list[Any] = []
+    for each in results.results(reports=True):
+        if each.good or each.report is None:
+            continue
+        log = msgspec.json.decode(sarif.encode(each.report, by_name[each.name].sources))
+        runs += [
+            {**run, "automationDetails": {"id": f"pitcheck sweep/{each.name}"}}
+            for run in log["runs"]
+        ]
+    return msgspec.json.format(msgspec.json.encode({**_EMPTY, **log, "runs": runs}), indent=2)
+
+
+_EMPTY: Mapping[str, str] = {
+    "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+    "version": "2.1.0",
+}
+FORMATS: Mapping[str, Callable[[Results], bytes]] = {
+    "text": text,
+    "jsonl": json_lines,
+    "junit": junit,
+    "sarif": sarif_log,
+}

@@ -1,0 +1,99 @@
+"""The result of one configuration of a sweep."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Literal as OneOf
+
+import msgspec
+
+from pitcheck.report.report import Report
+from pitcheck.sweep.matrix import Planned
+
+Status = OneOf[
+    "as expected", "unexpected", "skipped", "crashed", "out of time", "out of memory", "not probed"
+]
+GOOD: frozenset[Status] = frozenset({"as expected", "skipped"})
+"""The statuses that nobody has to look at."""
+CAUGHT = frozenset({"mismatch", "invalid"})
+"""The verdicts on a plan with a planted fault that notice it."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a configuration.
+
+    ``verdict`` is "" if there is none, and ``report`` None. ``said`` is one line on what was
+    planted, why the configuration was left out, or how its process ended. ``seconds`` are those of
+    the process; ``memory_mb`` is its peak, 0 if that is not known.
+    """
+
+    name: str
+    status: Status
+    verdict: str = ""
+    expect: str
+    seed: int
+    said: str = ""
+    seconds: float = 0.0
+    memory_mb: float = 0.0
+    report: Report | None = None
+
+    @property
+    def good(self) -> bool:
+        """True if nobody has to look at it."""
+        return self.status in GOOD
+
+
+def of_report(
+    planned: Planned, report: Report, said: str, *, out_of_memory: bool = False
+) -> Result:
+    """Return the result of a configuration that was checked."""
+    right = report.verdict in CAUGHT if planned.probe else report.verdict == planned.expect
+    failed = any(finding.code == "PIT900" for finding in report.findings)
+    status: Status = (
+        "as expected" if right and report.exit_code in _codes(planned) else "unexpected"
+    )
+    if failed:
+        status = "crashed"
+    elif out_of_memory:
+        status = "out of memory"
+    first = report.findings[0].title if report.findings else ""
+    return Result(
+        name=planned.name,
+        status=status,
+        verdict=report.verdict,
+        expect=planned.expect,
+        seed=report.seed,
+        said=said or first,
+        report=report,
+    )
+
+
+def _codes(planned: Planned) -> Sequence[int]:
+    """Return the exit codes that a good check has: a broken precision rule has one of its own."""
+    return range(6) if planned.probe or planned.expect != "equivalent" else (0,)
+
+
+def without_report(planned: Planned, seed: int, status: Status, said: str) -> Result:
+    """Return the result of a configuration that was not checked to the end."""
+    return Result(name=planned.name, status=status, expect=planned.expect, seed=seed, said=said)
+
+
+def seed_of(seed: int, name: str) -> int:
+    """Return the seed of a configuration, from that of its sweep: 63 bits."""
+    digest = blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def command(planned: Planned, seed: int) -> str:
+    """Return the command that checks a configuration again, with the same seed.
+
+    A planted fault is told by the sweep alone: its command checks the plan without it.
+    """
+    words = ["pitcheck", "check", *planned.sources]
+    for assignment in planned.assignments:
+        words += ["--set", assignment]
+    for name, value in planned.options.items():
+        words += [f"--{name.replace('_', '-')}", value]
+    return shlex.join([*words, "--seed", str(seed)])

@@ -1,0 +1,191 @@
+"""The file with the results of a sweep: written one by one, whole or not at all.
+
+A sweep that is killed at any moment loses the configurations in work and nothing else.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import zstandard
+
+from pitcheck.errors import UsageError
+from pitcheck.report.json import decode, encode
+from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.result import Result
+
+APPLICATION = 0x70697473
+"""The number that marks a database as one of these ("pits")."""
+VERSION = 1
+WAIT = 30.0
+"""The seconds that a process waits for another one that writes."""
+MOST_REPORT = 1 << 28
+"""The bytes of a report at most, so that a damaged file cannot fill the memory."""
+
+Content = TypeVar("Content")
+
+_TABLES = (
+    "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE planned (name TEXT PRIMARY KEY, place INTEGER NOT NULL, content BLOB NOT NULL)",
+    """CREATE TABLE result (
+        name TEXT PRIMARY KEY REFERENCES planned (name),
+        content BLOB NOT NULL,
+        report BLOB
+    )""",
+)
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file has the results of.
+
+    ``sweep`` is the digest of the sweep, ``code`` that of pitcheck's code. ``shard`` of ``shards``,
+    from 1: the part of the sweep that was run. ``count`` is the number of configurations of all
+    parts. ``fixed``: every check draws by the seed. ``started`` is a time in seconds since 1970.
+    """
+
+    version: str
+    code: str
+    sweep: str
+    seed: int
+    fixed: bool
+    shard: int = 1
+    shards: int = 1
+    count: int
+    started: float
+
+    def differs(self, other: About) -> str:
+        """Return the first word for what two files cannot differ in, with both values, or ""."""
+        for name in ("version", "code", "sweep", "seed", "fixed", "shard", "shards", "count"):
+            one, two = getattr(self, name), getattr(other, name)
+            if one != two:
+                return f"{name} is {one} in one and {two} in the other"
+        return ""
+
+
+class Results:
+    """The results in the file ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def new(cls, path: Path, about: About, planned: Sequence[Planned]) -> Results:
+        """Return a new file for a sweep. Raises UsageError if it is there, or cannot be written."""
+        if path.exists():
+            raise UsageError(
+                f"{path} is there already; name another file, or go on with it by --resume"
+            )
+        made = cls(path)
+        with made._open(create=True) as database:
+            database.execute(f"PRAGMA application_id = {APPLICATION}")
+            database.execute(f"PRAGMA user_version = {VERSION}")
+            for table in _TABLES:
+                database.execute(table)
+            database.execute(
+                "INSERT INTO about VALUES ('about', ?)", (msgspec.json.encode(about).decode(),)
+            )
+            database.executemany(
+                "INSERT INTO planned VALUES (?, ?, ?)",
+                (
+                    (each.name, place, msgspec.json.encode(each))
+                    for place, each in enumerate(planned)
+                ),
+            )
+        return made
+
+    def about(self) -> About:
+        """Return what the file has the results of."""
+        with self._open() as database:
+            row = database.execute("SELECT value FROM about WHERE key = 'about'").fetchone()
+        if row is None:
+            raise UsageError(f"{self.path} does not say what it has the results of; it is damaged")
+        return self._decoded(row[0], About)
+
+    def planned(self) -> list[Planned]:
+        """Return all configurations in their order."""
+        with self._open() as database:
+            rows = database.execute("SELECT content FROM planned ORDER BY place").fetchall()
+        return [self._decoded(content, Planned) for (content,) in rows]
+
+    def results(self, *, reports: bool = False) -> Iterator[Result]:
+        """Yield the results in the order of the configurations, without or with their reports."""
+        with self._open() as database:
+            rows = database.execute(
+                "SELECT result.content, CASE WHEN ? THEN result.report END FROM result "
+                "JOIN planned USING (name) ORDER BY place",
+                (reports,),
+            )
+            for content, report in rows:
+                yield self._result(content, report)
+
+    def result(self, name: str) -> Result | None:
+        """Return the result of a configuration with its report, or None."""
+        with self._open() as database:
+            row = database.execute(
+                "SELECT content, report FROM result WHERE name = ?", (name,)
+            ).fetchone()
+        return None if row is None else self._result(*row)
+
+    def statuses(self) -> Mapping[str, tuple[str, float]]:
+        """Return the status and the seconds of every configuration that has a result."""
+        return {each.name: (each.status, each.seconds) for each in self.results()}
+
+    def put(self, results: Iterable[Result]) -> None:
+        """Enter results, all or none. A configuration that has one keeps it: none counts twice."""
+        with self._open(writes=True) as database:
+            database.executemany(
+                "INSERT OR IGNORE INTO result VALUES (?, ?, ?)", map(_row, results)
+            )
+
+    def _result(self, content: bytes, report: bytes | None) -> Result:
+        result = self._decoded(content, Result)
+        if report is None:
+            return result
+        try:
+            whole = zstandard.ZstdDecompressor().decompress(report, max_output_size=MOST_REPORT)
+            return msgspec.structs.replace(result, report=decode(whole))
+        except (zstandard.ZstdError, msgspec.MsgspecError, ValueError) as error:
+            raise UsageError(f"{self.path}: the report of {result.name!r}: {error}") from None
+
+    def _decoded(self, content: bytes | str, kind: type[Content]) -> Content:
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"{self.path} is damaged: {error}") from None
+
+    @contextmanager
+    def _open(self, *, create: bool = False, writes: bool = False) -> Iterator[sqlite3.Connection]:
+        """Yield the database within a transaction. Raises UsageError for what goes wrong."""
+        if not create and not self.path.is_file():
+            raise UsageError(f"{self.path}: no such file; pitcheck sweep writes one")
+        try:
+            with closing(
+                sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
+            ) as database:
+                if not create:
+                    self._check(database)
+                database.execute("BEGIN IMMEDIATE" if create or writes else "BEGIN")
+                yield database
+                database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise UsageError(f"{self.path}: {error}") from None
+
+    def _check(self, database: sqlite3.Connection) -> None:
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if (application, version) != (APPLICATION, VERSION):
+            raise UsageError(
+                f"{self.path} has no results of a sweep in version {VERSION} of their format"
+            )
+
+
+def _row(result: Result) -> tuple[str, bytes, bytes | None]:
+    """Return the entry of a result: its name, and it without and with its report."""
+    report = None if result.report is None else zstandard.compress(encode(result.report), 6)
+    content = msgspec.json.encode(msgspec.structs.replace(result, report=None))
+    return result.name, content, report

@@ -1,0 +1,173 @@
+"""The process that checks one configuration of a sweep: ``python -m pitcheck.sweep.worker``.
+
+It reads a :class:`Task` from standard input and writes a :class:`Result` to standard output. What
+programs print while they are recorded goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pitcheck.base.options import Options
+from pitcheck.commands.check import checked, sources
+from pitcheck.commands.number_options import parse_probability_log2
+from pitcheck.commands.remembered_pairs import RememberedPair
+from pitcheck.errors import UsageError
+from pitcheck.plan.model import Plan
+from pitcheck.report.report import Report
+from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.result import Result, of_report, without_report
+
+MOST_MUTANTS = 200
+"""The mutants of a plan among which one that changes an output is looked for."""
+DRAWS = tuple(range(4))
+"""The draws in which a planted fault may change an output."""
+OUT_OF_MEMORY = 13
+"""The exit code of a worker that ran out of memory outside the check."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration, its seed, the memory of its process in bytes, and a folder of proofs.
+
+    ``fixed``: the check draws by the seed, too, and not by one of its own. Then it remembers no
+    proof that was made with another one.
+    """
+
+    planned: Planned
+    seed: int
+    fixed: bool
+    memory: int
+    cache_directory: str | None = None
+
+
+def run(task: Task) -> Result:
+    """Return the result of a task."""
+    planned = task.planned
+    options = _options(task)
+    if planned.probe:
+        return _probed(task, options)
+    reference, parallel = (*planned.sources, None)[:2]
+    files = sources(str(reference), parallel, planned.assignments)
+    pair = RememberedPair.of(planned.sources, planned.assignments, options)
+    report = None if pair is None else pair.report()
+    if report is None:
+        report = checked(files, options)
+        if pair is not None:
+            pair.keep(report)
+    return _result(task, report, "")
+
+
+def _options(task: Task) -> Options:
+    given: dict[str, Any] = dict(task.planned.options)
+    bound = given.pop("error_bound", "2^-64")
+    return Options(
+        error_bound_log2=parse_probability_log2(bound),
+        seed=task.seed if task.fixed or task.planned.probe else None,
+        jobs=1,
+        max_memory=task.memory,
+        cache_directory=None if task.cache_directory is None else Path(task.cache_directory),
+        # A planted fault has to be noticed; nobody asks for its repair.
+        explain=not task.planned.probe,
+        **given,
+    )
+
+
+def _result(task: Task, report: Report, said: str) -> Result:
+    short = any(
+        (f.code == "PIT203" and "memory" in f.title) or "MemoryError" in f.title
+        for f in report.findings
+    )
+    return of_report(task.planned, report, said, out_of_memory=short)
+
+
+def _probed(task: Task, options: Options) -> Result:
+    """Return the result of a plan in which a fault is planted that changes an output.
+
+    An executor that shares nothing with the check says that it does.
+    """
+    reference, parallel = (
+        plan for file in sources(*_both(task.planned), task.planned.assignments) for plan in file()
+    )
+    try:
+        found = _fault(reference, parallel, task.seed)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        said = "PyTorch plants faults; install pitcheck[torch]"
+        return without_report(task.planned, task.seed, "not probed", said)
+    if found is None:
+        said = f"none of {MOST_MUTANTS} mutants changes an output"
+        return without_report(task.planned, task.seed, "not probed", said)
+    wrong, said = found
+    report = checked([lambda: [reference], lambda: [wrong]], options)
+    return _result(task, report, said)
+
+
+def _both(planned: Planned) -> tuple[str, str | None]:
+    return planned.sources[0], planned.sources[1] if len(planned.sources) > 1 else None
+
+
+def _fault(reference: Plan, parallel: Plan, seed: int) -> tuple[Plan, str] | None:
+    """Return a plan with one fault that changes an output, and what it is; None if none is found.
+
+    Raises ModuleNotFoundError without PyTorch, and UsageError for a plan that is not right itself.
+    """
+    from pitcheck.execution.judge import Judge  # noqa: PLC0415  PyTorch is an extra
+    from pitcheck.mutation.mutants import mutants  # noqa: PLC0415  only a probe needs it
+
+    judge = Judge(reference)
+    right = judge.once(parallel, DRAWS[0])
+    if not right.same:
+        raise UsageError("a fault is planted in a right plan, and this one is not right")
+    for mutant in mutants(parallel, MOST_MUTANTS, seed):
+        judged = judge.often(mutant.plan, DRAWS)
+        if not judged.error and not judged.same:
+            return mutant.plan, mutant.name
+    return None
+
+
+def _limited(memory: int) -> None:
+    """Let the process have so many bytes of data of its own at most."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+def _answering() -> Callable[[bytes], None]:
+    """Return what writes the answer; from now on prints go to standard error."""
+    answer = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def write(data: bytes) -> None:
+        with os.fdopen(answer, "wb") as stream:
+            stream.write(data)
+
+    return write
+
+
+def main() -> int:
+    """Check what standard input names, and return 0 if there is an answer."""
+    answer = _answering()
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    _limited(task.memory)
+    try:
+        result = run(task)
+    except MemoryError:
+        return OUT_OF_MEMORY
+    except UsageError as error:
+        result = without_report(task.planned, task.seed, "unexpected", str(error))
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = msgspec.structs.replace(result, memory_mb=round(usage / 1024, 1))
+    answer(msgspec.json.encode(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

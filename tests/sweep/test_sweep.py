@@ -1,0 +1,260 @@
+"""Whole sweeps: limits, crashes, kills, and going on after them."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pitcheck.errors import UsageError
+from pitcheck.sweep.command import merge, run
+from pitcheck.sweep.result import Result
+from pitcheck.sweep.results import Results
+from pitcheck.sweep.summary import summary
+
+PLANS = Path(__file__).resolve().parents[2] / "plans"
+DEMO = PLANS / "demo"
+REFERENCE = "mlp-L4.reference.plan.json"
+WRONG = "mlp-L4.missing-allreduce.plan.json"
+PAIR = '[[pair]]\nreference = "{0}"\nparallel = "{1}"\n'
+PROGRAMS = {
+    "killed": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
+    "ended": "import os\nos._exit(7)\n",
+    "endless": "while True:\n    pass\n",
+    "huge": "x = bytearray(1 << 40)\n",
+    "noisy": "print('a' * 100_000)\nraise ValueError('no spec here')\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a working directory with small plans."""
+    monkeypatch.chdir(tmp_path)
+    for file in (REFERENCE, WRONG):
+        shutil.copy(DEMO / file, tmp_path / file)
+    return tmp_path
+
+
+def swept(text: str, **options: object) -> tuple[int, list[Result]]:
+    """Return the exit code and the results of a sweep in the working directory."""
+    Path("sweep.toml").write_text(text, encoding="utf-8")
+    given: dict[str, object] = {
+        "file": "sweep.toml",
+        "results": "r.sqlite",
+        "resume": False,
+        "before": None,
+        "shard": "1/1",
+        "seed": 1,
+        "jobs": 2,
+        "cache": False,
+        "cache_directory": ".pitcheck",
+        "output": (),
+        "quiet": True,
+        **options,
+    }
+    code = run(**given)  # type: ignore[arg-type]
+    return code, list(Results(Path(str(given["results"]))).results(reports=True))
+
+
+def test_a_sweep_of_right_and_wrong_pairs(folder: Path) -> None:
+    both = PAIR.format(REFERENCE, REFERENCE) + PAIR.format(REFERENCE, WRONG)
+    code, (right, wrong) = swept(both)
+    assert (code, right.status, wrong.status) == (1, "as expected", "unexpected")
+    assert (right.verdict, wrong.verdict) == ("equivalent", "mismatch")
+    assert wrong.report is not None
+    assert wrong.report.findings[0].code == "PIT104"
+    code, results = swept(both + 'expect = "mismatch"\n', results="s.sqlite")
+    assert code == 0
+    assert all(each.good for each in results)
+
+
+def test_a_pair_that_is_right_but_should_not_be_is_not_good(folder: Path) -> None:
+    code, (found,) = swept(PAIR.format(REFERENCE, REFERENCE) + 'expect = "mismatch"\n')
+    assert (code, found.status) == (1, "unexpected")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("killed", "crashed", "killed by SIGKILL"),
+        ("ended", "unexpected", "SystemExit: 7"),
+        ("endless", "out of time", "stopped after 4 s"),
+        ("huge", "out of memory", "MemoryError"),
+        ("noisy", "unexpected", "no spec here"),
+    ],
+)
+@pytest.mark.slow
+def test_what_ends_one_process_ends_one_configuration(
+    folder: Path, name: str, status: str, said: str
+) -> None:
+    Path(f"{name}.py").write_text(PROGRAMS[name], encoding="utf-8")
+    seconds = 4 if name == "endless" else 100
+    code, (right, found) = swept(
+        f'seconds = {seconds}\nmemory = "2GiB"\n'
+        + PAIR.format(REFERENCE, REFERENCE)
+        + f'[[program]]\nsource = "{name}.py:spec"\n'
+    )
+    assert right.status == "as expected" or name == "endless"
+    assert found.status == status
+    assert said in found.said
+    assert code in (1, 3)
+    assert not found.good
+
+
+def test_a_missing_file_is_one_row(folder: Path) -> None:
+    code, (missing, right) = swept(
+        PAIR.format("none.plan.json", REFERENCE) + PAIR.format(REFERENCE, REFERENCE)
+    )
+    assert (code, missing.verdict, right.status) == (1, "invalid", "as expected")
+
+
+def test_the_same_seed_gives_the_same_reports(folder: Path) -> None:
+    text = PAIR.format(REFERENCE, REFERENCE) + PAIR.format(REFERENCE, WRONG)
+    _, one = swept(text)
+    _, two = swept(text, results="s.sqlite", jobs=1)
+    assert list(map(stable, one)) == list(map(stable, two))
+
+
+def stable(result: Result) -> tuple[object, ...]:
+    """Return what may not differ between two sweeps with one seed."""
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from pitcheck.report.report import Report, Seconds  # noqa: PLC0415
+
+    report = result.report
+    if isinstance(report, Report):
+        report = replace(
+            report, seconds=Seconds(), peak_memory_mb=0.0, remembered=0, backend="numpy"
+        )
+    return result.name, result.status, result.verdict, result.seed, result.said, report
+
+
+def pairs(count: int) -> str:
+    """Return a sweep of small pairs, wrong ones among them, and copy their plans."""
+    for n in range(count):
+        shutil.copy(REFERENCE, f"{n}.plan.json")
+    return "".join(
+        PAIR.format(f"{n}.plan.json", WRONG if n % 3 == 1 else f"{n}.plan.json")
+        + ('expect = "mismatch"\n' if n % 3 == 1 else "")
+        for n in range(count)
+    )
+
+
+def test_a_sweep_that_is_done_has_nothing_left(folder: Path) -> None:
+    text = pairs(2)
+    _, results = swept(text)
+    before = Path("r.sqlite").read_bytes()
+    code, again = swept(text, resume=True)
+    assert (code, again) == (0, results)
+    assert Path("r.sqlite").read_bytes() == before
+
+
+def test_another_sweep_is_not_gone_on_with(folder: Path) -> None:
+    text = pairs(2)
+    swept(text)
+    with pytest.raises(UsageError, match="sweep is"):
+        swept(text + PAIR.format(REFERENCE, REFERENCE), resume=True)
+    with pytest.raises(UsageError, match="seed is 1 in one and 2 in the other"):
+        swept(text, resume=True, seed=2)
+    with pytest.raises(UsageError, match="shards is 1"):
+        swept(text, resume=True, shard="1/2")
+    with pytest.raises(UsageError, match="is there already"):
+        swept(text)
+    with pytest.raises(UsageError, match="no such file"):
+        swept(text, resume=True, results="none.sqlite")
+
+
+def test_shards_that_are_merged_are_the_whole_sweep(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = pairs(3)
+    _, whole = swept(text)
+    files = [f"{n}.sqlite" for n in (1, 2)]
+    for n in (1, 2):
+        swept(text, shard=f"{n}/2", results=f"{n}.sqlite")
+    assert merge("all.sqlite", files, ()) == 0
+    merged = Results(Path("all.sqlite")).results(reports=True)
+    assert list(map(stable, merged)) == list(map(stable, whole))
+
+
+def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pitcheck", "sweep", "sweep.toml", *arguments],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def killed_and_resumed(kills: int, draw: random.Random, longest: float) -> list[Result]:
+    """Return the results of a sweep that is killed so many times, and then gone on with."""
+    path = Path("killed.sqlite")
+    arguments = ["--results", str(path), "--seed", "1", "--jobs", "2", "--no-cache"]
+    for _ in range(kills):
+        process = start([*arguments, "--resume"] if path.exists() else arguments)
+        time.sleep(draw.uniform(0.2, longest))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        done = set() if not path.exists() else {each.name for each in Results(path).results()}
+        assert len(done) <= 6
+    resume = [*arguments, "--resume"] if path.exists() else arguments
+    assert start(resume).wait() == 0
+    return list(Results(path).results(reports=True))
+
+
+def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
+    text = pairs(4)
+    _, whole = swept(text)
+    process = start(["--results", "i.sqlite", "--seed", "1", "--jobs", "1", "--no-cache"])
+    while not Path("i.sqlite").exists() or not Results(Path("i.sqlite")).statuses():
+        time.sleep(0.1)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    kept = Results(Path("i.sqlite"))
+    assert 0 < len(kept.statuses()) < 4
+    code, results = swept(text, resume=True, results="i.sqlite")
+    assert code == 0
+    assert list(map(stable, results)) == list(map(stable, whole))
+    assert summary(kept.planned(), results).good
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_sweep_that_is_killed_at_twenty_moments_ends_like_another(folder: Path) -> None:
+    text = pairs(6)
+    _, whole = swept(text)
+    found = killed_and_resumed(20, random.Random(1), 4.0)
+    assert list(map(stable, found)) == list(map(stable, whole))
+
+
+def test_two_processes_do_not_work_on_one_file(folder: Path) -> None:
+    text = pairs(4)
+    Path("sweep.toml").write_text(text, encoding="utf-8")
+    process = start(["--results", "r.sqlite", "--seed", "1", "--jobs", "1", "--no-cache"])
+    while not Path("r.sqlite").exists():
+        time.sleep(0.05)
+        assert process.poll() is None
+    with pytest.raises(UsageError, match="another process is at work"):
+        swept(text, resume=True)
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.slow
+def test_a_planted_fault_is_caught_and_said(folder: Path) -> None:
+    code, results = swept(
+        f'[[matrix]]\nmodels = ["{PLANS / "gpt3-tiny.toml"}"]\nprobes = 1\n'
+        "[matrix.set]\n'model.layers' = [1]\npp = [1]\ndp = [1]\n"
+    )
+    right, probe = results
+    assert (code, right.verdict, probe.verdict) == (0, "equivalent", "mismatch")
+    assert probe.said
