@@ -491,6 +491,25 @@ def sweep(**values: Any) -> int:
 
 
 @cli.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "--out",
+    default="night",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where the page is written: a new or an empty folder, or one with an older page.",
+)
+def page(files: tuple[str, ...], out: str) -> int:
+    """Write the results of a sweep as a page, with the report of every check.
+
+    Of several FILES the newest is shown; the others are earlier sweeps, with which it is compared.
+    """
+    from pitcheck.sweep.command import page as run  # noqa: PLC0415
+
+    return run(files, out)
+
+
+@cli.command()
 @click.argument("target")
 @click.argument("files", nargs=-1, required=True)
 @click.option(

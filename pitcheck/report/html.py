@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,6 +86,11 @@ def notebook(report: Report) -> str:
 
 
 def _page(report: Report, plans: Sequence[str]) -> str:
+    return rendered(_FOLDER, _content(report, plans))
+
+
+def rendered(folder: Path, content: Mapping[str, Any]) -> str:
+    """Return a page that loads nothing, from the template, the style and the script in a folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415  only a page pays for it
     from markupsafe import Markup  # noqa: PLC0415
 
@@ -96,11 +101,11 @@ def _page(report: Report, plans: Sequence[str]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        loader=FileSystemLoader(_FOLDER),
+        loader=FileSystemLoader(folder),
     )
-    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))
+    style, script = ((folder / name).read_text("utf-8") for name in ("style.css", "filter.js"))
     return environment.get_template("page.html").render(
-        **_content(report, plans),
+        **content,
         style=Markup(style),
         script=Markup(script),
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; "

@@ -25,6 +25,7 @@ from pitcheck.sweep.engine import Engine
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.live import shown
 from pitcheck.sweep.matrix import Sweep, read_sweep
+from pitcheck.sweep.morning import write_page
 from pitcheck.sweep.order import ordered
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import About, Results
@@ -174,6 +175,13 @@ def _alone(path: Path) -> Iterator[None]:
             yield
         finally:
             lock.unlink(missing_ok=True)
+
+
+def page(files: Sequence[str], out: str) -> int:
+    """Write the page of the newest of some results, and return 0. Raises UsageError."""
+    write_page(Path(out), [Path(file) for file in files])
+    say(f"{Path(out) / 'index.html'}")
+    return 0
 
 
 def merge(target: str, files: Sequence[str], output: Sequence[str]) -> int:
