@@ -450,6 +450,11 @@ def mutate(**values: Any) -> int:
     help="Results of an earlier sweep: what failed there is checked first. [default: the newest]",
 )
 @click.option(
+    "--since",
+    metavar="FILE|REVISION",
+    help="Leave out what nothing has changed for since these results, or this git revision.",
+)
+@click.option(
     "--shard",
     default="1/1",
     show_default=True,

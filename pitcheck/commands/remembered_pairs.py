@@ -85,6 +85,12 @@ class RememberedPair:
             self.store.put(KIND, self.key, encode(report))
 
 
+def is_read_alone(source: str) -> bool:
+    """Return True if a plan is made of one file alone, by code that is part of this package."""
+    frontend = frontend_of(source)
+    return frontend is not None and _is_known(frontend)
+
+
 def _is_known(frontend: Frontend) -> bool:
     """Return True if a frontend reads a file alone, and its code is part of the key."""
     return frontend.in_one_file and frontend.read.__module__.startswith("pitcheck.")

@@ -21,6 +21,7 @@ from pitcheck.report.destinations import (
     parse_destination,
     write_everywhere,
 )
+from pitcheck.sweep.affected import Inputs, unaffected
 from pitcheck.sweep.engine import Engine
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.live import shown
@@ -44,6 +45,7 @@ def run(
     results: str | None,
     resume: bool,
     before: str | None,
+    since: str | None,
     shard: str,
     seed: int | None,
     jobs: int | None,
@@ -63,6 +65,8 @@ def run(
     known = _before(before, results)
     with _kept(sweep, results, resume, (number, count), seed) as kept:
         about, planned = kept.about(), kept.planned()
+        if since is not None:
+            kept.put(_unaffected(kept, since, Path(file)))
         done = kept.statuses()
         left = [each for each in planned if each.name not in done]
         say(
@@ -87,6 +91,17 @@ def run(
             code,
             lambda: write_everywhere(destinations, lambda each: FORMATS[each.format](kept)),
         )
+
+
+def _unaffected(kept: Results, since: str, sweep: Path) -> list[Result]:
+    """Return the results of configurations that nothing changed for, and say how many they are."""
+    planned, inputs = kept.planned(), Inputs()
+    found = unaffected(planned, since, {each.name: inputs.of(each) for each in planned}, sweep)
+    say(
+        f"{len(found)} of {len(planned)} configurations are not run: nothing has changed for them "
+        f"since {since}; the results name them"
+    )
+    return found
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from time import perf_counter
 
 import msgspec
 
+from pitcheck.sweep.affected import Inputs
 from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.result import Result, seed_of, without_report
 from pitcheck.sweep.worker import OUT_OF_MEMORY, Task
@@ -96,10 +97,17 @@ class Engine:
                 return
             told.put(planned)
             try:
-                told.put(self._result(planned))
+                told.put(self._recognised(planned))
             except BaseException as error:
                 told.put(error)
                 return
+
+    def _recognised(self, planned: Planned) -> Result:
+        """Return the result, with what it was made from if that stayed the same meanwhile."""
+        before = Inputs().of(planned)
+        result = self._result(planned)
+        same = before == Inputs().of(planned)
+        return msgspec.structs.replace(result, inputs=before if same else "")
 
     def _result(self, planned: Planned) -> Result:
         """Return the result of a configuration, whatever becomes of its process."""

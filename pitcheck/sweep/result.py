@@ -13,9 +13,16 @@ from pitcheck.report.report import Report
 from pitcheck.sweep.matrix import Planned
 
 Status = OneOf[
-    "as expected", "unexpected", "skipped", "crashed", "out of time", "out of memory", "not probed"
+    "as expected",
+    "unchanged",
+    "unexpected",
+    "skipped",
+    "crashed",
+    "out of time",
+    "out of memory",
+    "not probed",
 ]
-GOOD: frozenset[Status] = frozenset({"as expected", "skipped"})
+GOOD: frozenset[Status] = frozenset({"as expected", "unchanged", "skipped"})
 """The statuses that nobody has to look at."""
 CAUGHT = frozenset({"mismatch", "invalid"})
 """The verdicts on a plan with a planted fault that notice it."""
@@ -26,7 +33,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     ``verdict`` is "" if there is none, and ``report`` None. ``said`` is one line on what was
     planted, why the configuration was left out, or how its process ended. ``seconds`` are those of
-    the process; ``memory_mb`` is its peak, 0 if that is not known.
+    the process; ``memory_mb`` is its peak, 0 if that is not known. ``inputs`` is a number for all
+    that the verdict depends on, "" if that is not known.
     """
 
     name: str
@@ -37,7 +45,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""
     seconds: float = 0.0
     memory_mb: float = 0.0
+    inputs: str = ""
     report: Report | None = None
+
+    @property
+    def proven(self) -> bool:
+        """True if the verdict is known and is the one that was expected."""
+        return self.status in ("as expected", "unchanged") and bool(self.verdict)
 
     @property
     def good(self) -> bool:

@@ -51,6 +51,7 @@ def swept(text: str, **options: object) -> tuple[int, list[Result]]:
         "results": "r.sqlite",
         "resume": False,
         "before": None,
+        "since": None,
         "shard": "1/1",
         "seed": 1,
         "jobs": 2,
