@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("commands",),
     ("torch",),
     ("cli",),
-    ("__main__",),
+    ("pytest_plugin", "__main__"),
 )
 """Packages and modules of pitcheck from the lowest to the highest. Those of one layer do not import
 each other.
@@ -51,7 +51,7 @@ USERS: dict[str, tuple[str, ...]] = {
     "models": ("programs",),
     "programs": ("commands",),
     "mutation": ("commands",),
-    "frontends": ("programs", "commands", "torch"),
+    "frontends": ("programs", "commands", "torch", "pytest_plugin"),
     "precision": ("engine",),
     "explain": ("engine", "commands"),
     "engine": ("commands",),
