@@ -248,6 +248,7 @@ _OUT = click.option(
     default=False,
     help="Print all assumptions, cases, reductions and times.",
 )
+@click.option("--watch", is_flag=True, help="Check again whenever a file that was read changes.")
 @click.pass_context
 def check(context: click.Context, /, **values: Any) -> int:
     """Check the PARALLEL plan against the REFERENCE plan.
@@ -262,7 +263,16 @@ def check(context: click.Context, /, **values: Any) -> int:
     from pitcheck.commands.check import run  # noqa: PLC0415
     from pitcheck.commands.defaults import with_configuration  # noqa: PLC0415
 
-    return run(**with_configuration(context, values))
+    watched, (arguments, outputs) = values.pop("watch"), context.obj or ((), ())
+    given = with_configuration(context, values)
+    if watched:
+        from pitcheck.commands.check import named_files  # noqa: PLC0415
+        from pitcheck.commands.watching.watch import run as watch  # noqa: PLC0415
+
+        files = named_files(given["reference"], given["parallel"])
+        words = [word for word in arguments if word != "--watch"]
+        return watch(files, words, given["output"], given["write_baseline"])
+    return run(**{**given, "output": [*given["output"], *outputs]})
 
 
 _CACHE = click.option(
@@ -460,10 +470,16 @@ def demo() -> int:
     return run()
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
+def main(args: Sequence[str] | None = None, outputs: Sequence[str] = ()) -> int:
+    """Run the command line and return the exit code.
+
+    ``outputs`` are outputs of ``check`` (``FORMAT:FILE``) beside those that are asked for.
+    """
     reserve_closed()
-    code: int = cli.main(args, prog_name="pitcheck", standalone_mode=False)
+    given = tuple(sys.argv[1:] if args is None else args)
+    code: int = cli.main(
+        given, prog_name="pitcheck", standalone_mode=False, obj=(given, tuple(outputs))
+    )
     return code
 
 

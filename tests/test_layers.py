@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("commands",),
     ("torch",),
     ("cli",),
-    ("pytest_plugin", "__main__"),
+    ("pytest_plugin", "watched_check", "__main__"),
 )
 """Packages and modules of pitcheck from the lowest to the highest. Those of one layer do not import
 each other.
