@@ -443,6 +443,26 @@ def mutate(**values: Any) -> int:
 
 
 @cli.command()
+@click.argument("directory", default=".")
+@click.option(
+    "--framework",
+    type=click.Choice(["megatron", "torchtitan", "deepspeed", "nnscaler", "fsdp2", "torch", "jax"]),
+    help="What is written for. [default: what the Python files import]",
+)
+@click.option("--force", is_flag=True, help="Replace files that are there already.")
+def init(directory: str, framework: str | None, force: bool) -> int:
+    """Write a first check for the repository in DIRECTORY.
+
+    Its Python files are read, never run, to see which framework they import. A specification of
+    PyTorch programs or a configuration is written, and settings. It runs as it stands, and has
+    comments where to put your own model.
+    """
+    from pitcheck.commands.starting.init import run  # noqa: PLC0415
+
+    return run(directory, framework, force=force)
+
+
+@cli.command()
 @click.argument("code", required=False)
 def explain(code: str | None) -> int:
     """Print the page of a CODE such as PIT104, or the list of codes."""
