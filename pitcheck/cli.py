@@ -260,19 +260,10 @@ def check(context: click.Context, /, **values: Any) -> int:
     Options may also stand in the nearest pitcheck.toml, or in [tool.pitcheck] of a pyproject.toml;
     the command line wins.
     """
-    from pitcheck.commands.check import run  # noqa: PLC0415
     from pitcheck.commands.defaults import with_configuration  # noqa: PLC0415
+    from pitcheck.commands.watching.command import run  # noqa: PLC0415
 
-    watched, (arguments, outputs) = values.pop("watch"), context.obj or ((), ())
-    given = with_configuration(context, values)
-    if watched:
-        from pitcheck.commands.check import named_files  # noqa: PLC0415
-        from pitcheck.commands.watching.watch import run as watch  # noqa: PLC0415
-
-        files = named_files(given["reference"], given["parallel"])
-        words = [word for word in arguments if word != "--watch"]
-        return watch(files, words, given["output"], given["write_baseline"])
-    return run(**{**given, "output": [*given["output"], *outputs]})
+    return run(with_configuration(context, values), *(context.obj or ((), ())))
 
 
 _CACHE = click.option(

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import pytest
@@ -32,7 +32,7 @@ class Checker:
     """A function that fails its test unless what it is given is proven equivalent."""
 
     def __init__(self, case: Case, tally: Tally, folder: Path) -> None:
-        """Take the checks of ``case`` at heart, count them, and save witnesses in ``folder``."""
+        """Make the checks of ``case``, count them in ``tally``, save witnesses in ``folder``."""
         self._case, self._tally, self._folder = case, tally, folder
 
     def __call__(
@@ -82,7 +82,7 @@ class Checker:
             values = with_configuration(context, context.params)
         return _options_of(values, self._folder)
 
-    def _fail(self, text: str) -> Any:
+    def _fail(self, text: str) -> NoReturn:
         __tracebackhide__ = True
         self._tally.failures.append(text)
         pytest.fail(text, pytrace=False)

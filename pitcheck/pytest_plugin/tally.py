@@ -1,4 +1,4 @@
-"""The count of the checks of one test, which a test cannot talk its way out of."""
+"""The count of the checks of one test, which also has what the test swallows."""
 
 from __future__ import annotations
 
