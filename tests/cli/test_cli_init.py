@@ -12,7 +12,7 @@ import pytest
 from conftest import Call
 
 from pitcheck.cli import init as command
-from pitcheck.commands.starting import all_or_nothing, scan
+from pitcheck.commands.starting import scan
 from pitcheck.commands.starting.all_or_nothing import write_all
 from pitcheck.commands.starting.frameworks import (
     CONFIGURATION,
@@ -24,6 +24,7 @@ from pitcheck.commands.starting.frameworks import (
     settings_text,
 )
 from pitcheck.errors import UsageError
+from pitcheck.report.destinations import write_whole
 
 NAMED = {each.name: each for each in (*FRAMEWORKS, NONE)}
 
@@ -200,14 +201,13 @@ def test_a_failure_leaves_everything_as_it_was(
     assert not (folder / "plans").exists()
     (folder / "pitcheck.toml").rmdir()
     (folder / "pitcheck.toml").write_text("mine, too")
-    written = all_or_nothing.write_whole
 
     def full(path: Path, data: bytes) -> None:
         if path.name == "pitcheck.toml" and data == b"new":
             raise OSError(28, "No space left on device")
-        written(path, data)
+        write_whole(path, data)
 
-    monkeypatch.setattr(all_or_nothing, "write_whole", full)
+    monkeypatch.setattr("pitcheck.commands.starting.all_or_nothing.write_whole", full)
     with pytest.raises(UsageError, match="No space left on device; nothing was written"):
         write_all(folder, contents, replace=True)
     assert (folder / "old.toml").read_text() == "mine"
