@@ -13,6 +13,7 @@ import click
 
 from pitcheck import __version__
 from pitcheck.base.streams import flush_or_drop, messages, reserve_closed, say
+from pitcheck.cli_sweep import merge, page, sweep
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 
 INVALID, INCONCLUSIVE, INTERRUPTED, NO_READER = 2, 3, 130, 141
@@ -248,6 +249,7 @@ _OUT = click.option(
     default=False,
     help="Print all assumptions, cases, reductions and times.",
 )
+@click.option("--watch", is_flag=True, help="Check again whenever a file that was read changes.")
 @click.pass_context
 def check(context: click.Context, /, **values: Any) -> int:
     """Check the PARALLEL plan against the REFERENCE plan.
@@ -259,10 +261,10 @@ def check(context: click.Context, /, **values: Any) -> int:
     Options may also stand in the nearest pitcheck.toml, or in [tool.pitcheck] of a pyproject.toml;
     the command line wins.
     """
-    from pitcheck.commands.check import run  # noqa: PLC0415
     from pitcheck.commands.defaults import with_configuration  # noqa: PLC0415
+    from pitcheck.commands.watching.command import run  # noqa: PLC0415
 
-    return run(**with_configuration(context, values))
+    return run(with_configuration(context, values), *(context.obj or ((), ())))
 
 
 _CACHE = click.option(
@@ -433,104 +435,23 @@ def mutate(**values: Any) -> int:
 
 
 @cli.command()
-@click.argument("file")
+@click.argument("directory", default=".")
 @click.option(
-    "--results",
-    metavar="FILE",
-    help="Where results are written. [default: a new file in .pitcheck/sweeps]",
+    "--framework",
+    type=click.Choice(["megatron", "torchtitan", "deepspeed", "nnscaler", "fsdp2", "torch", "jax"]),
+    help="What is written for. [default: what the Python files import]",
 )
-@click.option(
-    "--resume/--no-resume",
-    default=False,
-    help="Go on with the results, by default with the newest ones.",
-)
-@click.option(
-    "--before",
-    metavar="FILE",
-    help="Results of an earlier sweep: what failed there is checked first. [default: the newest]",
-)
-@click.option(
-    "--since",
-    metavar="FILE|REVISION",
-    help="Leave out what nothing has changed for since these results, or this git revision.",
-)
-@click.option(
-    "--shard",
-    default="1/1",
-    show_default=True,
-    metavar="I/N",
-    help="Check one of N parts of the sweep.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), help="Makes the sweep repeatable. [default: drawn]"
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="Configurations that are checked at once. [default: one per processor]",
-)
-@click.option(
-    "--cache/--no-cache",
-    default=True,
-    show_default=True,
-    help="Remember proofs, and take those of earlier runs.",
-)
-@_CACHE
-@click.option(
-    "--output",
-    multiple=True,
-    metavar="FORMAT[:FILE]",
-    help="Write the results as text, jsonl, junit or sarif; without FILE to stdout. Repeatable.",
-)
-@click.option("--quiet/--no-quiet", "-q", default=False, help="Show no progress.")
-def sweep(**values: Any) -> int:
-    """Check all configurations of the sweep in FILE (.toml).
+@click.option("--force", is_flag=True, help="Replace files that are there already.")
+def init(directory: str, framework: str | None, force: bool) -> int:
+    """Write a first check for the repository in DIRECTORY.
 
-    Each is checked in a process of its own, and what becomes of it is one row of the results.
-
-    Exits 0 if everything is as expected, 1 if something is wrong, 3 if something is not known.
+    Its Python files are read, never run, to see which framework they import. A specification of
+    PyTorch programs or a configuration is written, and settings. It runs as it stands, and has
+    comments where to put your own model.
     """
-    from pitcheck.sweep.command import run  # noqa: PLC0415
+    from pitcheck.commands.starting.init import run  # noqa: PLC0415
 
-    return run(**values)
-
-
-@cli.command()
-@click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--out",
-    default="night",
-    show_default=True,
-    metavar="DIRECTORY",
-    help="Where the page is written: a new or an empty folder, or one with an older page.",
-)
-def page(files: tuple[str, ...], out: str) -> int:
-    """Write the results of a sweep as a page, with the report of every check.
-
-    Of several FILES the newest is shown; the others are earlier sweeps, with which it is compared.
-    """
-    from pitcheck.sweep.command import page as run  # noqa: PLC0415
-
-    return run(files, out)
-
-
-@cli.command()
-@click.argument("target")
-@click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--output",
-    multiple=True,
-    metavar="FORMAT[:FILE]",
-    help="Write the results as text, jsonl, junit or sarif; without FILE to stdout. Repeatable.",
-)
-def merge(target: str, files: tuple[str, ...], output: tuple[str, ...]) -> int:
-    """Write the results of all parts of a sweep in FILES to the new file TARGET.
-
-    Parts that are missing, twice there, not finished, or of different sweeps are refused.
-    """
-    from pitcheck.sweep.command import merge as run  # noqa: PLC0415
-
-    return run(target, files, output)
+    return run(directory, framework, force=force)
 
 
 @cli.command()
@@ -561,10 +482,20 @@ def demo() -> int:
     return run()
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
+for each in (sweep, page, merge):
+    cli.add_command(each)
+
+
+def main(args: Sequence[str] | None = None, outputs: Sequence[str] = ()) -> int:
+    """Run the command line and return the exit code.
+
+    ``outputs`` are outputs of ``check`` (``FORMAT:FILE``) beside those that are asked for.
+    """
     reserve_closed()
-    code: int = cli.main(args, prog_name="pitcheck", standalone_mode=False)
+    given = tuple(sys.argv[1:] if args is None else args)
+    code: int = cli.main(
+        given, prog_name="pitcheck", standalone_mode=False, obj=(given, tuple(outputs))
+    )
     return code
 
 

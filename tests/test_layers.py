@@ -39,9 +39,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("commands",),
     ("sweep",),
-    ("torch",),
+    ("cli_sweep", "torch"),
     ("cli",),
-    ("__main__",),
+    ("pytest_plugin", "watched_check", "__main__"),
 )
 """Packages and modules of pitcheck from the lowest to the highest. Those of one layer do not import
 each other.
@@ -52,7 +52,7 @@ USERS: dict[str, tuple[str, ...]] = {
     "models": ("programs",),
     "programs": ("commands", "sweep"),
     "mutation": ("commands", "sweep"),
-    "frontends": ("programs", "commands", "torch"),
+    "frontends": ("programs", "commands", "torch", "pytest_plugin"),
     "precision": ("engine",),
     "explain": ("engine", "commands"),
     "engine": ("commands",),

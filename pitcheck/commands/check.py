@@ -70,7 +70,7 @@ def run(
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
     destinations = [parse_destination(text, FORMATS) for text in output]
-    named = _named(reference, parallel)
+    named = named_files(reference, parallel)
     written = [] if write_baseline is None else [Destination("baseline", write_baseline)]
     check_destinations(destinations + written, named)
     left_out = ignoring(select, ignore, per_file_ignores)
@@ -155,7 +155,7 @@ def sources(
     return [lambda: [read(reference)], lambda: [read(parallel)]]
 
 
-def _named(reference: str, parallel: str | None) -> tuple[str, ...]:
+def named_files(reference: str, parallel: str | None) -> tuple[str, ...]:
     """Return the files of the command line, the reference first; for a program its file alone."""
     if parallel is not None:
         return reference, parallel

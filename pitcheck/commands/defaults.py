@@ -14,8 +14,11 @@ from pitcheck.errors import UsageError
 
 PER_FILE = "per-file-ignores"
 """The key that is no option: a table of globs with lists of codes."""
-NOT_A_SETTING = "write-baseline"
-"""The option that is no key: a run that accepts what it finds must be asked for each time."""
+NO_SETTINGS = {
+    "write-baseline": "it accepts what a run finds",
+    "watch": "a check in CI would never end",
+}
+"""The options that are no keys, with the reason: they must be asked for each time."""
 
 
 def with_configuration(context: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,18 +50,18 @@ def _options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             name = parameter.opts[0].removeprefix("--")
-            if name != NOT_A_SETTING:
+            if name not in NO_SETTINGS:
                 yield name, parameter
 
 
 def _unknown(settings: Settings, key: str, known: list[str]) -> click.Option:
     """Raise UsageError for a key that is none."""
-    if key.replace("_", "-") == NOT_A_SETTING:
+    if (name := key.replace("_", "-")) in NO_SETTINGS:
         raise UsageError(
-            f"{settings.place(key)}: --{NOT_A_SETTING} is given on the command line alone, because "
-            f"it accepts what a run finds"
+            f"{settings.place(key)}: --{name} is given on the command line alone, because "
+            f"{NO_SETTINGS[name]}"
         )
-    near = get_close_matches(key.replace("_", "-"), known, n=1)
+    near = get_close_matches(name, known, n=1)
     hint = f"; the nearest is {near[0]!r}" if near else ""
     if key == "tool" and not settings.prefix:
         hint = "; in this file keys stand at the top, without [tool.pitcheck]"

@@ -32,7 +32,9 @@ def nearest_settings(start: Path) -> Settings | None:
     Raises UsageError for a file on the way that is not TOML, and for a folder with two of them.
     """
     for folder in (start, *start.parents):
-        found = [each for each in (_own_file(folder), _pyproject(folder)) if each is not None]
+        found = [
+            each for each in (_own_file(folder), pyproject_settings(folder)) if each is not None
+        ]
         if len(found) > 1:
             raise UsageError(
                 f"{found[0].path} and [tool.pitcheck] in {found[1].path} both have settings; keep "
@@ -48,8 +50,11 @@ def _own_file(folder: Path) -> Settings | None:
     return Settings(path, "", _content(path)) if path.is_file() else None
 
 
-def _pyproject(folder: Path) -> Settings | None:
-    """Return the settings in a pyproject.toml; None without it, or without a table for pitcheck."""
+def pyproject_settings(folder: Path) -> Settings | None:
+    """Return the settings in a pyproject.toml; None without it, or without a table for pitcheck.
+
+    Raises UsageError for a file that is not TOML.
+    """
     path = folder / "pyproject.toml"
     tool = _content(path).get("tool", {}) if path.is_file() else {}
     if not isinstance(tool, dict) or "pitcheck" not in tool:

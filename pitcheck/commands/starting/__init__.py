@@ -1,0 +1,1 @@
+"""``pitcheck init``: a first specification or configuration for a repository, which runs."""

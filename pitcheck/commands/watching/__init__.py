@@ -1,0 +1,1 @@
+"""``pitcheck check --watch``: checks that follow the files that they read."""
