@@ -98,14 +98,29 @@ def _page(report: Report, plans: Sequence[str]) -> str:
         keep_trailing_newline=True,
         loader=FileSystemLoader(_FOLDER),
     )
-    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))
+    style, script = _inline()
+    allowed_style, allowed_script = policy_digests()
     return environment.get_template("page.html").render(
         **_content(report, plans),
         style=Markup(style),
         script=Markup(script),
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
+        f"style-src '{allowed_style}'; script-src '{allowed_script}'",
     )
+
+
+def policy_digests() -> tuple[str, str]:
+    """Return the digests by which a policy allows the style and the script of a page.
+
+    A page that shows a report in a frame needs them: the frame takes over its policy.
+    """
+    style, script = _inline()
+    return _digest(style), _digest(script)
+
+
+def _inline() -> tuple[str, str]:
+    """Return the style and the script of a page."""
+    return (_FOLDER / "style.css").read_text("utf-8"), (_FOLDER / "filter.js").read_text("utf-8")
 
 
 def _digest(text: str) -> str:
