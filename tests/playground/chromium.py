@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from select import select
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from report.browser import chromium
@@ -42,6 +42,7 @@ class Browser:
         self._write, self._read = write, read
         self._number = 0
         self._rest = b""
+        self._pages: list[str] = []
 
     def command(self, method: str, session: str = "", seconds: float = 60, **values: Any) -> Any:
         """Return the result of a command. Raises AssertionError for an error or no answer."""
@@ -57,6 +58,18 @@ class Browser:
                 assert "error" not in answer, answer["error"]
                 return answer["result"]
 
+    def target(self) -> str:
+        """Return a new, empty page."""
+        found = str(self.command("Target.createTarget", url="about:blank")["targetId"])
+        self._pages.append(found)
+        return found
+
+    def close_pages(self) -> None:
+        """Close all pages, and so end their workers."""
+        for page in self._pages:
+            self.command("Target.closeTarget", targetId=page)
+        self._pages.clear()
+
     def _message(self, until: float, method: str) -> Any:
         while b"\0" not in self._rest:
             ready, _, _ = select([self._read], [], [], max(0.0, until - monotonic()))
@@ -67,16 +80,21 @@ class Browser:
 
 
 class Page:
-    """A page in a browser, ``width`` pixels wide."""
+    """A page in a browser, ``width`` pixels wide. A ``lax`` one is not held to its policy."""
 
     def __init__(
-        self, browser: Browser, url: str, width: int = 1440, *, dark: bool = False
+        self,
+        browser: Browser,
+        url: str,
+        width: int = 1440,
+        *,
+        dark: bool = False,
+        lax: bool = False,
     ) -> None:
         self.browser = browser
-        target = browser.command("Target.createTarget", url="about:blank")["targetId"]
-        attached = browser.command("Target.attachToTarget", targetId=target, flatten=True)
+        attached = browser.command("Target.attachToTarget", targetId=browser.target(), flatten=True)
         self.session = attached["sessionId"]
-        self._do(
+        self.command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=900,
@@ -84,18 +102,19 @@ class Page:
             mobile=False,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._do("Emulation.setEmulatedMedia", features=[scheme])
+        self.command("Emulation.setEmulatedMedia", features=[scheme])
+        self.command("Page.setBypassCSP", enabled=lax)
         self.open(url)
 
     def open(self, url: str) -> None:
         """Load the page anew at an address, and wait until its script is through."""
-        self._do("Page.navigate", url="about:blank")
-        self._do("Page.navigate", url=url)
+        self.command("Page.navigate", url="about:blank")
+        self.command("Page.navigate", url=url)
         self.wait("document.documentElement.dataset.ready !== undefined", 30)
 
     def ask(self, script: str, seconds: float = 60) -> Any:
         """Return what an expression gives; a promise is awaited."""
-        found = self._do(
+        found = self.command(
             "Runtime.evaluate",
             seconds,
             expression=script,
@@ -112,14 +131,33 @@ class Page:
         while not self.ask(
             f"new Promise((done) => setTimeout(() => done(Boolean({condition})), 50))"
         ):
-            assert monotonic() < until, f"{condition} does not hold: {self.ask('messages()')}"
+            assert monotonic() < until, (
+                f"{condition} does not hold: {self.ask('document.body.innerText')[-500:]}"
+            )
+
+    def frame(self, url: str, seconds: float) -> str:
+        """Return the session of a loaded frame with an address, in a process of its kind."""
+        until = monotonic() + seconds
+        while monotonic() < until:
+            for target in self.browser.command("Target.getTargets")["targetInfos"]:
+                if (target["type"], target["url"]) == ("iframe", url):
+                    values = {"targetId": target["targetId"], "flatten": True}
+                    session = str(
+                        self.browser.command("Target.attachToTarget", **values)["sessionId"]
+                    )
+                    values = {"expression": "document.readyState"}
+                    state = self.browser.command("Runtime.evaluate", session, **values)
+                    if state["result"]["value"] == "complete":
+                        return session
+            sleep(0.05)
+        raise AssertionError(f"no frame {url} in time")
 
     def press(self, key: str) -> None:
         """Press a key where the focus is."""
         text = {"Enter": "\r", " ": " "}.get(key, "")
         code = {"Tab": 9, "Enter": 13, " ": 32}[key]
         for kind in ("keyDown", "keyUp"):
-            self._do(
+            self.command(
                 "Input.dispatchKeyEvent",
                 type=kind,
                 key=key,
@@ -127,13 +165,14 @@ class Page:
                 windowsVirtualKeyCode=code,
             )
 
-    def _do(self, method: str, seconds: float = 60, **values: Any) -> Any:
+    def command(self, method: str, seconds: float = 60, **values: Any) -> Any:
+        """Return the result of a command for this page."""
         return self.browser.command(method, self.session, seconds, **values)
 
 
 @contextmanager
 def running(folder: Path) -> Iterator[Browser]:
-    """Yield a browser whose files are in a folder, and end it; skip the test where there is none."""
+    """Yield a browser with its files in a folder, and end it; skip the test where none is."""
     path = chromium()
     commands, answers = os.pipe(), os.pipe()
 

@@ -154,7 +154,7 @@ def test_an_empty_seed_draws_one() -> None:
         ("é[1].c", (2, 2)),
         ("é[7]", (1, 7)),
         ("e.f", (3, 12)),
-        ("e.f[0]", (3, 12)),
+        ("e.f[0]", (3, 13)),
         ("b", None),
         ("file", None),
         ("", None),
