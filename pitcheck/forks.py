@@ -1,18 +1,20 @@
 """Forked processes that each give one answer.
 
-A fork inherits the data it works on; only the answer is sent.
+A fork inherits the data it works on; only the answer is sent. The module that forks is imported
+when a process is asked for: one process needs none, and a browser has none.
 """
 
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Collection, Hashable
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -34,6 +36,8 @@ class Ended(NamedTuple, Generic[Key]):
 
 def can_fork() -> bool:
     """Return True if the system can fork processes."""
+    import multiprocessing  # noqa: PLC0415
+
     return "fork" in multiprocessing.get_all_start_methods()
 
 
@@ -53,6 +57,8 @@ class Forks(Generic[Key]):
     """
 
     def __init__(self) -> None:
+        import multiprocessing  # noqa: PLC0415
+
         self._context = multiprocessing.get_context("fork")
         self._running: dict[Connection, tuple[Key, BaseProcess]] = {}
 
@@ -74,6 +80,8 @@ class Forks(Generic[Key]):
 
         Wait for the first at most ``timeout`` seconds (None: as long as it takes).
         """
+        from multiprocessing.connection import Connection, wait  # noqa: PLC0415
+
         found = []
         for pipe in wait(list(self._running), timeout) if self._running else ():
             if isinstance(pipe, Connection):

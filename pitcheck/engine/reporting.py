@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from math import prod
@@ -178,6 +177,10 @@ def _routed(ledger: Ledger) -> tuple[RoutedTokens, ...]:
 
 
 def _peak_memory() -> float:
-    """Return the largest memory of the process so far, in MiB."""
+    """Return the largest memory of the process so far, in MiB; 0 where no system counts it."""
+    try:
+        import resource  # noqa: PLC0415  a browser has no such module
+    except ImportError:
+        return 0.0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1024 if sys.platform != "darwin" else 1 << 20), 1)

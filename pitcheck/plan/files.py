@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
-import zstandard
 
 from pitcheck.errors import PlanError, UsageError
 from pitcheck.plan.collector import collector_off
@@ -96,6 +95,8 @@ def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     """
     file = Path(path)
     if _is_compressed(file):
+        import zstandard  # noqa: PLC0415  JSON needs no codec
+
         _refuse_special_floats(plan)
         with _writable(file):
             packed = msgspec.msgpack.encode(plan, order="deterministic")
@@ -179,6 +180,8 @@ def _decompress(data: bytes, limit: int, file: Path) -> bytes:
 
     Never more than ``limit`` bytes and one piece are held.
     """
+    import zstandard  # noqa: PLC0415  JSON needs no codec
+
     frame = zstandard.ZstdDecompressor().decompressobj()
     pieces: list[bytes] = []
     size = position = 0

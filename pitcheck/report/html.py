@@ -103,14 +103,29 @@ def rendered(folder: Path, content: Mapping[str, Any]) -> str:
         keep_trailing_newline=True,
         loader=FileSystemLoader(folder),
     )
-    style, script = ((folder / name).read_text("utf-8") for name in ("style.css", "filter.js"))
+    style, script = _inline(folder)
+    allowed_style, allowed_script = _digest(style), _digest(script)
     return environment.get_template("page.html").render(
         **content,
         style=Markup(style),
         script=Markup(script),
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
+        f"style-src '{allowed_style}'; script-src '{allowed_script}'",
     )
+
+
+def policy_digests() -> tuple[str, str]:
+    """Return the digests by which a policy allows the style and the script of a page.
+
+    A page that shows a report in a frame needs them: the frame takes over its policy.
+    """
+    style, script = _inline(_FOLDER)
+    return _digest(style), _digest(script)
+
+
+def _inline(folder: Path) -> tuple[str, str]:
+    """Return the style and the script of a page, from its folder."""
+    return (folder / "style.css").read_text("utf-8"), (folder / "filter.js").read_text("utf-8")
 
 
 def _digest(text: str) -> str:
