@@ -182,7 +182,11 @@ def _tried(
     found = explained_by(evidence, run, own, list(tried.outputs), others)
     return dataclasses.replace(
         found,
-        finding=replace(found.finding, repair=f"{found.finding.repair} {words}", tried=effect),
+        finding=replace(
+            found.finding,
+            repair=f"{found.finding.repair} ({words})",
+            tried=replace(effect, said=words),
+        ),
     )
 
 
@@ -290,9 +294,18 @@ def finding_of(
         parallel_value=values[1],
         cause=messages.said(diagnosis) + messages.places(list(further)),
         repair=messages.repair(diagnosis) or None,
+        edits=messages.edits([_named(evidence, each) for each in several]),
         steps=steps_around(evidence, found),
         held=held_values(evidence, found.number),
     )
+
+
+def _named(evidence: Evidence, found: Located) -> Diagnosis:
+    """Return a diagnosis that says its operator, the kind of it, and its result by name."""
+    name, step = evidence.name(found.value), found.diagnosis.step
+    kind = "given" if step is None else evidence.second.nodes[step.node].kind
+    operator = found.operator(evidence)
+    return found.diagnosis.named(operator=operator or name, kind=kind, result=name)
 
 
 def shown(run: WholeRun, number: int) -> tuple[str, tuple[int, ...], tuple[str, str]]:

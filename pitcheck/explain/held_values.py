@@ -50,13 +50,14 @@ def held_values(evidence: Evidence, number: int) -> HeldValues:
     cut, expected = comparison.target.cut, element_at(comparison.expected, place)
     codes = _holders(evidence, number, int(comparison.parts[place[1]]))
     held = evidence.array(cut.value)[place[0]][(slice(None), *place[2:])]
-    rows = evidence.batch.rows[cut.value][codes]
-    written = _written(expected, held[np.unique(rows)].tolist())
+    rows, actual = evidence.batch.rows[cut.value][codes], element_at(comparison.actual, place)
+    written = _written(expected, [actual, *held[np.unique(rows)].tolist()])
     values = _together(evidence, cut.value, codes, [written(x) for x in held.tolist()])
     return HeldValues(
         output=comparison.target.name or evidence.name(cut.value),
         element=whole_place(run, number, place),
         reference_value=written(expected),
+        parallel_value=written(actual),
         values=tuple(values[:MOST_VALUES]),
         terms=cut.group_of is not None,
         left_out=max(0, len(values) - MOST_VALUES),
@@ -77,7 +78,7 @@ def _written(expected: float, held: Sequence[float]) -> Callable[[float], str]:
     """Return what writes values with as many digits as tell some of them from ``expected``."""
     few = {f"{x:.9g}" for x in (expected, *held)}
     digits = 9 if len(few) > 1 else 17
-    return lambda x: f"{x:.{digits}g}"
+    return lambda x: f"{x + 0.0:.{digits}g}"  # -0.0 + 0.0 is 0.0
 
 
 def _together(

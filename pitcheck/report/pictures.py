@@ -51,13 +51,15 @@ class HeldValue(msgspec.Struct, frozen=True, kw_only=True):
 class HeldValues(msgspec.Struct, frozen=True, kw_only=True):
     """One element of a compared tensor as every rank holds it on the input that was run.
 
-    ``terms``: the values are terms, and their sum is compared with ``reference_value``. All values
-    are decimal text. ``left_out`` counts the further values.
+    ``parallel_value`` is compared with ``reference_value``: one of the values, or with ``terms``
+    the sum of all of them, each counted once. All values are decimal text. ``left_out`` counts the
+    further values.
     """
 
     output: str
     element: tuple[int, ...]
     reference_value: str
+    parallel_value: str = ""
     values: tuple[HeldValue, ...]
     terms: bool = False
     left_out: int = 0

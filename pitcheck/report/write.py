@@ -10,8 +10,9 @@ from typing import TextIO
 
 from pitcheck.report import github, html, json, json_lines, sarif
 from pitcheck.report.destinations import TEXT, Destination, write_everywhere
+from pitcheck.report.lines import WIDTH, Line
 from pitcheck.report.report import Report
-from pitcheck.report.text import WIDTH, Line, render
+from pitcheck.report.text import render
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def _coloured(lines: Sequence[Line], stream: TextIO) -> bytes:
         "bad": "bold red",
         "unsure": "bold yellow",
         "faint": "dim",
+        "added": "green",
+        "removed": "red",
     }
     console = Console(file=stream, soft_wrap=True, highlight=False)
     with console.capture() as captured:

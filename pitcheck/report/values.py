@@ -1,0 +1,32 @@
+"""Values of elements as people read them: whole, and with no more digits than tell them apart."""
+
+from __future__ import annotations
+
+import re
+
+_SHORT = 20
+_DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,200})?(e[+-]?[0-9]{1,4})?")
+
+
+def told_apart(reference: str, parallel: str) -> tuple[str, str]:
+    """Return two values with as many digits as tell them apart.
+
+    They stay as they are if they are not plain decimals, or differ beyond the 17th digit only.
+    """
+    values = whole(reference), whole(parallel)
+    if max(map(len, values)) <= _SHORT or not all(map(_DECIMAL.fullmatch, values)):
+        return values
+    for digits in (9, 17):
+        short = f"{float(reference):.{digits}g}", f"{float(parallel):.{digits}g}"
+        if short[0] != short[1]:
+            return short
+    return values
+
+
+def whole(value: str) -> str:
+    """Return a decimal without zeros behind its point; 0 is 0, however it is written."""
+    if not _DECIMAL.fullmatch(value):
+        return value
+    if not value.partition("e")[0].strip("-0."):
+        return "0"
+    return re.sub(r"\.0+$", "", value)
