@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from pitcheck import __version__
-from pitcheck.report.finding_text import coordinates, details, endings
+from pitcheck.report.findings.text import coordinates, details, endings
 from pitcheck.report.lines import printable
 from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.report.text import bound, sentence

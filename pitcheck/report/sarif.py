@@ -12,7 +12,7 @@ from typing import Any
 from pitcheck import __version__
 from pitcheck.report import fingerprint
 from pitcheck.report.codes import CODES, SEVERITIES, Code
-from pitcheck.report.finding_text import coordinates, details
+from pitcheck.report.findings.text import coordinates, details
 from pitcheck.report.json import indented
 from pitcheck.report.report import Finding, Report
 from pitcheck.report.sources import Source, place_of, side_of

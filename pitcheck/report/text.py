@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pitcheck.report.finding_text import finding_lines
+from pitcheck.report.findings.text import finding_lines
 from pitcheck.report.lines import LEAST_WIDTH, WIDTH, Line, Style, wrapped
 from pitcheck.report.report import IMPRECISE, Baseline, Report, RoutedTokens
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from report.report_samples import DRAWN, MESH, SHOWN, samples
 
-from pitcheck.report.finding_text import PART_LINES
+from pitcheck.report.findings.text import PART_LINES
+from pitcheck.report.findings.value_table import MOST_ROWS, table_lines
 from pitcheck.report.lines import LEAST_WIDTH, WIDTH, Line
 from pitcheck.report.pictures import HeldValue, HeldValues
 from pitcheck.report.report import Edit, Finding, Report, TriedRepair
 from pitcheck.report.text import render
-from pitcheck.report.value_table import MOST_ROWS, table_lines
 
 WIDTHS = [1, 40, 60, 80, 120, 200]
 FIRST_CELL = 13

@@ -13,7 +13,7 @@ from report.report_samples import SHOWN, samples
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.errors import PitcheckError
-from pitcheck.report.excerpts import excerpt
+from pitcheck.report.findings.excerpts import excerpt
 from pitcheck.report.json import decode, encode, json_schema
 from pitcheck.report.report import EXIT_CODES, VOLATILE, Finding, Report, Seconds
 from pitcheck.report.text import render

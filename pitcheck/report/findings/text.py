@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pitcheck.report.coordinate_names import describe_microbatches, describe_ranks
-from pitcheck.report.excerpts import excerpt
+from pitcheck.report.findings.excerpts import excerpt
+from pitcheck.report.findings.value_table import table_lines
+from pitcheck.report.findings.values import told_apart
 from pitcheck.report.lines import Line, Style, cut_short, filled, rows_of, wrapped
 from pitcheck.report.report import Finding, Report
-from pitcheck.report.value_table import table_lines
-from pitcheck.report.values import told_apart
 
 PART_LINES = 8
 """The most lines of a part of a finding, such as its cause, that is not shown whole."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pitcheck.report.coordinate_names import describe_microbatches
+from pitcheck.report.findings.values import whole
 from pitcheck.report.lines import Line, Style, printable, rows_of, wrapped
 from pitcheck.report.pictures import HeldValues
-from pitcheck.report.values import whole
 
 MOST_ROWS = 8
 """The most rows of a table that is not shown whole."""
