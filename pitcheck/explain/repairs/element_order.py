@@ -47,8 +47,8 @@ REORDERED = Kind(
     "{result!r}, of operator {operator!r}, has the right elements in another order{over}{element}",
     "put the elements of {result!r} in the right order",
     edits=(
-        "- {result!r} as {operator!r} ({kind}) orders its elements",
-        "+ {result!r} with its elements in the right order",
+        "- {result!r}: elements in another order",
+        "+ {result!r}: elements in the right order",
     ),
 )
 

@@ -60,7 +60,7 @@ MEAN_OF_NORMS = Kind(
     "sum {result!r}, the squares, over {over}, and take the root of that",
     ("over",),
     edits=(
-        "- {operator!r} over {over} of the norms",
+        "- {operator!r}: the mean of the norms over {over}",
         "+ all-reduce(sum) over {over} of {result!r}, and the root of that",
     ),
 )

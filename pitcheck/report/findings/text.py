@@ -128,8 +128,10 @@ class _Part(NamedTuple):
                 lines += self.noted([(label, f"{text}{_differing(finding, report)}")])
             elif label != "reference" or finding.held is None:
                 lines += self.noted([(label, text)])
-            elif finding.witness:  # its input is another one than that of the values over ranks
-                lines += self.noted([(label, f"{text}     (on the witness)")])
+            elif finding.reference_value != finding.held.reference_value:
+                # The values over ranks are of another input.
+                on = "the witness" if finding.witness else "a small input"
+                lines += self.noted([(label, f"{text}     (on {on})")])
             if label == ("reference" if _values(finding) else "output"):
                 lines += self.table(finding, report)
         return lines
@@ -154,10 +156,8 @@ class _Part(NamedTuple):
             return []
         if not finding.edits:
             return self.noted([("help", finding.repair)])
-        if finding.tried is None:
-            head = f"help (not tried): {finding.repair}"
-        else:
-            head = f"help: {finding.repair}" if self.complete else f"help ({finding.tried.said})"
+        tried = "not tried" if finding.tried is None else finding.tried.said
+        head = f"help: {finding.repair}" if self.complete else f"help ({tried})"
         lines = self.short(wrapped(_NOTE, head, self.width))
         edits = [
             line
