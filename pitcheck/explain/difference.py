@@ -37,8 +37,6 @@ from pitcheck.stage.evaluate import Comparison
 from pitcheck.witness.shrink import find_witness
 from pitcheck.witness.witness import save_witness
 
-MOST_FINDINGS = 5
-
 
 @dataclass(frozen=True)
 class Explained:
@@ -103,13 +101,11 @@ def explain_difference(
     }
     # A gap may cause the differences, so it comes first unless another repair was tried.
     tried = any(map(is_tried, findings))
-    found = (
+    return (
         [*findings, *gaps]
         if tried
         else sorted([*gaps, *findings], key=lambda f: f.operator not in parameters)
     )
-    # Known findings must not hide others, so none is left out where some may be known.
-    return found if problem.options.prove_rest else found[:MOST_FINDINGS]
 
 
 def unexplained(shown: Shown, why: str) -> Finding:

@@ -119,8 +119,8 @@ def named(text: str) -> Report:
             output=text,
             element=(0,),
             reference_value=text,
-            parallel_value=text,
             terms=True,
+            sums=(HeldValue(value=text, ranks=text),),
             values=(HeldValue(value=text, ranks=text),),
         ),
     )

@@ -98,13 +98,13 @@ REPAIRED = replace(
         output="loss",
         element=(),
         reference_value="-1.8839284619203847e-91",
-        parallel_value="-0.0",
         values=(
             HeldValue(value="0.125", ranks="dp=0 of every pp, tp", microbatch=0),
             HeldValue(value="0.125", ranks="dp=0 of every pp, tp", microbatch=1),
             HeldValue(value="-0.25", ranks="dp=1 of every pp, tp"),
         ),
         terms=True,
+        sums=(HeldValue(value="-0.0", ranks="every rank"),),
     ),
 )
 RENDEZVOUS = Finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -44,12 +45,12 @@ def said(finding: Finding, *, width: int = WIDTH, verbose: bool = False) -> str:
     return "\n".join(line.text for line in shown(finding, width=width, verbose=verbose))
 
 
-def finding(**fields: object) -> Finding:
+def finding(**fields: Any) -> Finding:
     known = {"code": "PIT100", "verdict": "mismatch", "title": "t", "output": "w"}
     return Finding(**{**known, **fields})
 
 
-def holding(*values: HeldValue, due: str = "3", **fields: object) -> HeldValues:
+def holding(*values: HeldValue, due: str = "3", **fields: Any) -> HeldValues:
     return HeldValues(output="w", element=(0,), reference_value=due, values=values, **fields)
 
 
@@ -71,7 +72,7 @@ def test_no_line_is_wider_than_the_terminal_and_none_steers_it(
         HeldValue(value="2", ranks=f"{axis}=0 of every {operator}"),
         due=value,
         terms=len(axis) % 2 == 0,
-        parallel_value=value,
+        sums=(HeldValue(value=value, ranks=axis), HeldValue(value="1", ranks=operator)),
     )
     hostile = finding(
         title=operator or "t",
@@ -158,7 +159,6 @@ def test_a_finding_has_a_table_of_what_is_there_and_must_be_what_is_wrong_first(
     held = holding(
         HeldValue(value="3", ranks="tp=0 of every pp, dp"),
         HeldValue(value="-0.0", ranks="tp=1 of every pp, dp"),
-        parallel_value="0",
     )
     table = said(finding(held=held, element=(0,))).partition("on random inputs\n")[2]
     assert table.split("\n")[:3] == [
@@ -170,18 +170,25 @@ def test_a_finding_has_a_table_of_what_is_there_and_must_be_what_is_wrong_first(
     assert [style for text, style in styles.items() if text.startswith("tp")] == ["bad", "plain"]
 
 
-def test_terms_have_their_sum_below_them() -> None:
+def test_terms_have_their_sums_below_them() -> None:
     held = holding(
         HeldValue(value="1", ranks="tp=0"),
         HeldValue(value="1.5", ranks="tp=1"),
         terms=True,
-        parallel_value="2.5",
+        sums=(HeldValue(value="2.5", ranks="every rank"),),
     )
     assert [line.text for line in table_lines(held, 1, 80)] == [
         "       where       term   must be",
         "       tp=0           1",
         "       tp=1         1.5",
         "       their sum    2.5         3",
+    ]
+    sums = HeldValue(value="3", ranks="dp=0"), HeldValue(value="2.5", ranks="dp=1")
+    assert [(line.text, line.style) for line in table_lines(replace(held, sums=sums), 1, 80)][
+        3:
+    ] == [
+        ("       sum over dp=1    2.5         3", "bad"),
+        ("       sum over dp=0      3         3", "plain"),
     ]
 
 
@@ -251,7 +258,7 @@ def test_the_number_of_outputs_that_differ_is_said() -> None:
         findings=(finding(output="w"),),
     )
 
-    def output(**fields: object) -> str:
+    def output(**fields: Any) -> str:
         one = replace(report, findings=(replace(report.findings[0], **fields),))
         return "\n".join(line.text for line in render(one))
 

@@ -181,10 +181,8 @@ def test_values_over_ranks_are_a_table() -> None:
 
 def test_terms_have_their_sum_in_the_table() -> None:
     text = page_of(samples()["repaired"]).all("article")[0].text
-    assert "parallel (the sum of the terms)" in text
-    assert (
-        "parallel (the sum of the terms)" not in page_of(samples()["drawn"]).all("article")[0].text
-    )
+    assert "sum of the terms on every rank" in text
+    assert "sum of the terms" not in page_of(samples()["drawn"]).all("article")[0].text
 
 
 def test_a_repair_is_lines_that_go_and_come() -> None:

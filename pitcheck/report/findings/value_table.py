@@ -33,15 +33,17 @@ def table_lines(
 ) -> list[Line]:
     """Return the table in ``width`` columns, what is wrong first.
 
-    Unless it is ``complete``, it has MOST_ROWS values. Where there is no room for columns, each
-    value stands below its place. ``microbatches`` is the number of all of them.
+    Unless it is ``complete``, it has MOST_ROWS values, and as many sums. Where there is no room
+    for columns, each value stands below its place. ``microbatches`` is the number of all of them.
     """
-    rows = _rows(held, microbatches)
-    shown = rows if complete else rows[:MOST_ROWS]
-    lines = _columns([_head(held), *shown, *_total(held)], width)
+    most = None if complete else MOST_ROWS
+    rows, all_sums = _rows(held, microbatches), _sums(held)
+    shown, sums = rows[:most], all_sums[:most]
+    hidden = len(rows) + len(all_sums) - len(shown) - len(sums)
+    lines = _columns([_head(held), *shown, *sums], width)
     if lines is None:
-        lines = [line for row in (*shown, *_total(held)) for line in _stacked(row, held, width)]
-    return [*lines, *_left_out(held, len(rows) - len(shown), width)]
+        lines = [line for row in (*shown, *sums) for line in _stacked(row, held, width)]
+    return [*lines, *_left_out(held, hidden, width)]
 
 
 def _head(held: HeldValues) -> Row:
@@ -68,11 +70,16 @@ def _said(value: str) -> str:
     return printable(whole(value))
 
 
-def _total(held: HeldValues) -> list[Row]:
-    """Return the row of the sum, of values that are terms."""
-    if not held.terms or not held.parallel_value:
-        return []
-    return [Row("their sum", _said(held.parallel_value), _said(held.reference_value), "bad")]
+def _sums(held: HeldValues) -> list[Row]:
+    """Return a row for each sum, of values that are terms, those that are wrong first."""
+    due = _said(held.reference_value)
+    rows = []
+    for each in held.sums:
+        ranks = printable(each.ranks)
+        where = "their sum" if len(held.sums) == 1 else f"sum over {ranks}"
+        value = _said(each.value)
+        rows.append(Row(where, value, due, "plain" if value == due else "bad"))
+    return sorted(rows, key=lambda row: row.style != "bad")
 
 
 def _columns(rows: Sequence[Row], width: int) -> list[Line] | None:
