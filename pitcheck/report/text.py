@@ -232,7 +232,8 @@ def sentence(report: Report) -> str:
     proven = f"{report.outputs.proven} of {count(report.outputs.total, 'output')} proven"
     meaning = {
         "equivalent": proven,
-        "mismatch": "the parallel plan computes something else, and an input shows it",
+        "mismatch": f"{_differing(report)}, and an input shows it"
+        + (f"; {proven}" if report.outputs.proven and report.differing else ""),
         "invalid": "internal error; nothing is said about the plans"
         if internal
         else "a plan is malformed or cannot run",
@@ -250,6 +251,14 @@ def sentence(report: Report) -> str:
         else ""
     )
     return f"{report.verdict}: {meaning}{imprecise}{known}"
+
+
+def _differing(report: Report) -> str:
+    """Return how many outputs differ, in words."""
+    number, total = len(report.differing), report.outputs.total
+    if not number or number > total:
+        return "the parallel plan computes something else"
+    return f"{number} of {count(total, 'output')} differ{'s' if number == 1 else ''}"
 
 
 def bound(report: Report) -> str:

@@ -52,9 +52,7 @@ def multiplied(*factors: int) -> Pair:
         b, given = Builder(name, mesh), () if mesh is None else ({},)
         for number, factor in enumerate(by):
             x = b.input(f"x{number}", (4, 3), *given)
-            b.output(
-                b.op("mul", x, Number(factor), out=f"y{number}"), *([] if mesh is None else [{}])
-            )
+            b.output(b.op("mul", x, Number(factor), out=f"y{number}"))
         return b.plan()
 
     return plan("reference", None, tuple(range(2, 2 + len(factors)))), plan(

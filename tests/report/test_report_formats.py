@@ -9,13 +9,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 from report.report_samples import SHOWN, samples
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.errors import PitcheckError
 from pitcheck.report.findings.excerpts import excerpt
 from pitcheck.report.json import decode, encode, json_schema
-from pitcheck.report.report import EXIT_CODES, VOLATILE, Finding, Report, Seconds
+from pitcheck.report.report import EXIT_CODES, VOLATILE, Finding, OutputCounts, Report, Seconds
 from pitcheck.report.text import render
 
 NAMES = sorted(samples())
@@ -209,6 +210,22 @@ def test_the_verdict_stands_first_with_exceptions_and_then_the_bound() -> None:
     assert "2^-66.2" in text[bound]
     assert any(line.startswith("warning") for line in text[2:bound])
     assert any(line.startswith("not covered") for line in text[bound:])
+
+
+def test_a_mismatch_says_how_many_outputs_differ_and_how_many_are_proven() -> None:
+    report = samples()["repaired"]
+
+    def verdict(**fields: object) -> str:
+        return lines(replace(report, **fields), quiet=True)[0]
+
+    assert verdict() == (
+        "mismatch: 3 of 12 outputs differ, and an input shows it; 9 of 12 outputs proven"
+    )
+    assert verdict(outputs=OutputCounts(total=3), differing=("a",)) == (
+        "mismatch: 1 of 3 outputs differs, and an input shows it"
+    )
+    unknown = "mismatch: the parallel plan computes something else, and an input shows it"
+    assert verdict(differing=()) == verdict(outputs=OutputCounts()) == unknown
 
 
 def test_exceptions_that_say_the_same_are_one() -> None:
