@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -54,12 +55,13 @@ FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
 def write_report(report: Report, destinations: Sequence[Destination], form: Form = Form()) -> None:
     """Write the report to every destination, by default as text to standard output.
 
+    A terminal gets it in colour and as wide as it is; ``NO_COLOR`` and ``FORCE_COLOR`` are obeyed.
     Raises UsageError, after every destination was tried, for those that failed.
     """
 
     def encode(each: Destination) -> bytes:
-        if each == TEXT and sys.stdout.isatty():
-            width = shutil.get_terminal_size((WIDTH, 0)).columns
+        if each == TEXT and (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
+            width = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
             return _coloured(
                 render(report, quiet=form.quiet, verbose=form.verbose, width=width), sys.stdout
             )
