@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
+from decimal import Decimal
 
 _SHORT = 20
 _DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,200})?(e[+-]?[0-9]{1,4})?")
@@ -17,10 +20,17 @@ def told_apart(reference: str, parallel: str) -> tuple[str, str]:
     if max(map(len, values)) <= _SHORT or not all(map(_DECIMAL.fullmatch, values)):
         return values
     for digits in (9, 17):
-        short = f"{float(reference):.{digits}g}", f"{float(parallel):.{digits}g}"
+        short = _rounded(reference, digits), _rounded(parallel, digits)
         if short[0] != short[1]:
             return short
     return values
+
+
+def _rounded(value: str, digits: int) -> str:
+    """Return a decimal with some digits; one beyond the range of float64 keeps its exponent."""
+    number, exact = float(value), Decimal(value)
+    beyond = math.isinf(number) or (abs(number) < sys.float_info.min and exact != 0)
+    return f"{exact:.{digits}g}" if beyond else f"{number:.{digits}g}"
 
 
 def whole(value: str) -> str:
