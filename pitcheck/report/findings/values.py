@@ -30,7 +30,7 @@ def _rounded(value: str, digits: int) -> str:
     """Return a decimal with some digits; one beyond the range of float64 keeps its exponent."""
     number, exact = float(value), Decimal(value)
     beyond = math.isinf(number) or (abs(number) < sys.float_info.min and exact != 0)
-    return f"{exact:.{digits}g}" if beyond else f"{number:.{digits}g}"
+    return f"{exact:.{digits}g}" if beyond else f"{number + 0.0:.{digits}g}"  # -0.0 + 0.0 is 0.0
 
 
 def whole(value: str) -> str:
