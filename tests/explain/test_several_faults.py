@@ -138,6 +138,34 @@ def test_no_fault_is_left_out_however_many_there_are() -> None:
     assert run(multiplied(*range(2, 10))).verdict == "equivalent"
 
 
+def renamed(content: Any, names: dict[str, str]) -> Any:
+    """Return plain data with other names of tensors and axes."""
+    if isinstance(content, dict):
+        return {names.get(key, key): renamed(value, names) for key, value in content.items()}
+    if isinstance(content, list):
+        return [renamed(each, names) for each in content]
+    return names.get(content, content) if isinstance(content, str) else content
+
+
+@pytest.mark.parametrize("width", [40, 100])
+def test_names_of_a_plan_that_would_steer_a_terminal_are_escaped(
+    width: int, tmp_path: Path
+) -> None:
+    tensor, axis = "a\x1b[31m\u202eb\nerror[PIT1]: c" + "x" * 300, "t\x1b[2Jp\u2066"
+    content = json.loads((DEMO / "mlp-L4.missing-allreduce.plan.json").read_text())
+    file = tmp_path / "hostile.plan.json"
+    file.write_text(json.dumps(renamed(content, {"linear_1": tensor, "tp": axis})))
+    report = check(read_plan(DEMO / "mlp-L4.reference.plan.json"), read_plan(file), Options(seed=1))
+    found = report.findings[0]
+    assert found.edits[0].text == f"all-reduce(sum) over {axis} of {tensor!r}"
+    assert found.held is not None and axis in found.held.values[0].ranks
+    lines = [line.text for line in render(report, width=width, verbose=True)]
+    assert all(line.isprintable() for line in lines)
+    assert sum(line.startswith("error[") for line in lines) == 1
+    shown = " ".join(line.strip() for line in lines)
+    assert "+ all-reduce(sum) over t\\x1b[2Jp\\u2066 of" in shown
+
+
 def test_two_runs_with_one_seed_differ_in_nothing_but_what_is_volatile(tmp_path: Path) -> None:
     faults: dict[str, Fault] = {"linear_1.1": dropped, "grad:layers.0.weight": averaged}
     one, other = (json.loads(encode(spoilt(tmp_path, **faults))) for _ in range(2))
