@@ -85,6 +85,7 @@ class _Ranks:
         self._forks: Forks[int] = Forks()
         self._answers: dict[int, Recorded | Failure] = {}
         self._files: dict[int, IO[bytes]] = {}
+        self._outputs: dict[int, str] = {}
 
     def run(self, numbers: Sequence[int]) -> list[Recorded | Failure]:
         """Return the answers of all ranks up to the first that failed."""
@@ -102,8 +103,16 @@ class _Ranks:
         return [self._answers[number] for number in sorted(self._answers)]
 
     def outputs(self) -> dict[int, str]:
-        """Return what the ranks have printed, by rank."""
-        return {number: output_of(file) for number, file in self._files.items()}
+        """Return what the ranks have printed, by rank, the stopped ones included."""
+        for number in tuple(self._files):
+            self._read(number)
+        return self._outputs
+
+    def _read(self, number: int) -> None:
+        # Files of ranks that have ended are closed: a process may have only so many.
+        file = self._files.pop(number, None)
+        if file is not None:
+            self._outputs[number] = output_of(file)
 
     def _start(self, number: int) -> None:
         file = output_file()
@@ -117,6 +126,7 @@ class _Ranks:
 
     def _receive(self) -> None:
         for ended in self._forks.ended():
+            self._read(ended.key)
             died = Failure(_death(ended.code), True)
             self._answers[ended.key] = (
                 died

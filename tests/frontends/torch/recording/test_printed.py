@@ -6,7 +6,7 @@ import ctypes
 import os
 import sys
 import warnings
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import pytest
 import torch.distributed as dist
@@ -128,6 +128,21 @@ def test_of_very_much_output_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch
     assert file is not None
     file.write(b"\xff")
     assert output_of(file) == "\\xff"
+
+
+def test_files_of_ranks_are_closed_when_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[IO[bytes]] = []
+    made_file = told.TemporaryFile
+
+    def counted() -> IO[bytes]:
+        assert all(file.closed for file in made)
+        file = made_file()
+        made.append(file)
+        return file
+
+    monkeypatch.setattr(told, "TemporaryFile", counted)
+    record(noisy(), "parallel", 1)
+    assert len(made) == 2 and all(file.closed for file in made)
 
 
 def test_without_a_place_for_files_ranks_print_as_they_go(
