@@ -105,12 +105,11 @@ def _row(row: Row, place: int, numbers: Sequence[int]) -> Iterable[Line]:
 
 def _stacked(row: Row, held: HeldValues, width: int) -> Iterable[Line]:
     """Yield a row of a table without room for columns, a line for each of its parts."""
-    indent = " " * _STACKED
-    for text in rows_of(row.where, width - _STACKED):
-        yield Line(f"{indent}{text}", row.style)
-    yield Line(f"{indent}  {'term' if held.terms and not row.due else 'is'} {row.held}", row.style)
-    if row.due:
-        yield Line(f"{indent}  must be {row.due}", row.style)
+    yield from wrapped(" " * _STACKED, row.where, width, row.style)
+    is_ = "term" if held.terms and not row.due else "is"
+    for label, value in ((is_, row.held), ("must be", row.due)):
+        if value:
+            yield from wrapped(" " * (_STACKED + 2), f"{label} {value}", width, row.style)
 
 
 def _left_out(held: HeldValues, hidden: int, width: int) -> list[Line]:
