@@ -34,6 +34,7 @@ from typing import Any
 from pitcheck.base.options import Options
 from pitcheck.frontends.torch.capture import capture, capture_at
 from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec
+from pitcheck.frontends.torch.recording.printed import Printed
 from pitcheck.report.report import Report
 
 __all__ = [
@@ -58,10 +59,11 @@ def check(spec: Spec, options: Options | None = None) -> Report:
     from pitcheck.commands.check import checked  # noqa: PLC0415  heavy
 
     options = Options() if options is None else options
+    printed = Printed()
     return checked(
-        [lambda: list(capture(spec, jobs=options.jobs))],
+        [lambda: list(capture(spec, jobs=options.jobs, printed=printed))],
         options,
-        again=partial(capture_at, spec, jobs=options.jobs),
+        again=partial(capture_at, spec, jobs=options.jobs, printed=printed),
     )
 
 

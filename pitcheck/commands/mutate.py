@@ -24,7 +24,7 @@ from pitcheck.report.destinations import (
     parse_destination,
     write_everywhere,
 )
-from pitcheck.report.text import WIDTH, printable
+from pitcheck.report.lines import WIDTH, printable
 
 Progress = Callable[[int, int], None]
 """(done, total): the progress of the trials."""

@@ -17,7 +17,7 @@ from pitcheck.plan.rules.violations import Violation
 from pitcheck.programs.frontend import CONFIGURATION_SUFFIX, CONFIGURATIONS
 from pitcheck.report.coordinate_names import describe_ranks
 from pitcheck.report.destinations import print_bytes
-from pitcheck.report.text import printable
+from pitcheck.report.lines import printable
 
 INVALID = 2
 

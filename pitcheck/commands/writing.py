@@ -9,7 +9,7 @@ from pitcheck.errors import UsageError
 from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan
 from pitcheck.report.destinations import print_bytes
-from pitcheck.report.text import printable
+from pitcheck.report.lines import printable
 
 
 def write_pair(plans: Callable[[], Sequence[Plan]], directory: str, name: str) -> None:

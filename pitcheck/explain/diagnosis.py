@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.batch import Step
@@ -26,6 +26,9 @@ class Kind:
     same: tuple[str, ...] = ()
     unsized: Kind | None = None
     """The kind of the same mistake if no size of the plan is its factor; None: this one."""
+    edits: tuple[str, ...] = ()
+    """The repair as changed lines of the plan, with facts in braces. Each begins with "- " or "+ ".
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,10 @@ class Diagnosis:
     def explains(self) -> bool:
         """False if no cause was found."""
         return self.code != "PIT100"
+
+    def named(self, **facts: object) -> Diagnosis:
+        """Return it with further facts; those that it has stay."""
+        return replace(self, facts={**facts, **self.facts})
 
     @property
     def family(self) -> Family:

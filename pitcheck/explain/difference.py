@@ -37,8 +37,6 @@ from pitcheck.stage.evaluate import Comparison
 from pitcheck.witness.shrink import find_witness
 from pitcheck.witness.witness import save_witness
 
-MOST_FINDINGS = 5
-
 
 @dataclass(frozen=True)
 class Explained:
@@ -103,13 +101,11 @@ def explain_difference(
     }
     # A gap may cause the differences, so it comes first unless another repair was tried.
     tried = any(map(is_tried, findings))
-    found = (
+    return (
         [*findings, *gaps]
         if tried
         else sorted([*gaps, *findings], key=lambda f: f.operator not in parameters)
     )
-    # Known findings must not hide others, so none is left out where some may be known.
-    return found if problem.options.prove_rest else found[:MOST_FINDINGS]
 
 
 def unexplained(shown: Shown, why: str) -> Finding:
@@ -182,7 +178,11 @@ def _tried(
     found = explained_by(evidence, run, own, list(tried.outputs), others)
     return dataclasses.replace(
         found,
-        finding=replace(found.finding, repair=f"{found.finding.repair} {words}", tried=effect),
+        finding=replace(
+            found.finding,
+            repair=f"{found.finding.repair} ({words})",
+            tried=replace(effect, said=words),
+        ),
     )
 
 
@@ -290,9 +290,18 @@ def finding_of(
         parallel_value=values[1],
         cause=messages.said(diagnosis) + messages.places(list(further)),
         repair=messages.repair(diagnosis) or None,
+        edits=messages.edits([_named(evidence, each) for each in several]),
         steps=steps_around(evidence, found),
         held=held_values(evidence, found.number),
     )
+
+
+def _named(evidence: Evidence, found: Located) -> Diagnosis:
+    """Return a diagnosis that says its operator, the kind of it, and its result by name."""
+    name, step = evidence.name(found.value), found.diagnosis.step
+    kind = "given" if step is None else evidence.second.nodes[step.node].kind
+    operator = found.operator(evidence)
+    return found.diagnosis.named(operator=operator or name, kind=kind, result=name)
 
 
 def shown(run: WholeRun, number: int) -> tuple[str, tuple[int, ...], tuple[str, str]]:

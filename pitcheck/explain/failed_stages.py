@@ -123,12 +123,14 @@ def _together(places: Sequence[Explained], more: str) -> Finding:
         return replace(finding, cause=cause)
     right = tuple(dict.fromkeys(name for effect in effects for name in effect.right))
     effect = TriedRepair(right=right, compared=len(right))
+    words = messages.tried(effect, mended=False, everything=0)
+    edits = (edit for each in places for edit in each.finding.edits)
     return replace(
         finding,
         cause=cause,
-        repair=f"{messages.repair(first.diagnosis)} "
-        f"{messages.tried(effect, mended=False, everything=0)}",
-        tried=effect,
+        repair=f"{messages.repair(first.diagnosis)} ({words})",
+        edits=tuple(dict.fromkeys(edits))[: 2 * messages.MOST_PLACES],
+        tried=replace(effect, said=words),
         ranks=tuple(sorted({rank for each in places for rank in each.finding.ranks})),
         microbatches=tuple(
             sorted({batch for each in places for batch in each.finding.microbatches})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from pitcheck.claims.conjecture import real_differences
+from pitcheck.claims.conjecture import Floats, real_differences
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.observations.observation import numbers_of
 from pitcheck.graph.grids import Codes
@@ -50,15 +50,20 @@ def held_values(evidence: Evidence, number: int) -> HeldValues:
     cut, expected = comparison.target.cut, element_at(comparison.expected, place)
     codes = _holders(evidence, number, int(comparison.parts[place[1]]))
     held = evidence.array(cut.value)[place[0]][(slice(None), *place[2:])]
-    rows = evidence.batch.rows[cut.value][codes]
-    written = _written(expected, held[np.unique(rows)].tolist())
-    values = _together(evidence, cut.value, codes, [written(x) for x in held.tolist()])
+    own = held[evidence.batch.rows[cut.value][codes]]
+    groups = None if cut.group_of is None else cut.group_of[codes]
+    sums = own if groups is None else _sums(own, groups)
+    written = _written(expected, np.unique(sums).tolist())
+    values = _together(evidence, cut.value, codes, [written(x) for x in own.tolist()])
     return HeldValues(
         output=comparison.target.name or evidence.name(cut.value),
         element=whole_place(run, number, place),
         reference_value=written(expected),
         values=tuple(values[:MOST_VALUES]),
-        terms=cut.group_of is not None,
+        terms=groups is not None,
+        sums=()
+        if groups is None
+        else _on_ranks(evidence, codes, map(written, sums.tolist()))[:MOST_VALUES],
         left_out=max(0, len(values) - MOST_VALUES),
     )
 
@@ -73,24 +78,40 @@ def _holders(evidence: Evidence, number: int, part: int) -> Codes:
     return chosen
 
 
+def _sums(terms: Floats, groups: Codes) -> Floats:
+    """Return by coordinate the sum that its term belongs to, shape (codes,)."""
+    _, which = np.unique(groups, return_inverse=True)
+    return np.asarray(np.bincount(which, weights=terms)[which], dtype=np.float64)
+
+
+def _on_ranks(evidence: Evidence, codes: Codes, held: Iterable[str]) -> tuple[HeldValue, ...]:
+    """Return values at coordinates, equal ones once, whatever the micro-batch."""
+    coordinates = evidence.second.coordinates
+    ranks: dict[str, list[int]] = {}
+    for code, value in zip(codes.tolist(), held, strict=True):
+        ranks.setdefault(value, []).append(code // coordinates.microbatches)
+    return tuple(
+        HeldValue(value=value, ranks=describe_ranks(of, coordinates.sizes))
+        for value, of in ranks.items()
+    )
+
+
 def _written(expected: float, held: Sequence[float]) -> Callable[[float], str]:
     """Return what writes values with as many digits as tell some of them from ``expected``."""
     few = {f"{x:.9g}" for x in (expected, *held)}
     digits = 9 if len(few) > 1 else 17
-    return lambda x: f"{x:.{digits}g}"
+    return lambda x: f"{x + 0.0:.{digits}g}"  # -0.0 + 0.0 is 0.0
 
 
-def _together(
-    evidence: Evidence, value: int, codes: Codes, of_row: Sequence[str]
-) -> list[HeldValue]:
+def _together(evidence: Evidence, value: int, codes: Codes, held: Sequence[str]) -> list[HeldValue]:
     """Return the values at coordinates, those of one micro-batch that are equal once."""
     coordinates = evidence.second.coordinates
     batched = evidence.second.values[value].tensor.microbatched
     ranks: dict[tuple[int | None, str], list[int]] = {}
-    for code, row in zip(codes.tolist(), evidence.batch.rows[value][codes].tolist(), strict=True):
+    for code, own in zip(codes.tolist(), held, strict=True):
         rank, microbatch = divmod(code, coordinates.microbatches)
-        ranks.setdefault((microbatch if batched else None, of_row[row]), []).append(rank)
+        ranks.setdefault((microbatch if batched else None, own), []).append(rank)
     return [
-        HeldValue(value=held, ranks=describe_ranks(of, coordinates.sizes), microbatch=microbatch)
-        for (microbatch, held), of in list(ranks.items())
+        HeldValue(value=own, ranks=describe_ranks(of, coordinates.sizes), microbatch=microbatch)
+        for (microbatch, own), of in list(ranks.items())
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.report.codes import find
-from pitcheck.report.report import TriedRepair
+from pitcheck.report.report import Edit, TriedRepair
 
 MOST_PLACES = 12
 """Places of one mistake that are listed; of more only the number is said."""
@@ -20,6 +21,22 @@ def said(diagnosis: Diagnosis) -> str:
 def repair(diagnosis: Diagnosis) -> str:
     """Return the repair as text; "" if none is known."""
     return diagnosis.kind.repair.format(**diagnosis.facts)
+
+
+def edits(places: Iterable[Diagnosis]) -> tuple[Edit, ...]:
+    """Return the repair of one mistake as changed lines of the plan; none if it is not known.
+
+    ``places``: the mistake wherever it was made. The lines of at most MOST_PLACES are returned.
+    """
+    lines = (
+        line.format(**each.facts)
+        for each in islice(places, MOST_PLACES)
+        for line in each.kind.edits
+    )
+    return tuple(
+        Edit(sign="-" if line.startswith("-") else "+", text=line[2:])
+        for line in dict.fromkeys(lines)
+    )
 
 
 def places(others: Sequence[tuple[str, str]]) -> str:
@@ -37,7 +54,7 @@ def places(others: Sequence[tuple[str, str]]) -> str:
 def tried(
     effect: TriedRepair, *, mended: bool, everything: int, mesh: Mapping[str, int] | None = None
 ) -> str:
-    """Return as text which outputs a repair makes right.
+    """Return as text that a repair was tried, and which outputs it makes right.
 
     "every output" is said only if every output was computed anew and compared. ``mesh``: the sizes
     of the mesh axes, named if the repair was tried at other sizes, too.
@@ -57,8 +74,8 @@ def tried(
         f"; at {_changed(sizes, each)} no output differs as it is" for each in effect.faultless
     )
     return (
-        f"(tried{where}"
-        f"{', all repairs together' if effect.together else ''}: {right}{''.join(faultless)})"
+        f"tried{where}"
+        f"{', all repairs together' if effect.together else ''}: {right}{''.join(faultless)}"
     )
 
 

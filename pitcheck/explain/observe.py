@@ -44,6 +44,7 @@ LEFT_AS_GIVEN = Kind(
     "{output!r} is {result!r} as it was given: no rank does what {left_out!r} ({function}) of the "
     "reference does",
     "run {function} on {result!r}: does its gradient reach the operator that updates it?",
+    edits=("+ {function} of {result!r}, as {left_out!r} of the reference",),
 )
 
 

@@ -44,8 +44,8 @@ MOST_INSTANCES = 2_000
 """Operators of all ranks together up to which a pair is made again: recording one takes
 milliseconds.
 """
-IN_WORDS = frozenset({"times"})
-"""Facts that are sentences about numbers, which are others at another size."""
+IN_WORDS = frozenset({"times", "group"})
+"""Facts that are words about numbers or ranks, which are others at another size."""
 SIZED = frozenset({"number", "literal", "right", "ratio", "meaning"})
 """Facts that are numbers of the program, and may grow or shrink with a mesh axis."""
 

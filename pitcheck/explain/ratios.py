@@ -21,11 +21,13 @@ FACTOR = Kind(
     "every element is {meaning} times what it should be",
     "divide by that factor once, or drop the reduction that brought it",
     ("ratio",),
+    edits=("+ divide {result!r} by {meaning}",),
 )
 REDUCED_AGAIN = Kind(
     "PIT105",
     "it is {meaning} times what it should be, and was already reduced before its last reduction",
     "drop one of the reductions",
+    edits=("- one of the reductions of {result!r}",),
 )
 
 

@@ -26,30 +26,49 @@ _DOES = (
     "({other_kind}) does"
 )
 _LET = "let all ranks run {other!r}"
+_OTHER = ("- {operator!r} ({kind})", "+ {other!r} ({other_kind})")
 WRITES_IN_PLACE_OF = {
-    "PIT102": Kind("PIT102", _DOES, _LET),
-    "PIT104": Kind("PIT104", f"{_DOES}: what it gives is not reduced", _LET),
-    "PIT105": Kind("PIT105", f"{_DOES}: what it gives is reduced once more", _LET),
-    "PIT107": Kind("PIT107", f"{_DOES}: it has the rank's part alone", _LET),
-    "PIT108": Kind("PIT108", f"{_DOES}: the term {{term}} is missing", _LET),
+    "PIT102": Kind("PIT102", _DOES, _LET, edits=_OTHER),
+    "PIT104": Kind("PIT104", f"{_DOES}: what it gives is not reduced", _LET, edits=_OTHER),
+    "PIT105": Kind("PIT105", f"{_DOES}: what it gives is reduced once more", _LET, edits=_OTHER),
+    "PIT107": Kind("PIT107", f"{_DOES}: it has the rank's part alone", _LET, edits=_OTHER),
+    "PIT108": Kind("PIT108", f"{_DOES}: the term {{term}} is missing", _LET, edits=_OTHER),
 }
 """By code the mistake of an operator that writes a tensor in place of one of another kind."""
 _WRITES = "operator {operator!r} ({kind}) writes {result!r}"
 SIBLING_TERM_TWICE = Kind(
-    "PIT108", f"{_WRITES} and has the term {{read}} twice, as operand {{place}}, too", "{right}"
+    "PIT108",
+    f"{_WRITES} and has the term {{read}} twice, as operand {{place}}, too",
+    "{right}",
+    edits=("- {operator!r} has the term {own} twice", "+ {operator!r} has the term {others}"),
 )
 SIBLING_READS = {
-    code: Kind(code, f"{_WRITES} and reads {{read}} as operand {{place}}", "{right}")
+    code: Kind(
+        code,
+        f"{_WRITES} and reads {{read}} as operand {{place}}",
+        "{right}",
+        edits=("- {operator!r} reads {own}", "+ {operator!r} reads {others}"),
+    )
     for code in ("PIT102", "PIT103", "PIT106", "PIT108")
 }
 """By code the mistake of another operand than on other ranks."""
 SIBLING_ATTRIBUTES = {
-    code: Kind(code, f"{_WRITES} with {{different}}", "do as {other!r} does")
+    code: Kind(
+        code,
+        f"{_WRITES} with {{different}}",
+        "do as {other!r} does",
+        edits=("- {operator!r} ({kind}): {own}", "+ {operator!r} ({kind}): {others}"),
+    )
     for code in ("PIT102", "PIT107", "PIT111")
 }
 """By code the mistake of another attribute than on other ranks."""
 SIBLING_OTHERWISE = {
-    code: Kind(code, f"{_WRITES} otherwise than {{other!r}} on other ranks", "do as {other!r} does")
+    code: Kind(
+        code,
+        f"{_WRITES} otherwise than {{other!r}} on other ranks",
+        "do as {other!r} does",
+        edits=("- {operator!r} ({kind})", "+ {operator!r} ({kind}), as {other!r} on other ranks"),
+    )
     for code in ("PIT106", "PIT109")
 }
 """By code the mistake of doing the same otherwise than other ranks."""
@@ -258,16 +277,11 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
             different is not None
             and node.kind in ADDITIONS
             and _twice(node)
-            and different[0] == "PIT103"
+            and different.code == "PIT103"
         ):
-            return diagnosis(SIBLING_TERM_TWICE, read=different[1], place=place, right=different[2])
+            return diagnosis(SIBLING_TERM_TWICE, place=place, **different.facts)
         if different is not None:
-            return diagnosis(
-                SIBLING_READS[different[0]],
-                read=different[1],
-                place=place,
-                right=different[2],
-            )
+            return diagnosis(SIBLING_READS[different.code], place=place, **different.facts)
     attributes = sorted(
         k
         for k in {*node.attributes, *other.attributes}
@@ -287,7 +301,12 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
             if attributes == ["reduction"]
             else "PIT102"
         )
-        return diagnosis(SIBLING_ATTRIBUTES[code], different=told)
+        sides = (
+            ", ".join(f"{k} = {each.attributes.get(k)}" for k in attributes)
+            for each in (node, other)
+        )
+        facts = dict(zip(("own", "others"), sides, strict=True))
+        return diagnosis(SIBLING_ATTRIBUTES[code], different=told, **facts)
     return diagnosis(SIBLING_OTHERWISE["PIT106" if _members(node) else "PIT109"])
 
 
@@ -303,8 +322,23 @@ def _members(node: Node) -> int:
     )
 
 
-Told = tuple[str, str, str]
-"""A code, what is read, and what would mend it."""
+@dataclass(frozen=True)
+class Told:
+    """Another operand than on other ranks: the code, and what is read here and ``others`` read.
+
+    ``read`` and ``right`` say what is wrong and what would mend it.
+    """
+
+    code: str
+    read: str
+    right: str
+    own: str
+    others: str
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """All but the code, for the words of a mistake."""
+        return {"read": self.read, "right": self.right, "own": self.own, "others": self.others}
 
 
 def _other_operand(
@@ -315,16 +349,25 @@ def _other_operand(
     if not isinstance(mine, Source) or not isinstance(theirs, Source):
         literal = not isinstance(mine, Source) and not isinstance(theirs, Source) and mine != theirs
         return (
-            ("PIT102", f"{mine} where {name!r} has {theirs} on other ranks", f"use {theirs}")
+            Told(
+                "PIT102",
+                f"{mine} where {name!r} has {theirs} on other ranks",
+                f"use {theirs}",
+                str(mine),
+                str(theirs),
+            )
             if literal
             else None
         )
     if mine.value != theirs.value:
         right = evidence.called(theirs.value)
-        return (
+        own = evidence.called(mine.value)
+        return Told(
             "PIT103",
-            f"{evidence.called(mine.value)} where {name!r} reads {right} on other ranks",
+            f"{own} where {name!r} reads {right} on other ranks",
             f"read {right}",
+            own,
+            right,
         )
     if mine.key == theirs.key:
         return None
@@ -340,16 +383,21 @@ def _other_members(evidence: Evidence, found: Sibling, mine: Source, theirs: Sou
     called = evidence.called(mine.value)
     read = mine.at(found.codes[:1]).reshape(-1)
     if len(np.unique(read // count)) == 1 and theirs.members != len(read):
-        return (
+        some = f"{called} of micro-batches {_listed((read % count).tolist())} alone"
+        return Told(
             "PIT108",
-            f"{called} of micro-batches {_listed((read % count).tolist())} alone",
+            some,
             "add up the micro-batches that other ranks add up",
+            some,
+            f"{called} of the micro-batches that other ranks add up",
         )
     ranks = _listed(list(dict.fromkeys((read // count).tolist())))
-    return (
+    return Told(
         "PIT106",
         f"{called} of ranks {ranks}, in this order, on rank {int(found.codes[0]) // count}",
         f"let it run over the group that {found.other.operator!r} runs over",
+        f"{called} of ranks {ranks}, in this order",
+        f"{called} of the group that {found.other.operator!r} runs over",
     )
 
 
@@ -361,15 +409,19 @@ def _other_place(evidence: Evidence, found: Sibling, mine: Source) -> Told:
         np.unique(found.codes % count).tolist(),
     )
     if read != own:
-        return (
+        return Told(
             "PIT108",
             f"{called} of micro-batch {_listed(read)} in micro-batch {_listed(own)}",
             "let each micro-batch read what belongs to it",
+            f"{called} of micro-batch {_listed(read)} in micro-batch {_listed(own)}",
+            f"{called} of micro-batch {_listed(own)} in it",
         )
-    return (
+    return Told(
         "PIT103",
         f"{called} of another rank than on other ranks",
         f"read what {found.other.operator!r} reads",
+        f"{called} of another rank",
+        f"what {found.other.operator!r} reads",
     )
 
 

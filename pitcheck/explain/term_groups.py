@@ -20,6 +20,7 @@ NOT_REDUCED = Kind(
     "{result!r} is {what} over {over}, and is used as if it were {whole}",
     "an all-reduce({reduction}) over {over} of {result!r} before it is used makes it right",
     ("reduction", "over"),
+    edits=("+ all-reduce({reduction}) over {over} of {result!r}",),
 )
 TOO_NARROW = Kind(
     "PIT106",
@@ -27,17 +28,23 @@ TOO_NARROW = Kind(
     "group",
     "let {operator!r} run over {over}",
     ("over",),
+    edits=(
+        "- {operator!r} over part of {over}",
+        "+ {operator!r} over {over}",
+    ),
 )
 REDUCED_BY_OTHER_MEANS = Kind(
     "PIT111",
     "{term!r} is a term of a sum over {over}, but {operator!r} takes their {reduction}",
     "let the reduction of {operator!r} be 'sum'",
+    edits=("- {operator!r}: {reduction}", "+ {operator!r}: sum"),
 )
 REDUCED_OVER_OTHERS = Kind(
     "PIT106",
     "{term!r} is a term of a sum over {over}, but {operator!r} does not take that sum",
     "let {operator!r} run over {over}",
     ("over",),
+    edits=("- {operator!r} over other ranks", "+ {operator!r} over {over}"),
 )
 
 

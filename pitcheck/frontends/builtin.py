@@ -42,9 +42,10 @@ def _programs_again(request: Request) -> PairAt:
     """Return what records both programs at another mesh. The file runs once more."""
     from pitcheck.frontends.torch.capture import capture_at  # noqa: PLC0415
     from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
+    from pitcheck.frontends.torch.recording.printed import Printed  # noqa: PLC0415
 
     file, _, name = request.source.rpartition(":")
-    return partial(capture_at, load_spec(file, name), jobs=request.jobs)
+    return partial(capture_at, load_spec(file, name), jobs=request.jobs, printed=Printed())
 
 
 def _is_program(source: str) -> bool:

@@ -302,4 +302,5 @@ def _caused(finding: Finding, cause: Reached) -> Finding:
         source=cause.node.source or None,
         cause=said,
         repair=cause.repair,
+        edits=(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-_MOST_RUNS = 8
+from pitcheck.base.runs import spell_numbers
 
 
 def describe_ranks(ranks: Sequence[int], mesh: Mapping[str, int]) -> str:
@@ -48,24 +48,3 @@ def as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int]
         stride //= size
         box[axis] = sorted({rank // stride % size for rank in ranks})
     return box if prod(len(values) for values in box.values()) == len(ranks) else None
-
-
-def spell_numbers(numbers: Sequence[int]) -> str:
-    """Return ascending distinct numbers as ``0..3, 7``, at most eight runs of them."""
-    found = runs(numbers)
-    shown = [
-        str(first) if first == last else f"{first}..{last}" for first, last in found[:_MOST_RUNS]
-    ]
-    left = sum(last - first + 1 for first, last in found[_MOST_RUNS:])
-    return ", ".join(shown) + (f" and {left} more" if left else "")
-
-
-def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and the last of every run of ascending distinct numbers."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1] = found[-1][0], number
-        else:
-            found.append((number, number))
-    return found

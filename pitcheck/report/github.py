@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal as OneOf
 
 from pitcheck.report.codes import SEVERITIES
+from pitcheck.report.findings.text import coordinates, details, endings
+from pitcheck.report.lines import printable
 from pitcheck.report.report import Finding, Report
 from pitcheck.report.sources import place_of
-from pitcheck.report.text import against, bound, coordinates, details, endings, printable, sentence
+from pitcheck.report.text import against, bound, sentence
 
 Command = OneOf["error", "warning", "notice"]
 

@@ -16,19 +16,13 @@ from typing import Any, NamedTuple
 
 from pitcheck import __version__
 from pitcheck.report.codes import SEVERITIES
-from pitcheck.report.excerpts import excerpt
+from pitcheck.report.findings.excerpts import excerpt
+from pitcheck.report.findings.text import coordinates
+from pitcheck.report.findings.values import told_apart
+from pitcheck.report.lines import printable
 from pitcheck.report.mesh_picture import mesh_picture
 from pitcheck.report.report import Finding, Report, Seconds
-from pitcheck.report.text import (
-    bound,
-    coordinates,
-    count,
-    grouped,
-    printable,
-    sentence,
-    spell_routing,
-    told_apart,
-)
+from pitcheck.report.text import bound, count, grouped, sentence, spell_routing
 
 MOST_FINDINGS = 200
 """The most findings that become cards; the JSON report has all."""

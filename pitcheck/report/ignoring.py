@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from pitcheck.errors import UsageError
 from pitcheck.report.codes import CODES
-from pitcheck.report.excerpts import line_at
+from pitcheck.report.findings.excerpts import line_at
 from pitcheck.report.report import Finding, Report
 from pitcheck.report.sources import Source, source_line
 

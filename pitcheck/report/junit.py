@@ -12,8 +12,10 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from pitcheck import __version__
+from pitcheck.report.findings.text import coordinates, details, endings
+from pitcheck.report.lines import printable
 from pitcheck.report.report import Finding, FindingVerdict, Report
-from pitcheck.report.text import bound, coordinates, details, endings, printable, sentence
+from pitcheck.report.text import bound, sentence
 
 Outcome = OneOf["failure", "error"]
 

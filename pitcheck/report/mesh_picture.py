@@ -11,7 +11,8 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from pitcheck.report.coordinate_names import describe_ranks, runs, spell_numbers
+from pitcheck.base.runs import runs, spell_numbers
+from pitcheck.report.coordinate_names import describe_ranks
 from pitcheck.report.report import Report
 
 MOST_CELLS = 256

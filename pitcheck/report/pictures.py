@@ -51,8 +51,9 @@ class HeldValue(msgspec.Struct, frozen=True, kw_only=True):
 class HeldValues(msgspec.Struct, frozen=True, kw_only=True):
     """One element of a compared tensor as every rank holds it on the input that was run.
 
-    ``terms``: the values are terms, and their sum is compared with ``reference_value``. All values
-    are decimal text. ``left_out`` counts the further values.
+    With ``terms`` the values are terms, and ``sums`` of them are compared with
+    ``reference_value``; the ranks of a sum are those that hold its terms. All values are decimal
+    text. ``left_out`` counts the further values.
     """
 
     output: str
@@ -60,4 +61,5 @@ class HeldValues(msgspec.Struct, frozen=True, kw_only=True):
     reference_value: str
     values: tuple[HeldValue, ...]
     terms: bool = False
+    sums: tuple[HeldValue, ...] = ()
     left_out: int = 0

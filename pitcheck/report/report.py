@@ -43,6 +43,13 @@ All others are equal byte for byte.
 """
 
 
+class Edit(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a repair: ``text`` is part of the plan that goes ("-") or comes ("+")."""
+
+    sign: OneOf["-", "+"]
+    text: str
+
+
 class TriedRepair(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of a repair that was tried, seen in a run of both plans with the repair made.
 
@@ -50,7 +57,7 @@ class TriedRepair(msgspec.Struct, frozen=True, kw_only=True):
     of ``compared`` outputs in all. If a repair was tried in one stage only, they are the tensor of
     that stage. ``together``: the repairs of all findings that have one were made. ``meshes`` are
     the other meshes at which the same repairs make every output right, ``faultless`` those at which
-    no output differs without them; each has the size of every axis.
+    no output differs without them; each has the size of every axis. ``said`` is all that in words.
     """
 
     right: tuple[str, ...]
@@ -59,6 +66,7 @@ class TriedRepair(msgspec.Struct, frozen=True, kw_only=True):
     together: bool = False
     meshes: tuple[dict[str, int], ...] = ()
     faultless: tuple[dict[str, int], ...] = ()
+    said: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +78,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     which ``reference_value`` and ``parallel_value`` stand, both as exact or decimal text. What is
     not known is ``None``. A finding of verdict ``warning`` does not change the verdict. One of
     verdict ``imprecise`` is a broken precision rule under ``--precision error``; it changes only
-    the exit code of an equivalent report. ``steps`` are the operators of both plans around the
+    the exit code of an equivalent report. ``edits`` are the ``repair`` as lines that go and come,
+    those that go first. ``steps`` are the operators of both plans around the
     difference, ``held`` an element that differs as every rank holds it.
     """
 
@@ -88,6 +97,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     parallel_value: str | None = None
     cause: str | None = None
     repair: str | None = None
+    edits: tuple[Edit, ...] = ()
     witness: str | None = None
     unsaved: str | None = None
     """The reason why a witness that was found is not saved."""

@@ -12,10 +12,10 @@ from typing import Any
 from pitcheck import __version__
 from pitcheck.report import fingerprint
 from pitcheck.report.codes import CODES, SEVERITIES, Code
+from pitcheck.report.findings.text import coordinates, details
 from pitcheck.report.json import indented
 from pitcheck.report.report import Finding, Report
 from pitcheck.report.sources import Source, place_of, side_of
-from pitcheck.report.text import coordinates, details
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

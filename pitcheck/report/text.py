@@ -6,40 +6,16 @@ It is plain text; a terminal says how wide it is, and lays colour over it.
 from __future__ import annotations
 
 import math
-import re
-import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Literal as OneOf
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from pitcheck.report.coordinate_names import describe_microbatches, describe_ranks
-from pitcheck.report.excerpts import excerpt
-from pitcheck.report.report import IMPRECISE, Baseline, Finding, Report, RoutedTokens
-
-WIDTH = 100
-"""The columns of a text that no terminal shows."""
-LEAST_WIDTH = 40
-"""The columns of a narrower terminal, which breaks lines itself."""
-FINDING_LINES = 24
-"""The most lines of a finding; the JSON report has what does not fit."""
+from pitcheck.report.findings.text import finding_lines
+from pitcheck.report.lines import LEAST_WIDTH, WIDTH, Line, Style, wrapped
+from pitcheck.report.report import IMPRECISE, Baseline, Report, RoutedTokens
 
 _MOST_FINDINGS = 20
 _LABEL = 13
 
-Style = OneOf["plain", "strong", "good", "bad", "unsure", "faint"]
-
-_SHORT = 20
-_DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,200})?(e[+-]?[0-9]{1,4})?")
-
-_HEAD = {
-    "mismatch": "error",
-    "invalid": "error",
-    "inconclusive": "unproven",
-    "nothing-checked": "unproven",
-    "warning": "warning",
-    "imprecise": "error",
-}
-_HEAD_STYLE: dict[str, Style] = {"error": "bad", "unproven": "unsure", "warning": "unsure"}
 _VERDICT_STYLE: dict[str, Style] = {
     "equivalent": "good",
     "mismatch": "bad",
@@ -47,13 +23,6 @@ _VERDICT_STYLE: dict[str, Style] = {
     "inconclusive": "unsure",
     "nothing-checked": "unsure",
 }
-
-
-class Line(NamedTuple):
-    """One line of output and how a terminal shows it."""
-
-    text: str
-    style: Style = "plain"
 
 
 def render(
@@ -75,10 +44,10 @@ def render(
     findings = sorted(report.findings, key=lambda finding: finding.known)
     shown = findings if verbose else findings[:_MOST_FINDINGS]
     for finding in shown:
-        lines += [*page.finding(finding, report), Line("")]
-    if len(shown) < len(report.findings):
+        lines += [*finding_lines(finding, report, page.width, complete=verbose), Line("")]
+    if left := len(report.findings) - len(shown):
         lines += [
-            Line(f"and {len(report.findings) - len(shown)} more findings (--verbose shows them)"),
+            *page.wrapped("", f"and {left} more findings (--verbose shows them)"),
             Line(""),
         ]
     lines += page.summary(report, verbose)
@@ -99,128 +68,20 @@ def grouped(exceptions: Sequence[str]) -> list[str]:
     return [
         all_of[0]
         if len(all_of) == 1
-        else f"{len(all_of)} outputs, {all_of[0].removesuffix(f': {what}')} first: {what}"
+        else f"{_number_of(all_of)}, {all_of[0].removesuffix(f': {what}')} first: {what}"
         for what, all_of in alike.items()
     ]
 
 
-def printable(text: str) -> str:
-    """Return ``text`` with escapes for what a terminal would obey or UTF-8 cannot hold."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
-
-
-# --- findings
-
-
-def _headline(finding: Finding) -> Line:
-    head = _HEAD[finding.verdict]
-    text = printable(f"{head}[{finding.code}]: {finding.title}")
-    return Line(f"known {text}", "faint") if finding.known else Line(text, _HEAD_STYLE[head])
-
-
-def _place(finding: Finding, report: Report) -> str:
-    where = (
-        f"{finding.source}  ({finding.operator})"
-        if finding.source and finding.operator
-        else finding.source or finding.operator
-    )
-    return "   ".join(part for part in (where, *coordinates(finding, report)) if part)
-
-
-def coordinates(finding: Finding, report: Report) -> tuple[str, str]:
-    """Return the ranks and the micro-batches of a finding, "" for none in particular."""
-    return describe_ranks(finding.ranks, report.mesh), describe_microbatches(
-        finding.microbatches, report.microbatches
-    )
-
-
-def details(finding: Finding) -> Iterable[tuple[str, str]]:
-    """Yield (label, text) for what is known of a finding."""
-    if finding.stage:
-        yield "stage", finding.stage
-    if finding.output:
-        yield (
-            "output",
-            finding.output
-            + (f" at {list(finding.element)}" if finding.element is not None else ""),
-        )
-    if finding.reference_value is not None or finding.parallel_value is not None:
-        reference, parallel = told_apart(
-            finding.reference_value or "-", finding.parallel_value or "-"
-        )
-        yield "reference", f"{reference}     parallel: {parallel}"
-    if finding.cause:
-        yield "cause", finding.cause
-
-
-def told_apart(reference: str, parallel: str) -> tuple[str, str]:
-    """Return two values with as many digits as tell them apart.
-
-    They stay as they are if they are not plain decimals, or differ beyond the 17th digit only.
-    """
-    values = _whole(reference), _whole(parallel)
-    if max(map(len, values)) <= _SHORT or not all(map(_DECIMAL.fullmatch, values)):
-        return values
-    for digits in (9, 17):
-        short = f"{float(reference):.{digits}g}", f"{float(parallel):.{digits}g}"
-        if short[0] != short[1]:
-            return short
-    return values
-
-
-def _whole(value: str) -> str:
-    """Return a decimal without zeros behind its point; 0 is 0, however it is written."""
-    if not _DECIMAL.fullmatch(value):
-        return value
-    if not value.partition("e")[0].strip("-0."):
-        return "0"
-    return re.sub(r"\.0+$", "", value)
-
-
-def endings(finding: Finding) -> Iterable[tuple[str, str]]:
-    """Yield (label, text) for what to do about a finding."""
-    if finding.repair:
-        yield "help", finding.repair
-    if finding.witness:
-        yield "witness", f"pitcheck replay {finding.witness}"
-    if finding.unsaved:
-        yield "note", f"the witness could not be written: {finding.unsaved}"
-    yield "more", f"pitcheck explain {finding.code}"
-
-
-# --- the rest
+def _number_of(exceptions: Sequence[str]) -> str:
+    gradients = all(said.startswith("grad:") for said in exceptions)
+    return f"{len(exceptions)} {'gradients' if gradients else 'outputs'}"
 
 
 class _Page(NamedTuple):
     """A page of ``width`` columns."""
 
     width: int
-
-    def finding(self, finding: Finding, report: Report) -> list[Line]:
-        """Return the finding in at most FINDING_LINES lines.
-
-        It is cut short in the middle, so that help and witness stay.
-        """
-        headline = _headline(finding)
-        rows = textwrap.wrap(headline.text, self.width, subsequent_indent="  ")
-        first = [Line(text, headline.style) for text in rows]
-        place = _place(finding, report)
-        if place:
-            first += self.wrapped("  --> ", place, "strong")
-        first = first[: FINDING_LINES // 3]
-        first += [Line(f"   {printable(row)}"[: self.width]) for row in excerpt(finding.source)]
-        last = self._noted(endings(finding))[: FINDING_LINES // 3]
-        body = self._noted(details(finding))
-        room = FINDING_LINES - len(first) - len(last)
-        if len(body) > room:
-            body = [*body[: room - 1], Line("   = ... (the JSON report has it whole)", "faint")]
-        return [*first, *body, *last]
-
-    def _noted(self, notes: Iterable[tuple[str, str]]) -> list[Line]:
-        return [line for label, text in notes for line in self.wrapped("   = ", f"{label}: {text}")]
 
     def summary(self, report: Report, verbose: bool) -> list[Line]:
         """Return the bound, what it rests on, and with ``verbose`` how it was reached."""
@@ -232,7 +93,7 @@ class _Page(NamedTuple):
         if verbose:
             lines += self.reached(report)
         lines += self.counted("assuming", report.assumptions, verbose)
-        return lines + self.bulleted("not covered", report.not_covered)
+        return lines + self.counted("not covered", report.not_covered, verbose)
 
     def left_out(self, report: Report) -> list[Line]:
         """Return the number of ignored warnings, and what a baseline has and has not."""
@@ -297,17 +158,8 @@ class _Page(NamedTuple):
         ]
 
     def wrapped(self, prefix: str, text: str, style: Style = "plain") -> list[Line]:
-        """Return ``text`` behind ``prefix``, later lines indented as far.
-
-        Runs of spaces inside a line are kept.
-        """
-        rows = textwrap.wrap(printable(text), self.width - len(prefix), break_on_hyphens=False) or [
-            ""
-        ]
-        return [
-            Line((prefix if i == 0 else " " * len(prefix)) + row, style)
-            for i, row in enumerate(rows)
-        ]
+        """Return a text behind ``prefix``, later lines indented as far."""
+        return wrapped(prefix, text, self.width, style)
 
 
 def _cost(report: Report) -> str:
@@ -380,7 +232,8 @@ def sentence(report: Report) -> str:
     proven = f"{report.outputs.proven} of {count(report.outputs.total, 'output')} proven"
     meaning = {
         "equivalent": proven,
-        "mismatch": "the parallel plan computes something else, and an input shows it",
+        "mismatch": f"{_differing(report)}, and an input shows it"
+        + (f"; {proven}" if report.outputs.proven and report.differing else ""),
         "invalid": "internal error; nothing is said about the plans"
         if internal
         else "a plan is malformed or cannot run",
@@ -398,6 +251,14 @@ def sentence(report: Report) -> str:
         else ""
     )
     return f"{report.verdict}: {meaning}{imprecise}{known}"
+
+
+def _differing(report: Report) -> str:
+    """Return how many outputs differ, in words."""
+    number, total = len(report.differing), report.outputs.total
+    if not number or number > total:
+        return "the parallel plan computes something else"
+    return f"{number} of {count(total, 'output')} differ{'s' if number == 1 else ''}"
 
 
 def bound(report: Report) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +11,9 @@ from typing import TextIO
 
 from pitcheck.report import github, html, json, json_lines, sarif
 from pitcheck.report.destinations import TEXT, Destination, write_everywhere
+from pitcheck.report.lines import WIDTH, Line
 from pitcheck.report.report import Report
-from pitcheck.report.text import WIDTH, Line, render
+from pitcheck.report.text import render
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,13 @@ FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
 def write_report(report: Report, destinations: Sequence[Destination], form: Form = Form()) -> None:
     """Write the report to every destination, by default as text to standard output.
 
+    A terminal gets it in colour and as wide as it is; ``NO_COLOR`` and ``FORCE_COLOR`` are obeyed.
     Raises UsageError, after every destination was tried, for those that failed.
     """
 
     def encode(each: Destination) -> bytes:
-        if each == TEXT and sys.stdout.isatty():
-            width = shutil.get_terminal_size((WIDTH, 0)).columns
+        if each == TEXT and (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
+            width = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
             return _coloured(
                 render(report, quiet=form.quiet, verbose=form.verbose, width=width), sys.stdout
             )
@@ -82,6 +85,8 @@ def _coloured(lines: Sequence[Line], stream: TextIO) -> bytes:
         "bad": "bold red",
         "unsure": "bold yellow",
         "faint": "dim",
+        "added": "green",
+        "removed": "red",
     }
     console = Console(file=stream, soft_wrap=True, highlight=False)
     with console.capture() as captured:

@@ -128,6 +128,39 @@ def test_every_kind_of_mistake_has_words_of_its_facts(kind: Kind) -> None:
         assert "{" not in text and " due" not in text and "alike" not in text and " own" not in text
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in KINDS if kind.repair],
+    ids=lambda kind: f"{kind.code} {kind.said[:30]}",
+)
+def test_every_repair_is_lines_that_go_and_come_made_of_facts(kind: Kind) -> None:
+    names = {
+        name
+        for text in (kind.said, kind.repair, *kind.edits)
+        for _, name, _, _ in Formatter().parse(text)
+        if name
+    }
+    diagnosis = Diagnosis(kind, {name: f"<{name}>" for name in names})
+    edits = messages.edits([diagnosis])
+    assert edits and [edit.sign for edit in edits] == sorted(
+        (edit.sign for edit in edits), reverse=True
+    )
+    assert all(line[:2] in ("- ", "+ ") for line in kind.edits)
+    assert len({edit.text for edit in edits}) == len(edits)
+    assert all("{" not in edit.text and "<" in edit.text for edit in edits)
+
+
+def test_a_repair_at_several_places_has_the_lines_of_each_of_some_once() -> None:
+    places = [
+        Diagnosis(NOT_REDUCED, {"result": name, "over": "dp", "reduction": "sum"})
+        for name in ("a", "b", "a", *map(str, range(messages.MOST_PLACES)))
+    ]
+    lines = [edit.text for edit in messages.edits(places)]
+    assert lines[:2] == ["all-reduce(sum) over dp of 'a'", "all-reduce(sum) over dp of 'b'"]
+    assert len(lines) == messages.MOST_PLACES - 1
+    assert messages.edits([Diagnosis(Kind("PIT100", "nothing is known"))]) == ()
+
+
 def test_mistakes_of_one_family_differ_in_names_alone() -> None:
     one, other = (
         Diagnosis(NOT_REDUCED, {"result": name, "over": "dp", "reduction": "sum"}) for name in "ab"

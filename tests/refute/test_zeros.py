@@ -184,5 +184,7 @@ def _two_on_one() -> Plan:
 def test_what_was_tried_is_data() -> None:
     assert run((_two_on_one(), _two_outputs(wrong=False))).verdict == "equivalent"
     report = run((_two_on_one(), _two_outputs(wrong=True)))
-    assert report.findings[0].tried == TriedRepair(right=("y",), compared=2), said(report)
+    words = "tried: every output is right then"
+    tried = TriedRepair(right=("y",), compared=2, said=words)
+    assert report.findings[0].tried == tried, said(report)
     assert "(tried: every output is right then)" in (report.findings[0].repair or ""), said(report)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from report.report_samples import DRAWN, NOWHERE, RENDEZVOUS, sample
 
 from pitcheck.report.pictures import HeldValue, HeldValues, StageStep, StageSteps
-from pitcheck.report.report import Finding, Report
+from pitcheck.report.report import Edit, Finding, Report
 
 EMPTY = {"meta", "br", "input", "img", "link", "rect"}
 """Elements without an end tag here; those of SVG end themselves."""
@@ -111,6 +111,7 @@ def named(text: str) -> Report:
         parallel_value=text,
         cause=text,
         repair=text,
+        edits=(Edit(sign="-", text=text), Edit(sign="+", text=text)),
         witness=text,
         unsaved=text,
         steps=StageSteps(reference=(step,), parallel=(step,)),
@@ -118,6 +119,8 @@ def named(text: str) -> Report:
             output=text,
             element=(0,),
             reference_value=text,
+            terms=True,
+            sums=(HeldValue(value=text, ranks=text),),
             values=(HeldValue(value=text, ranks=text),),
         ),
     )

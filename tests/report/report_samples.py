@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from pitcheck.report.pictures import HeldValue, HeldValues, StageStep, StageSteps
 from pitcheck.report.report import (
+    Edit,
     Finding,
     OperatorCounts,
     OutputCounts,
@@ -14,6 +15,7 @@ from pitcheck.report.report import (
     Seconds,
     Shown,
     StageCounts,
+    TriedRepair,
     Verdict,
 )
 
@@ -80,6 +82,29 @@ DRAWN = replace(
             ),
         ),
         parallel_left_out=7,
+    ),
+)
+REPAIRED = replace(
+    MISSING,
+    stage=None,
+    output="loss",
+    element=(),
+    repair="use 4 (tried: every output is right then)",
+    edits=(Edit(sign="-", text="'mean' (div): 8"), Edit(sign="+", text="'mean' (div): 4")),
+    tried=TriedRepair(
+        right=("loss", "w.grad"), compared=12, said="tried: every output is right then"
+    ),
+    held=HeldValues(
+        output="loss",
+        element=(),
+        reference_value="-1.8839284619203847e-91",
+        values=(
+            HeldValue(value="0.125", ranks="dp=0 of every pp, tp", microbatch=0),
+            HeldValue(value="0.125", ranks="dp=0 of every pp, tp", microbatch=1),
+            HeldValue(value="-0.25", ranks="dp=1 of every pp, tp"),
+        ),
+        terms=True,
+        sums=(HeldValue(value="-0.0", ranks="every rank"),),
     ),
 )
 RENDEZVOUS = Finding(
@@ -217,6 +242,9 @@ def samples() -> dict[str, Report]:
         "equivalent": sample("equivalent", RENDEZVOUS, bound=-66.25),
         "mismatch": sample("mismatch", MISSING, proven=11),
         "drawn": sample("mismatch", DRAWN, RENDEZVOUS, proven=11),
+        "repaired": replace(
+            sample("mismatch", REPAIRED, proven=9), differing=("loss", "w.grad", "x.grad")
+        ),
         "mismatch-without-source": sample("mismatch", NOWHERE, proven=11),
         "several": sample("mismatch", MISSING, NOWHERE, MISSING, RENDEZVOUS, proven=9),
         "odd-names": sample("mismatch", ODD, proven=11),

@@ -14,7 +14,7 @@ from report.report_samples import MISSING, UNKNOWN, sample
 
 from pitcheck.errors import UsageError
 from pitcheck.report.codes import CODES
-from pitcheck.report.excerpts import MOST_BYTES
+from pitcheck.report.findings.excerpts import MOST_BYTES
 from pitcheck.report.ignoring import comments, ignoring, warning_codes, without_ignored
 from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.report.text import render

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from pitcheck.report.destinations import (
     write_whole,
 )
 from pitcheck.report.json import decode
+from pitcheck.report.text import render
 from pitcheck.report.write import FORMATS, write_report
 
 
@@ -109,18 +111,49 @@ def test_stdout_takes_one_format_only(capsysbinary: pytest.CaptureFixture[bytes]
     assert decode(capsysbinary.readouterr().out) == samples()["mismatch"]
 
 
-def test_a_terminal_gets_colour_and_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Stream(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
 
-    stream = Terminal()
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "variables", "red", "escapes"),
+    [
+        (True, {}, True, True),
+        (True, {"NO_COLOR": "1"}, False, True),
+        (True, {"TERM": "dumb"}, False, False),
+        (False, {}, False, False),
+        (False, {"FORCE_COLOR": "1"}, True, True),
+        (False, {"FORCE_COLOR": ""}, False, False),
+        (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, True),
+    ],
+)
+def test_a_terminal_gets_colour_and_the_same_words(
+    terminal: bool,
+    variables: dict[str, str],
+    red: bool,
+    escapes: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(terminal)
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm-256color", **variables}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stdout", stream)
-    write_report(samples()["mismatch"], [])
-    assert "\x1b[1;31m" in stream.getvalue()
+    write_report(samples()["repaired"], [])
+    assert ("\x1b[1;31m" in stream.getvalue()) == red
+    assert ("\x1b[32m" in stream.getvalue()) == red
+    assert ("\x1b[" in stream.getvalue()) == escapes
     assert MISSING.title in stream.getvalue()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert plain.split() == [
+        word for line in render(samples()["repaired"]) for word in line.text.split()
+    ]
 
 
 # --- names of open files

@@ -179,6 +179,24 @@ def test_values_over_ranks_are_a_table() -> None:
     assert "2 further values are not listed" in page.all("article")[0].text
 
 
+def test_terms_have_their_sum_in_the_table() -> None:
+    text = page_of(samples()["repaired"]).all("article")[0].text
+    assert "sum of the terms on every rank" in text
+    assert "sum of the terms" not in page_of(samples()["drawn"]).all("article")[0].text
+
+
+def test_a_repair_is_lines_that_go_and_come() -> None:
+    page = page_of(samples()["repaired"])
+    lines = [
+        (each.attributes["class"], each.text)
+        for each in page.all("li")
+        if each.attributes.get("class") in ("goes", "comes")
+    ]
+    assert lines == [("goes", "- 'mean' (div): 8"), ("comes", "+ 'mean' (div): 4")]
+    without = page_of(samples()["mismatch"])
+    assert not [each for each in without.all("ul") if each.attributes.get("class") == "edits"]
+
+
 def test_the_bound_and_what_it_rests_on_are_there() -> None:
     said = page_of(samples()["equivalent"]).all("main")[0].text
     for text in (

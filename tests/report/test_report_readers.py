@@ -20,8 +20,8 @@ from report.report_samples import MISSING, SHOWN, samples
 from pitcheck.report import json as json_format
 from pitcheck.report import json_lines, junit, sarif
 from pitcheck.report.codes import CODES
+from pitcheck.report.lines import printable
 from pitcheck.report.report import Finding, Report
-from pitcheck.report.text import printable
 
 NAMES = sorted(samples())
 PLANS = ("reference.plan.json", "parallel.plan.json")

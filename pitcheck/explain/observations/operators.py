@@ -21,39 +21,72 @@ REFERENCE_LITERAL = Kind(
     "operator {operator!r} has the literal {literal} where the reference has {right}",
     "use {right}",
     ("right",),
+    edits=(
+        "- {operator!r} ({kind}): {literal}",
+        "+ {operator!r} ({kind}): {right}",
+    ),
 )
 REFERENCE_READS = Kind(
-    "PIT102", "operator {operator!r} reads {read} where the reference reads {right}", "use {right}"
+    "PIT102",
+    "operator {operator!r} reads {read} where the reference reads {right}",
+    "use {right}",
+    edits=(
+        "- {operator!r} reads {read}",
+        "+ {operator!r} reads {right}",
+    ),
 )
 REFERENCE_ATTRIBUTE = Kind(
-    "PIT102", "operator {operator!r} has {different}", "use the reference's attribute"
+    "PIT102",
+    "operator {operator!r} has {different}",
+    "use the reference's attribute",
+    edits=(
+        "- {operator!r} ({kind}): {own}",
+        "+ {operator!r} ({kind}): {right}",
+    ),
 )
 OTHER_DRAW = Kind(
     "PIT114",
     "operator {operator!r} ({kind}) draws {drawn}; they are not those that the reference draws "
     "for these elements",
     "draw {right}",
+    edits=(
+        "- {operator!r} ({kind}) draws {drawn}",
+        "+ {operator!r} ({kind}) draws {right}",
+    ),
 )
 READS_OTHER_THAN_REFERENCE = Kind(
     "PIT103",
     "operator {operator!r} reads {read}{origin} where the reference reads {right!r}",
     "read {right!r}",
+    edits=(
+        "- {operator!r} reads {read}",
+        "+ {operator!r} reads {right!r}",
+    ),
 )
 LAYERS_NOT_RUN = Kind(
     "PIT115",
     "operator {operator!r} reads {read}{origin} where the reference reads {right!r}, which no "
     "rank computes: {lost} of the reference are passed over",
     "run what computes {right!r}",
+    edits=(
+        "- {operator!r} reads {read}",
+        "+ {operator!r} reads {right!r}, computed by {lost} of the reference",
+    ),
 )
 MICROBATCH_LEFT_OUT = Kind(
     "PIT108",
     "operator {operator!r} leaves out micro-batch {batches} of {called}",
     "add up all micro-batches",
+    edits=("+ {operator!r} adds up micro-batch {batches} of {called}, too",),
 )
 READS_ONE_MICROBATCH = Kind(
     "PIT108",
     "operator {operator!r} reads {called} of micro-batch {batch} in other micro-batches too",
     "let each micro-batch read what belongs to it",
+    edits=(
+        "- {operator!r} reads {called} of micro-batch {batch} in others, too",
+        "+ {operator!r} reads {called} of the same micro-batch",
+    ),
 )
 
 
@@ -118,7 +151,12 @@ def other_operator(
                 f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}"
                 for k in attributes
             )
-            facts = {"operator": evidence.operator(step), "different": said}
+            facts = {
+                "operator": evidence.operator(step),
+                "different": said,
+                "own": ", ".join(f"{k} = {step.attributes.get(k)}" for k in attributes),
+                "right": ", ".join(f"{k} = {other.attributes.get(k)}" for k in attributes),
+            }
             return Diagnosis(REFERENCE_ATTRIBUTE, facts)
         if len(different) == 1 and not attributes and len(step.inputs) > 1:
             # A tensor that is computed is more often the wrong one than a given one.

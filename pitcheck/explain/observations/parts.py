@@ -21,37 +21,64 @@ COPY_OF_OTHER = Kind(
     "operator {operator!r} makes {result!r} a copy of {reads}, where it should be {box} of "
     "{right!r}",
     "read {holders}",
+    edits=(
+        "- {operator!r} reads {reads}",
+        "+ {operator!r} reads {holders}",
+    ),
 )
 PART_OF_OTHER = Kind(
     "PIT103",
     "operator {operator!r}, which reads {reads}, makes {result!r} a part of {held!r} where it "
     "should be {box} of {right!r}",
     "read {holders}",
+    edits=(
+        "- {operator!r} reads {reads}",
+        "+ {operator!r} reads {holders}",
+    ),
 )
 HOLDS_OTHER_PART = Kind(
-    "PIT107", "{result!r} holds {held} of {right!r} where it should hold {box}", "take {box} there"
+    "PIT107",
+    "{result!r} holds {held} of {right!r} where it should hold {box}",
+    "take {box} there",
+    edits=(
+        "- {result!r}: {held} of {right!r}",
+        "+ {result!r}: {box} of {right!r}",
+    ),
 )
 RESULT_HOLDS_OTHER_PART = Kind(
     "PIT107",
     "the result {result!r} of operator {operator!r} holds {held} of {right!r} where it should "
     "hold {box}; it reads {parts}",
     "take {box} there",
+    edits=HOLDS_OTHER_PART.edits,
 )
 PART_DOUBLED = Kind(
     "PIT107",
     "{box} of {right!r} is {used} nowhere, while {doubled}",
     "let one of them take {box}: its slice, weight shard or micro-batch is another's",
+    edits=(
+        "- {right!r}: {doubled}",
+        "+ {right!r}: {box} in one of these places",
+    ),
 )
-BATCH_DOUBLED = Kind("PIT108", PART_DOUBLED.said, PART_DOUBLED.repair)
+BATCH_DOUBLED = Kind("PIT108", PART_DOUBLED.said, PART_DOUBLED.repair, edits=PART_DOUBLED.edits)
 JOINED_TWICE = Kind(
     "PIT107",
     "operator {operator!r} joins {boxes} of {right!r} on rank {rank}: one part more than once",
     "gather the parts of all ranks, and join each of them once",
+    edits=(
+        "- {operator!r} joins {boxes} of {right!r} on rank {rank}",
+        "+ {operator!r} joins the part of each rank once",
+    ),
 )
 PARTS_APART = Kind(
     "PIT107",
     "operator {operator!r} reads parts that do not belong together: {parts}",
     "let all of them hold the parts that belong together: one's slice or shard is another's",
+    edits=(
+        "- {operator!r} reads {parts}",
+        "+ {operator!r} reads parts that belong together",
+    ),
 )
 
 

@@ -30,17 +30,26 @@ TERM_USED = Kind(
     "the {what}",
     "an all-reduce({reduction}) over {over} of {result!r} before it is used makes it right",
     ("reduction", "over"),
+    edits=("+ all-reduce({reduction}) over {over} of {result!r}",),
 )
 TERM_OF_ROUNDS_USED = Kind(
     "PIT104",
     "{called} is a term of a {what} over {over}, and operator {reader!r} uses it as if it were "
     "the {what}",
     "let {reader!r} do what is right for a term of a {what} over all of these, or use the {what}",
+    edits=(
+        "- {reader!r} uses {called}",
+        "+ {reader!r} uses the {what} over {over} of {called}",
+    ),
 )
 REDUCES_NOT_BY_SUM = Kind(
     "PIT111",
     "operator {operator!r} reduces with {reduction!r} where it should take the sum",
     "reduce with 'sum'",
+    edits=(
+        "- {operator!r}: {reduction}",
+        "+ {operator!r}: sum",
+    ),
 )
 
 

@@ -12,21 +12,37 @@ from pitcheck.explain.ratios import constant_ratio, ratio_cause
 from pitcheck.explain.term_groups import close
 
 MISSES_TERM = Kind(
-    "PIT108", "it misses the term {term!r} (of operator {writer!r})", "add that term once"
+    "PIT108",
+    "it misses the term {term!r} (of operator {writer!r})",
+    "add that term once",
+    edits=("+ add {term!r} to {result!r}",),
 )
 HAS_TERM_TOO_MUCH = Kind(
-    "PIT108", "it has too much of the term {term!r} (of operator {writer!r})", "drop that term once"
+    "PIT108",
+    "it has too much of the term {term!r} (of operator {writer!r})",
+    "drop that term once",
+    edits=("- term {term!r} of {result!r}",),
 )
 MISSES_REFERENCE_TERM = Kind(
-    "PIT108", "it misses the reference's term {term!r}", "add that term once"
+    "PIT108",
+    "it misses the reference's term {term!r}",
+    "add that term once",
+    edits=("+ add {term!r} to {result!r}",),
 )
 HAS_REFERENCE_TERM_TOO_MUCH = Kind(
-    "PIT108", "it has too much of the reference's term {term!r}", "drop that term once"
+    "PIT108",
+    "it has too much of the reference's term {term!r}",
+    "drop that term once",
+    edits=("- term {term!r} of {result!r}",),
 )
 REPLICAS_DIFFER = Kind(
     "PIT109",
     "{result!r} is right on some ranks and wrong on others",
     "let all replicas run the same operators",
+    edits=(
+        "- {result!r}, computed otherwise on some ranks",
+        "+ {result!r}, computed by the same operators on every rank",
+    ),
 )
 
 

@@ -22,6 +22,10 @@ AXES_EXCHANGED = Kind(
     "{names} cut over {outer} first, and each part over {inner}; the program puts them together "
     "as if they were cut over {inner} first",
     "cut {cut} over {inner} first, and each part over {outer}",
+    edits=(
+        "- {cut}: cut over {outer} first, and each part over {inner}",
+        "+ {cut}: cut over {inner} first, and each part over {outer}",
+    ),
 )
 
 

@@ -25,6 +25,10 @@ INTERLEAVED = Kind(
     "{result!r} is {pieces} fused tensors, cut in {shards} shards as one stretch; the program "
     "takes each shard apart as if it had a part of all {pieces}",
     "give each rank its part of every one of the {pieces}, or split the whole before it is cut",
+    edits=(
+        "- {result!r}: cut in {shards} shards as one stretch",
+        "+ {result!r}: each of the {pieces} tensors cut in {shards} shards",
+    ),
 )
 
 

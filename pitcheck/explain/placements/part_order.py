@@ -28,6 +28,10 @@ PARTS_ORDERED = Kind(
     "{names}: parts lie in another order than the program takes them in: rank {rank} holds {held} "
     "where it should hold {box}",
     "give ranks and micro-batches the parts of {names} in the order of the mesh",
+    edits=(
+        "- rank {rank}: {held} of {names}",
+        "+ rank {rank}: {box} of {names}",
+    ),
 )
 
 

@@ -17,16 +17,41 @@ from pitcheck.graph.graph import Node
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import operator_kind
 
-ATTRIBUTE = Kind("PIT102", "operator {operator!r} has {different}", "use {right}", ("right",))
-OTHER_DIMENSION = Kind("PIT107", ATTRIBUTE.said, ATTRIBUTE.repair, ("right",))
+ATTRIBUTE = Kind(
+    "PIT102",
+    "operator {operator!r} has {different}",
+    "use {right}",
+    ("right",),
+    edits=(
+        "- {operator!r} ({kind}): {own}",
+        "+ {operator!r} ({kind}): {right}",
+    ),
+)
+OTHER_DIMENSION = Kind(
+    "PIT107",
+    ATTRIBUTE.said,
+    ATTRIBUTE.repair,
+    ("right",),
+    edits=ATTRIBUTE.edits,
+)
 """Elements go along another dimension, and the result has another shape."""
-DRAW_ATTRIBUTE = Kind("PIT114", "operator {operator!r} has {different}", "use {right}", ("right",))
+DRAW_ATTRIBUTE = Kind(
+    "PIT114",
+    "operator {operator!r} has {different}",
+    "use {right}",
+    ("right",),
+    edits=ATTRIBUTE.edits,
+)
 OTHER_PLACE = Kind(
     "PIT107",
     "operator {operator!r} has {attribute} = {place} on rank {rank} where it should be {right} "
     "({why})",
     "use {attribute} = {right} there",
     ("attribute", "right"),
+    edits=(
+        "- {operator!r} ({kind}) on rank {rank}: {attribute} = {place}",
+        "+ {operator!r} ({kind}) on rank {rank}: {attribute} = {right}",
+    ),
 )
 AXES = frozenset({"axis", "dim0", "dim1", "split_axis", "concat_axis", "permutation"})
 """Attributes that are numbers of dimensions."""
@@ -75,7 +100,8 @@ def other_attribute(site: Site) -> Iterator[Candidate]:
             due = "the reference has" if place < theirs else "it should be"
             said = ", ".join(f"{k} = {own.get(k)} where {due} {v}" for k, v in different.items())
             right = ", ".join(f"{k} = {v}" for k, v in different.items())
-            yield site.diagnosis(of, different=said, right=right), changes
+            now = ", ".join(f"{k} = {own.get(k)}" for k in different)
+            yield site.diagnosis(of, different=said, own=now, right=right), changes
 
 
 def other_places(site: Site) -> Iterator[Candidate]:

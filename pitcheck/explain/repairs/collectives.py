@@ -19,29 +19,46 @@ REDUCED_ONCE_MORE = Kind(
     "PIT105",
     "operator {operator!r} reduces {result!r} once more than it should be{times}",
     "drop this reduction",
+    edits=("- {operator!r} ({kind})",),
 )
 SUM_OF_EQUALS = Kind(
     "PIT105",
     "operator {operator!r} adds up{over} what is the same on all members already",
     "drop one of the reductions, or reduce with 'avg'",
+    edits=(
+        "- {operator!r} ({kind}){over}: sum",
+        "+ {operator!r} ({kind}){over}: avg",
+    ),
 )
 OTHER_REDUCTION = Kind(
     "PIT111",
     "operator {operator!r} takes the {own} of terms{over} where it should take their {right}",
     "reduce with {reduction!r}",
     ("reduction",),
+    edits=(
+        "- {operator!r} ({kind}){over}: {was}",
+        "+ {operator!r} ({kind}){over}: {reduction}",
+    ),
 )
 OTHER_GROUP = Kind(
     "PIT106",
     "operator {operator!r} ({kind}) runs over another group than it should",
     "let {operator!r} run over {over}",
     ("over",),
+    edits=(
+        "- {operator!r} ({kind}) over {group}",
+        "+ {operator!r} ({kind}) over {over}",
+    ),
 )
 OTHER_ORDER_OF_MEMBERS = Kind(
     "PIT107",
     "operator {operator!r} ({kind}) joins its members in the order {order}, where it should join "
     "them in the order {right}",
     "let the members of {operator!r} stand in that order",
+    edits=(
+        "- {operator!r} ({kind}): members {order}",
+        "+ {operator!r} ({kind}): members {right}",
+    ),
 )
 COMBINED = {"sum": "sum", "avg": "mean", "max": "largest", "min": "smallest"}
 """By reduction the word for its result."""
@@ -93,7 +110,12 @@ def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
             if kind == "avg" and own == "sum" and repeated_reduction(site.evidence, site.value):
                 yield site.diagnosis(SUM_OF_EQUALS, over=_over_what(site)), overrides
                 continue
-            facts = {"own": COMBINED.get(own, own), "right": COMBINED[kind], "reduction": kind}
+            facts = {
+                "own": COMBINED.get(own, own),
+                "right": COMBINED[kind],
+                "was": own,
+                "reduction": kind,
+            }
             yield (
                 site.diagnosis(OTHER_REDUCTION, over=_over_what(site), **facts),
                 overrides,
@@ -164,7 +186,9 @@ def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterat
                     )
                 else:
                     yield (
-                        site.diagnosis(OTHER_GROUP, over=f"{grouping.name}{how}"),
+                        site.diagnosis(
+                            OTHER_GROUP, over=f"{grouping.name}{how}", group=_own_group(site)
+                        ),
                         overrides,
                     )
 
@@ -181,6 +205,12 @@ def _own_members(site: Site) -> set[int]:
 
 def _same_members(site: Site, groups: Codes) -> bool:
     return _own_members(site) == set(groups[site.codes[0]].tolist())
+
+
+def _own_group(site: Site) -> str:
+    """Return the group over which a collective runs, by its name or as ranks."""
+    members = np.array(sorted(_own_members(site)), dtype=np.int64)
+    return _over_what(site).removeprefix(" over ") or f"ranks {_listed(members, site)}"
 
 
 def _order(site: Site) -> str:

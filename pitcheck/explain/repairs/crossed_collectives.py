@@ -20,6 +20,10 @@ CROSSED_CALLS = Kind(
     "{operators} ({kind}) are called in another order on some ranks than on others: tensors of "
     "one meet the other's",
     "call them in one order on all ranks",
+    edits=(
+        "- {operators} ({kind}) in another order on some ranks",
+        "+ {operators} ({kind}) in one order on every rank",
+    ),
 )
 
 

@@ -27,17 +27,29 @@ ADDED_SIDE_BY_SIDE = Kind(
     "should stand side by side",
     "an all-gather along dimension {axis} in its place",
     ("axis",),
+    edits=(
+        "- {operator!r} ({kind})",
+        "+ all-gather along dimension {axis} in its place",
+    ),
 )
 PARTS_EXCHANGED = Kind(
     "PIT107",
     "operator {operator!r} ({kind}) joins its parts in another order: {parts} are exchanged",
     "exchange parts {first} and {second} of {operator!r}",
     ("first", "second"),
+    edits=(
+        "- {operator!r} ({kind}) joins {parts}",
+        "+ {operator!r} ({kind}) joins {exchanged}",
+    ),
 )
 REORDERED = Kind(
     "PIT107",
     "{result!r}, of operator {operator!r}, has the right elements in another order{over}{element}",
     "put the elements of {result!r} in the right order",
+    edits=(
+        "- {result!r}: elements in another order",
+        "+ {result!r}: elements in the right order",
+    ),
 )
 
 
@@ -76,11 +88,14 @@ def exchanged_parts(site: Site) -> Iterator[Candidate]:
     ):
         overrides = site.redone(partial(_exchanged, site, first, second))
         if overrides is not None:
-            parts = " and ".join(called(site, place) for place in (first, second))
-            yield (
-                site.diagnosis(PARTS_EXCHANGED, parts=parts, first=first, second=second),
-                overrides,
-            )
+            names = [called(site, place) for place in (first, second)]
+            facts = {
+                "parts": " and ".join(names),
+                "exchanged": " and ".join(reversed(names)),
+                "first": first,
+                "second": second,
+            }
+            yield site.diagnosis(PARTS_EXCHANGED, **facts), overrides
 
 
 def _exchanged(site: Site, first: int, second: int, node: Node, codes: Codes) -> Draft | None:

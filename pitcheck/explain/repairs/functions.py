@@ -25,12 +25,20 @@ FUNCTION = Kind(
     "PIT102",
     "operator {operator!r} is {kind!r} where it should be {right!r}",
     "let {operator!r} be {right!r}",
+    edits=(
+        "- {operator!r} ({kind})",
+        "+ {operator!r} ({right})",
+    ),
 )
 EXCHANGED = Kind(
     "PIT103",
     "operator {operator!r} ({kind}) has its operands exchanged: {first} stands where {second} "
     "should",
     "exchange the first two operands of {operator!r}",
+    edits=(
+        "- {operator!r} ({kind}) of {first}, {second}",
+        "+ {operator!r} ({kind}) of {second}, {first}",
+    ),
 )
 
 

@@ -20,6 +20,10 @@ MIXED = Kind(
     "{over}: the dimension of {count} in {split} should be at place {place}",
     "view {called} as {split}, permute it by {permutation}, and reshape it then",
     ("over", "place"),
+    edits=(
+        "- {operator!r} ({kind}) of {called}",
+        "+ {operator!r} ({kind}) of {called} viewed as {split}, permuted by {permutation}",
+    ),
 )
 
 

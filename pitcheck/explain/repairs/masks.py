@@ -17,6 +17,10 @@ OTHER_MASK = Kind(
     "operator {operator!r} ({kind}) reads {called}, which is not {box} of {right!r}, what the "
     "reference reads for these elements",
     "read {box} of {right!r} there",
+    edits=(
+        "- {operator!r} ({kind}) reads {called}",
+        "+ {operator!r} ({kind}) reads {box} of {right!r}",
+    ),
 )
 
 

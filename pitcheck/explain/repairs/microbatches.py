@@ -17,11 +17,19 @@ READS_OTHER_MICROBATCH = Kind(
     "PIT108",
     "operator {operator!r} reads {called} of micro-batch {batch} where it should read {right}",
     "let each micro-batch be read where it should be",
+    edits=(
+        "- {operator!r} ({kind}) reads {called} of micro-batch {batch}",
+        "+ {operator!r} ({kind}) reads {called} of {whose}",
+    ),
 )
 NOT_EVERY_MICROBATCH = Kind(
     "PIT108",
     "operator {operator!r} does not add up every micro-batch once",
     "add up all micro-batches",
+    edits=(
+        "- {operator!r} ({kind}) adds up some micro-batches",
+        "+ {operator!r} ({kind}) adds up each micro-batch once",
+    ),
 )
 
 
@@ -80,9 +88,11 @@ def own_microbatch(site: Site) -> Iterator[Candidate]:
             overrides = site.redone(of_it)
             if overrides is not None:
                 right = "that of the same micro-batch" if other is None else f"micro-batch {other}"
+                whose = "the same micro-batch" if other is None else right
                 facts = {
                     "called": site.evidence.called(operand.value),
                     "batch": int(read[0]),
                     "right": right,
+                    "whose": whose,
                 }
                 yield site.diagnosis(READS_OTHER_MICROBATCH, **facts), overrides

@@ -39,6 +39,10 @@ COPIED_TERM = Kind(
     "where it should copy that {what}",
     "a reduction({reduction}) over {over} in its place makes it right",
     ("reduction", "over"),
+    edits=(
+        "- {operator!r} ({kind}) of {called}",
+        "+ {operator!r} ({kind}) of the {what} of {called} over {over}",
+    ),
 )
 MEAN_OF_MEANS = Kind(
     "PIT112",
@@ -47,6 +51,7 @@ MEAN_OF_MEANS = Kind(
     "divide the sum of all by the count of all: an all-reduce({reduction}) over {over} of "
     "{result!r} before it is used makes it right",
     ("over",),
+    edits=("+ all-reduce({reduction}) over {over} of {result!r}",),
 )
 MEAN_OF_NORMS = Kind(
     "PIT111",
@@ -54,6 +59,10 @@ MEAN_OF_NORMS = Kind(
     "root of the sum of their squares",
     "sum {result!r}, the squares, over {over}, and take the root of that",
     ("over",),
+    edits=(
+        "- {operator!r}: the mean of the norms over {over}",
+        "+ all-reduce(sum) over {over} of {result!r}, and the root of that",
+    ),
 )
 NORM_OF_RANK = Kind(
     "PIT113",
@@ -61,6 +70,7 @@ NORM_OF_RANK = Kind(
     "of all over {over}",
     "an all-reduce({reduction}) over {over} of {result!r} before it is used makes it right",
     ("over",),
+    edits=("+ all-reduce({reduction}) over {over} of {result!r}",),
 )
 NOT_GATHERED = Kind(
     "PIT107",
@@ -68,6 +78,10 @@ NOT_GATHERED = Kind(
     "all ranks over {over}",
     "an {collective} over {over} in its place makes it right",
     ("collective", "over"),
+    edits=(
+        "- {operator!r} ({kind}) of {called}",
+        "+ {collective} over {over} of {called}",
+    ),
 )
 NOT_EXCHANGED = Kind(
     "PIT107",
@@ -75,6 +89,7 @@ NOT_EXCHANGED = Kind(
     "{over}",
     "an all-to-all from dimension {axis} to {axis} over {over} of it makes it right",
     ("axis", "over"),
+    edits=("+ all-to-all from dimension {axis} to {axis} over {over} of {called}",),
 )
 MOST_SQUARES = 64
 """Elements of a tensor up to which it may hold the squares of a norm."""

@@ -25,6 +25,7 @@ FUNCTION_LEFT_OUT = Kind(
     "{called} is passed on where {function} of it should be",
     "run {function} on {called}",
     ("function",),
+    edits=("+ {function} of {called}",),
 )
 TERM_LEFT_OUT = Kind(
     "PIT108",
@@ -32,6 +33,7 @@ TERM_LEFT_OUT = Kind(
     "joins to it",
     "run {function} on {called} and {term}",
     ("function",),
+    edits=("+ {function} of {called} and {term}",),
 )
 OPERATOR_LEFT_OUT = Kind(
     "PIT115",
@@ -39,18 +41,20 @@ OPERATOR_LEFT_OUT = Kind(
     "no rank computes",
     "run {function} on {called}",
     ("function",),
+    edits=("+ {function} of {called}, as {left_out!r} of the reference",),
 )
 _STANDS = (
     "operator {operator!r} ({kind}) stands in the place of {other!r} ({other_kind}), which "
     "other ranks or micro-batches run"
 )
 _RUN = "run {other!r} everywhere"
+_OTHER = ("- {operator!r} ({kind})", "+ {other!r} ({other_kind})")
 IN_PLACE_OF = {
-    "PIT102": Kind("PIT102", _STANDS, _RUN),
-    "PIT104": Kind("PIT104", f"{_STANDS}: what it gives is not reduced", _RUN),
-    "PIT105": Kind("PIT105", f"{_STANDS}: what it gives is reduced once more", _RUN),
-    "PIT107": Kind("PIT107", f"{_STANDS}: it has the rank's part alone", _RUN),
-    "PIT108": Kind("PIT108", f"{_STANDS}: the term {{term}} is missing", _RUN),
+    "PIT102": Kind("PIT102", _STANDS, _RUN, edits=_OTHER),
+    "PIT104": Kind("PIT104", f"{_STANDS}: what it gives is not reduced", _RUN, edits=_OTHER),
+    "PIT105": Kind("PIT105", f"{_STANDS}: what it gives is reduced once more", _RUN, edits=_OTHER),
+    "PIT107": Kind("PIT107", f"{_STANDS}: it has the rank's part alone", _RUN, edits=_OTHER),
+    "PIT108": Kind("PIT108", f"{_STANDS}: the term {{term}} is missing", _RUN, edits=_OTHER),
 }
 """By code what stands in the place of an operator that other ranks or micro-batches run."""
 

@@ -32,40 +32,78 @@ FACTOR_OF = Kind(
     "{result!r} is {meaning} times what it should be",
     "divide by that factor once, or drop the reduction that brought it",
     ("ratio",),
+    edits=("+ divide {result!r} by {ratio}",),
 )
 USED_WITHOUT_TERM = Kind(
-    "PIT108", "{called} is used without the term {term}", "add {term} once", ("number",)
+    "PIT108",
+    "{called} is used without the term {term}",
+    "add {term} once",
+    ("number",),
+    edits=("+ add {term} to {called}",),
 )
 USED_WITHOUT_NEGATED_TERM = Kind(
     "PIT108",
     "{called} is used without the term {term} (with a minus)",
     "take away {term} once",
     ("number",),
+    edits=("+ subtract {term} from {called}",),
 )
 USED_WITHOUT_FACTOR = Kind(
-    "PIT102", "{called} is used without the factor {term}", "multiply by {term} once", ("number",)
+    "PIT102",
+    "{called} is used without the factor {term}",
+    "multiply by {term} once",
+    ("number",),
+    edits=("+ multiply {called} by {term}",),
 )
 USED_WITHOUT_DIVISOR = Kind(
-    "PIT102", "{called} is used without the divisor {term}", "divide by {term} once", ("number",)
+    "PIT102",
+    "{called} is used without the divisor {term}",
+    "divide by {term} once",
+    ("number",),
+    edits=("+ divide {called} by {term}",),
 )
-NORM_WITHOUT_TERM = Kind("PIT113", USED_WITHOUT_TERM.said, USED_WITHOUT_TERM.repair, ("number",))
+NORM_WITHOUT_TERM = Kind(
+    "PIT113",
+    USED_WITHOUT_TERM.said,
+    USED_WITHOUT_TERM.repair,
+    ("number",),
+    edits=USED_WITHOUT_TERM.edits,
+)
 READ_WITHOUT_TERM = Kind(
-    "PIT108", "operator {operator!r} reads {called} without the term {term}", "add {term} once"
+    "PIT108",
+    "operator {operator!r} reads {called} without the term {term}",
+    "add {term} once",
+    edits=(
+        "- {operator!r} reads {called}",
+        "+ {operator!r} reads {called} + {term}",
+    ),
 )
 READ_WITHOUT_NEGATED_TERM = Kind(
     "PIT108",
     "operator {operator!r} reads {called} without the term {term} (with a minus)",
     "take away {term} once",
+    edits=(
+        "- {operator!r} reads {called}",
+        "+ {operator!r} reads {called} - {term}",
+    ),
 )
 READ_WITHOUT_FACTOR = Kind(
     "PIT102",
     "operator {operator!r} reads {called} without the factor {term}",
     "multiply by {term} once",
+    edits=(
+        "- {operator!r} reads {called}",
+        "+ {operator!r} reads {called} * {term}",
+    ),
 )
 READ_WITHOUT_DIVISOR = Kind(
     "PIT102",
     "operator {operator!r} reads {called} without the divisor {term}",
     "divide by {term} once",
+    edits=(
+        "- {operator!r} reads {called}",
+        "+ {operator!r} reads {called} / {term}",
+    ),
 )
 
 

@@ -25,12 +25,17 @@ FACTOR_TOO_MUCH = Kind(
     "what it should be",
     "drop that factor ({kind} by {number})",
     ("kind", "number"),
+    edits=("- {operator!r} ({kind} by {number})",),
 )
 LITERAL = Kind(
     "PIT102",
     "operator {operator!r} has the literal {literal} where it should have {right}",
     "use {right}",
     ("right",),
+    edits=(
+        "- {operator!r} ({kind}): {literal}",
+        "+ {operator!r} ({kind}): {right}",
+    ),
 )
 LITERAL_FACTOR = Kind(
     "PIT101",
@@ -39,27 +44,37 @@ LITERAL_FACTOR = Kind(
     "use {right}",
     ("right",),
     unsized=LITERAL,
+    edits=LITERAL.edits,
 )
 REFERENCE_LITERAL = Kind(
     LITERAL.code,
     "operator {operator!r} has the literal {literal} where the reference has {right}",
     LITERAL.repair,
     LITERAL.same,
+    edits=(
+        "- {operator!r} ({kind}): {literal}",
+        "+ {operator!r} ({kind}): {right}",
+    ),
 )
 """The right number is that of all the reference's operators of the kind."""
 OPERATOR_TOO_MUCH = Kind(
     "PIT102",
     "operator {operator!r} ({kind}) is applied to {kept}, which should be used as it is",
     "drop {operator!r}",
+    edits=("- {operator!r} ({kind})",),
 )
 TERM_TOO_MUCH = Kind(
-    "PIT108", "operator {operator!r} has the term {term!r} too much", "drop that term"
+    "PIT108",
+    "operator {operator!r} has the term {term!r} too much",
+    "drop that term",
+    edits=("- term {term!r} of {operator!r} ({kind})",),
 )
 COMPUTED_OTHERWISE = Kind(
     "PIT109",
     "operator {operator!r} ({kind}) computes {result!r} otherwise than on other ranks or "
     "micro-batches",
     "drop {operator!r}: let all replicas run the same operators",
+    edits=("- {operator!r} ({kind})",),
 )
 MOST_LITERALS = 8
 """Other numbers that are tried in the place of one."""

@@ -27,18 +27,29 @@ from pitcheck.ops.registry import BACKWARD
 from pitcheck.stage.batch import Argument
 
 READS_OTHER = Kind(
-    "PIT103", "operator {operator!r} reads {read} where it should read {right}", "read {right}"
+    "PIT103",
+    "operator {operator!r} reads {read} where it should read {right}",
+    "read {right}",
+    edits=(
+        "- {operator!r} ({kind}) reads {read}",
+        "+ {operator!r} ({kind}) reads {right}",
+    ),
 )
 TERM_TWICE = Kind(
     "PIT108",
     "operator {operator!r} has the term {read} twice, where {right} should be one of them",
     "read {right}",
+    edits=READS_OTHER.edits,
 )
 READS_TERM = Kind(
     "PIT104",
     "operator {operator!r} reads {read} where it should read {right}: it is a term that is not "
     "reduced yet",
     "read {right}{after}",
+    edits=(
+        "- {operator!r} ({kind}) reads {read}",
+        "+ {operator!r} ({kind}) reads {right}{after}",
+    ),
 )
 READS_TERM_OVER = Kind(
     "PIT104",
@@ -46,29 +57,34 @@ READS_TERM_OVER = Kind(
     "sum over {over}",
     "an all-reduce(sum) over {over} of {read} before it is used makes it right",
     ("over",),
+    edits=("+ all-reduce(sum) over {over} of {read}",),
 )
 READS_TERMS_IN_PART = Kind(
     "PIT104",
     "operator {operator!r} reads {read} where it should read {right}: parts of it are terms that "
     "are not reduced yet",
     "read {right}",
+    edits=READS_OTHER.edits,
 )
 READ_TOO_EARLY = Kind(
     "PIT116",
     "operator {operator!r} reads {read} where it should read {right}, a later version of it: it "
     "is read too early",
     "read {right}{after}",
+    edits=READS_TERM.edits,
 )
 OTHER_VERSION = Kind(
     "PIT116",
     "operator {operator!r} reads {read} where it should read {right}, another version of the same "
     "buffer",
     "read {right}",
+    edits=READS_OTHER.edits,
 )
 PASSED_OVER = Kind(
     "PIT115",
     "operator {operator!r} reads {read} where it should read {right}: {lost} are passed over",
     "read {right}",
+    edits=READS_OTHER.edits,
 )
 
 
@@ -76,6 +92,10 @@ EXCHANGED_TENSORS = Kind(
     "PIT103",
     "{first} and {second} stand in each other's place in the operators that read them",
     "read {second} where {first} is read, and the other way round",
+    edits=(
+        "- {first} and {second}, as they are read",
+        "+ {second} and {first}, each in the other's place",
+    ),
 )
 MOST_EXCHANGED = 4
 """Results that are exchanged with one, the nearest in the program."""

@@ -18,6 +18,10 @@ OTHER_ROOT = Kind(
     "what rank {right} has",
     "let place {place} of the group over {over} be the root of {operator!r}",
     ("over",),
+    edits=(
+        "- {operator!r} ({kind}) from rank {root}",
+        "+ {operator!r} ({kind}) from rank {right}, place {place} of the group over {over}",
+    ),
 )
 
 

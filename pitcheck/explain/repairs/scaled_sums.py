@@ -24,12 +24,20 @@ FACTOR_OF_REDUCTION = Kind(
     "{meaning} times what it should be",
     "divide by {ratio} once, or reduce with 'avg'",
     ("over", "ratio"),
+    edits=(
+        "- {operator!r} ({kind}) over {over}: sum",
+        "+ {operator!r} ({kind}) over {over}: avg",
+    ),
 )
 MEANS_FOR_SUMS = Kind(
     "PIT111",
     "operator {operator!r} takes the mean over {over} where it should take the sum",
     "reduce with 'sum'",
     ("over",),
+    edits=(
+        "- {operator!r} ({kind}) over {over}: avg",
+        "+ {operator!r} ({kind}) over {over}: sum",
+    ),
 )
 
 

@@ -38,12 +38,17 @@ NORM_WITHOUT = Kind(
     "PIT113",
     "the norm in {result!r} is taken over part of the parameters: without {names}",
     "add their squares to it",
+    edits=("+ add the squares of {names} to {result!r}",),
 )
 MICROBATCHES_WEIGHTED = Kind(
     "PIT108",
     "{result!r} has {called} of micro-batches 0 to {last} times {weights}, where each should "
     "count {right}",
     "add up all micro-batches, each once",
+    edits=(
+        "- {result!r}: {called} of micro-batches 0 to {last} times {weights}",
+        "+ {result!r}: {called} of every micro-batch, each {right}",
+    ),
 )
 ADDED_ON_EVERY_RANK = Kind(
     "PIT108",
@@ -51,6 +56,10 @@ ADDED_ON_EVERY_RANK = Kind(
     "then: it counts {count} times",
     "add {called} to the sum, or on one of the {count} ranks",
     ("count",),
+    edits=(
+        "- {operator!r} ({kind}) adds {called} on every rank over {over}",
+        "+ {operator!r} ({kind}) adds {called} on one of the {count} ranks",
+    ),
 )
 
 

@@ -14,8 +14,14 @@ NOT_UPDATED = Kind(
     "PIT108",
     "{output!r} is {result!r} as it was given, without the term {term!r}",
     "add {term!r} once",
+    edits=("+ add {term!r} to {result!r}",),
 )
-NOT_UPDATED_NEGATED = Kind("PIT108", NOT_UPDATED.said, "take away {term!r} once")
+NOT_UPDATED_NEGATED = Kind(
+    "PIT108",
+    NOT_UPDATED.said,
+    "take away {term!r} once",
+    edits=("+ subtract {term!r} from {result!r}",),
+)
 
 
 MOST_TERMS = 64

@@ -8,14 +8,17 @@ from dataclasses import replace
 from pitcheck.errors import UsageError
 from pitcheck.forks import usable_jobs
 from pitcheck.frontends.torch.program import Spec
+from pitcheck.frontends.torch.recording.printed import Printed
 from pitcheck.plan.model import Plan
 
 
-def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
+def capture(
+    spec: Spec, *, jobs: int | None = None, printed: Printed | None = None
+) -> tuple[Plan, Plan]:
     """Record a pair of programs on fake tensors; return the reference and the parallel plan.
 
     ``jobs`` is the number of ranks that are recorded at once; by default one per processor, at most
-    4.
+    4. What the programs print is told, except what ``printed`` says was told before.
 
     Raises:
         UnsupportedError: for an operator without a meaning, and for a tensor if nothing tells which
@@ -32,17 +35,21 @@ def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
             raise
         raise UsageError("PyTorch programs need PyTorch; install pitcheck[torch]") from None
     jobs = usable_jobs() if jobs is None else jobs
-    (single,) = record(spec, "reference", jobs)
-    single, traces = matched(single, record(spec, "parallel", jobs), spec)
+    (single,) = record(spec, "reference", jobs, printed)
+    single, traces = matched(single, record(spec, "parallel", jobs, printed), spec)
     reference = reference_plan(single, spec)
     return reference, parallel_plan(traces, spec, reference)
 
 
 def capture_at(
-    spec: Spec, mesh: Mapping[str, int], *, jobs: int | None = None
+    spec: Spec,
+    mesh: Mapping[str, int],
+    *,
+    jobs: int | None = None,
+    printed: Printed | None = None,
 ) -> tuple[Plan, Plan]:
     """Record a pair of programs at another mesh: the size of every axis of ``Spec.mesh``.
 
     Raises what :func:`capture` raises, most often because the program has a fixed number of ranks.
     """
-    return capture(replace(spec, mesh=dict(mesh)), jobs=jobs)
+    return capture(replace(spec, mesh=dict(mesh)), jobs=jobs, printed=printed)

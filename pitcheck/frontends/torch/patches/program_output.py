@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,24 @@ def to_stderr() -> None:
     with suppress(OSError):
         os.dup2(ERROR, STANDARD)
     sys.stdout = sys.stderr
+
+
+def to_file(descriptor: int) -> None:
+    """Have this process, and all that it starts, print to an open file from now on."""
+    for number in (STANDARD, ERROR):
+        os.dup2(descriptor, number)
+    sys.stdout = sys.stderr = os.fdopen(
+        ERROR, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+
+
+def flush_all() -> None:
+    """Write what this process has printed so far, that of C and C++ libraries included."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The buffers of C's standard output are lost when a forked process ends.
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fflush(None)
 
 
 @contextmanager

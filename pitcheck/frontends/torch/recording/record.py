@@ -9,14 +9,15 @@ import os
 import traceback
 from collections.abc import Sequence
 from math import prod
-from typing import Literal
+from typing import IO, Literal
 
 import msgspec
 
 from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.forks import Forks, can_fork
-from pitcheck.frontends.torch.patches.program_output import to_stderr
+from pitcheck.frontends.torch.patches.program_output import flush_all, to_file, to_stderr
 from pitcheck.frontends.torch.program import Spec
+from pitcheck.frontends.torch.recording.printed import Printed, output_file, output_of
 from pitcheck.frontends.torch.trace import Trace
 
 Side = Literal["reference", "parallel"]
@@ -40,16 +41,21 @@ class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
     trace: Trace
 
 
-def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
+def record(spec: Spec, side: Side, jobs: int, printed: Printed | None = None) -> list[Trace]:
     """Return one trace per rank; of the reference there is one rank.
 
-    ``jobs`` ranks are recorded at a time. Raises UnsupportedError or PlanError, which name the
-    rank, for the first rank that cannot be recorded.
+    ``jobs`` ranks are recorded at a time. What they print is told once for all ranks, unless it is
+    in ``printed``. Raises UnsupportedError or PlanError, which name the rank, for the first rank
+    that cannot be recorded.
     """
     if not can_fork():
         raise UnsupportedError("recording a PyTorch program needs a system that can fork processes")
     count = prod(spec.mesh.values()) if side == "parallel" else 1
-    answers = _Ranks(spec, side, max(jobs, 1)).run(range(count))
+    ranks = _Ranks(spec, side, max(jobs, 1))
+    try:
+        answers = ranks.run(range(count))
+    finally:
+        (Printed() if printed is None else printed).tell(side, ranks.outputs())
     traces = []
     for number, answer in enumerate(answers):
         if isinstance(answer, Failure):
@@ -78,6 +84,8 @@ class _Ranks:
         self._jobs = jobs
         self._forks: Forks[int] = Forks()
         self._answers: dict[int, Recorded | Failure] = {}
+        self._files: dict[int, IO[bytes]] = {}
+        self._outputs: dict[int, str] = {}
 
     def run(self, numbers: Sequence[int]) -> list[Recorded | Failure]:
         """Return the answers of all ranks up to the first that failed."""
@@ -86,7 +94,7 @@ class _Ranks:
             while (waiting or self._forks.running) and not self._failures():
                 while waiting and len(self._forks.running) < self._jobs:
                     number = waiting.pop()
-                    self._forks.start(number, _answer, self._spec, self._side, number)
+                    self._start(number)
                 self._receive()
             while self._forks.running and min(self._failures()) > min(self._forks.running):
                 self._receive()
@@ -94,11 +102,31 @@ class _Ranks:
             self._forks.stop()
         return [self._answers[number] for number in sorted(self._answers)]
 
+    def outputs(self) -> dict[int, str]:
+        """Return what the ranks have printed, by rank, the stopped ones included."""
+        for number in tuple(self._files):
+            self._read(number)
+        return self._outputs
+
+    def _read(self, number: int) -> None:
+        # Files of ranks that have ended are closed: a process may have only so many.
+        file = self._files.pop(number, None)
+        if file is not None:
+            self._outputs[number] = output_of(file)
+
+    def _start(self, number: int) -> None:
+        file = output_file()
+        if file is not None:
+            self._files[number] = file
+        into = None if file is None else file.fileno()
+        self._forks.start(number, _answer, self._spec, self._side, number, into)
+
     def _failures(self) -> list[int]:
         return [number for number, answer in self._answers.items() if isinstance(answer, Failure)]
 
     def _receive(self) -> None:
         for ended in self._forks.ended():
+            self._read(ended.key)
             died = Failure(_death(ended.code), True)
             self._answers[ended.key] = (
                 died
@@ -116,10 +144,13 @@ def _death(code: int | None) -> str:
     )
 
 
-def _answer(spec: Spec, side: Side, number: int) -> bytes | None:
+def _answer(spec: Spec, side: Side, number: int, into: int | None) -> bytes | None:
     from pitcheck.frontends.torch.recording.session import record_rank  # noqa: PLC0415
 
-    to_stderr()
+    if into is None:
+        to_stderr()
+    else:
+        to_file(into)
     process = os.getpid()
     answer: Recorded | Failure
     try:
@@ -131,6 +162,7 @@ def _answer(spec: Spec, side: Side, number: int) -> bytes | None:
     except BaseException as error:
         # Whatever a program raises ends its step, and so does SystemExit.
         answer = _raised(error)
+    flush_all()
     # A process that the program itself has forked must not answer in its place.
     return msgspec.msgpack.encode(answer) if os.getpid() == process else None
 

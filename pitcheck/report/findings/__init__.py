@@ -1,0 +1,1 @@
+"""One finding as text, and what its text is made of."""
