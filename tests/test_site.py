@@ -1,0 +1,132 @@
+"""The pages as a site: built strictly, complete, and without anything from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOADING = {"script": "src", "img": "src", "iframe": "src", "link": "href", "source": "src"}
+"""Element -> the attribute whose file a browser loads with the page."""
+NOT_LOADED = ("canonical", "edit", "prev", "next")
+"""Relations of ``link`` that only name a page."""
+FILES = (
+    "plan.schema.json",
+    "report.schema.json",
+    "examples/tensor_parallel.py",
+    "examples/data_parallel.py",
+    "pitcheck/frontends/protocol.py",
+)
+"""What the site serves as it is."""
+
+
+def _build(tree: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    pytest.importorskip("mkdocs")
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site, as a folder."""
+    folder = tmp_path_factory.mktemp("built") / "site"
+    built = _build(ROOT, folder)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+class _Loaded(HTMLParser):
+    """Collects what a browser loads for a page, and where its links lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"] or "")
+        elif tag in LOADING and values.get("rel") not in NOT_LOADED:
+            self.loaded.append(values.get(LOADING[tag]) or "")
+
+
+def _read(file: Path) -> _Loaded:
+    parser = _Loaded()
+    parser.feed(file.read_text(encoding="utf-8"))
+    return parser
+
+
+def _elsewhere(loaded: list[str]) -> list[str]:
+    return [each for each in loaded if re.match(r"(\w+:)?//", each)]
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert not _elsewhere(_read(page).loaded), page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style
+
+
+def test_what_is_loaded_from_elsewhere_is_found() -> None:
+    parser = _Loaded()
+    parser.feed('<script src="https://x.org/a.js"></script><img src="//x.org/a"><a href="//x.org">')
+    parser.feed('<link href="a.css" rel="stylesheet"><link rel="canonical" href="https://x.org">')
+    assert _elsewhere(parser.loaded) == ["https://x.org/a.js", "//x.org/a"]
+
+
+def test_links_lead_to_files_of_the_site(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        if page.name == "404.html":  # its links begin at the site's root
+            continue
+        for link in _read(page).links:
+            path = link.partition("#")[0]
+            if path and not re.match(r"\w+:", path):
+                assert (page.parent / path).is_file(), f"{page}: {link}"
+
+
+def test_every_page_and_schema_is_in_the_navigation(site: Path) -> None:
+    links = set(_read(site / "index.html").links)
+    pages = [file.relative_to(ROOT / "docs") for file in (ROOT / "docs").rglob("*.md")]
+    assert {str(page.with_suffix(".html")) for page in pages} <= links
+    assert {"contributing.html", "plans.html", *FILES[:2]} <= links
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_served_as_they_are(site: Path, name: str) -> None:
+    source = ROOT / "docs" / name
+    source = source if source.exists() else ROOT / name
+    assert (site / name).read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("[a](none.md)", "none.md"),
+        ("[a](glossary.md#none)", "#none"),
+        ("[a](../plans/none.md)", "plans/none.md"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_refused(wrong: str, message: str, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for name in ("docs", "plans"):
+        shutil.copytree(ROOT / name, tree / name)
+    for name in ("mkdocs.yml", "CONTRIBUTING.md", "pitcheck", "tests"):
+        (tree / name).symlink_to(ROOT / name)
+    with (tree / "docs" / "index.md").open("a") as page:
+        page.write(f"\n{wrong}\n")
+    built = _build(tree, tmp_path / "site")
+    assert built.returncode != 0
+    assert message in built.stderr
