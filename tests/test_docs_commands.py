@@ -64,7 +64,8 @@ def test_few_commands_are_not_run() -> None:
 
 OPTIONS = dict(commands(cli, "pitcheck"))
 INLINE = re.compile(r"`(pitcheck [^`]+)`")
-LINE = re.compile(r"^[ \w:-]*(?:\.venv/bin/)?(pitcheck .*)$", re.MULTILINE)
+IN_WORKFLOW = re.compile(r"(?:run|script|entry): (?:>-\n +)?(pitcheck .*)")
+IN_BLOCK = re.compile(r"^(?:.* )?(?:\S+/)?(pitcheck .*)", re.MULTILINE)
 
 
 BEHIND = re.compile(r"#|&&|\|")
@@ -73,7 +74,11 @@ BEHIND = re.compile(r"#|&&|\|")
 
 def _mentioned(text: str) -> Iterator[str]:
     """Yield the commands that a page mentions in its prose, workflows and blocks."""
-    yield from (*INLINE.findall(text.replace("\n", " ")), *LINE.findall(text))
+    yield from INLINE.findall(text.replace("\n", " "))
+    yield from IN_WORKFLOW.findall(text)
+    for step in steps(text):
+        if step.block.is_commands:
+            yield from IN_BLOCK.findall(step.block.text.replace("\\\n", ""))
 
 
 def _unknown(line: str) -> list[str]:
