@@ -15,8 +15,12 @@ from docs_commands.running import compared, follow, is_followed, rewritten, runn
 
 from pitcheck.cli import cli
 
-NEEDED = {"docs/tutorial.md": ("torch", "pre_commit"), "docs/pytorch.md": ("torch",)}
-"""Page whose commands record PyTorch programs, which is slow -> the packages that it needs."""
+NEEDED = {
+    "docs/tutorial.md": ("torch", "pre_commit"),
+    "docs/pytorch.md": ("torch",),
+    "docs/mutation.md": ("torch",),
+}
+"""Page whose commands run PyTorch, which is slow -> the packages that it needs."""
 MOST_NOT_RUN = 6
 """Blocks of commands with a reason why nothing runs them, on all pages."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from report.browser import SWITCHES, chromium
 
 ROOT = Path(__file__).parents[1]
 LOADING = {"script": "src", "img": "src", "iframe": "src", "link": "href", "source": "src"}
@@ -130,3 +133,61 @@ def test_a_link_that_leads_nowhere_is_refused(wrong: str, message: str, tmp_path
     built = _build(tree, tmp_path / "site")
     assert built.returncode != 0
     assert message in built.stderr
+
+
+WIDTHS = (360, 1440)
+MEASURE = """<body><script>(async () => {
+  const wide = [];
+  for (const width of %s) for (const page of %s) {
+    const frame = document.createElement("iframe");
+    Object.assign(frame.style, { width: `${width}px`, height: "800px" });
+    frame.src = page;
+    await new Promise((done) => { frame.onload = done; document.body.append(frame); });
+    if (frame.contentDocument.documentElement.scrollWidth > width) wide.push([page, width]);
+    frame.remove();
+  }
+  document.body.textContent = `wide: ${JSON.stringify(wide)};`;
+})();</script></body>
+"""
+
+
+def _browsed(url: str, folder: Path) -> str:
+    """Return the text of a page after its scripts have run."""
+    return subprocess.run(
+        [
+            chromium(),
+            *(each for each in SWITCHES if "budget" not in each),
+            "--virtual-time-budget=200000",
+            "--allow-file-access-from-files",
+            f"--user-data-dir={folder / 'browser'}",
+            "--window-size=1600,1000",
+            url,
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    ).stdout
+
+
+@pytest.mark.slow
+def test_pages_fit_a_phone_and_a_screen(site: Path, tmp_path: Path) -> None:
+    (site / "examples" / "wide.html").write_text("<p style='width: 2000px'>x</p>")
+    pages = [str(page.relative_to(site)) for page in sorted(site.rglob("*.html"))]
+    chosen = [page for page in pages if "causes/" not in page or "104" in page]
+    (site / "measure.html").write_text(MEASURE % (json.dumps(WIDTHS), json.dumps(chosen)))
+    try:
+        text = _browsed((site / "measure.html").as_uri(), tmp_path)
+    finally:
+        (site / "measure.html").unlink()
+        (site / "examples" / "wide.html").unlink()
+    found = re.search(r"wide: (.*?);</body>", html.unescape(text))
+    assert found is not None
+    assert json.loads(found[1]) == [["examples/wide.html", width] for width in WIDTHS]
+
+
+@pytest.mark.slow
+def test_pages_in_a_folder_can_be_searched(site: Path, tmp_path: Path) -> None:
+    text = _browsed(f"{(site / 'index.html').as_uri()}?q=all-reduce", tmp_path)
+    assert re.search(r"\d+ matching documents", text)
+    assert "tutorial.html?h=" in text
