@@ -16,9 +16,9 @@ from docs_commands.running import compared, follow, is_followed, rewritten, runn
 from pitcheck.cli import cli
 
 NEEDED = {
-    "docs/tutorial.md": ("torch", "pre_commit"),
-    "docs/pytorch.md": ("torch",),
     "docs/mutation.md": ("torch",),
+    "docs/pytorch.md": ("torch",),
+    "docs/tutorial.md": ("torch", "pre_commit"),
 }
 """Page whose commands run PyTorch, which is slow -> the packages that it needs."""
 MOST_NOT_RUN = 6

@@ -107,6 +107,13 @@ def test_every_page_and_schema_is_in_the_navigation(site: Path) -> None:
     assert {"contributing.html", "plans.html", *FILES[:2]} <= links
 
 
+def test_every_page_begins_with_what_it_is_for() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        title, opening, *_ = page.read_text(encoding="utf-8").split("\n\n")
+        assert title.startswith("# "), page
+        assert opening.startswith(("This page", "pitcheck is for")), page
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_files_are_served_as_they_are(site: Path, name: str) -> None:
     source = ROOT / "docs" / name
