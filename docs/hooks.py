@@ -18,7 +18,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 PAGES = {"contributing.md": "CONTRIBUTING.md", "plans.md": "plans/README.md"}
 """Page of the site -> the file of the repository that it shows."""
-LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:|#)([^)#\s]*)(#[\w-]+)?\)")
+LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(#[\w-]+)?\)")
+NAMED = re.compile(r"^```(\w+) (\w+)$", re.MULTILINE)
+"""The first line of a block with a name, which tests look for: ``json reference``."""
 ALL_CAUSES = "causes/*"
 
 
@@ -64,9 +66,10 @@ def _linked_sources(files: Files) -> set[str]:
 
 
 def on_page_markdown(markdown: str, page: Page, files: Files, **_: MkDocsConfig) -> str:
-    """Return the page's text with links that lead to places of the site."""
+    """Return the page's text with links that lead to places of the site, and names as titles."""
     here = page.file.src_uri
-    return LINK.sub(lambda found: _resolved(found, here, files), markdown)
+    titled = NAMED.sub(r'```\1 title="\2"', markdown)
+    return LINK.sub(lambda found: _resolved(found, here, files), titled)
 
 
 def _resolved(found: re.Match[str], here: str, files: Files) -> str:
@@ -84,7 +87,7 @@ def _resolved(found: re.Match[str], here: str, files: Files) -> str:
 def _in_repository(page: str, link: str) -> str:
     """Return the path from the repository's root to what a page of the site links to."""
     file = PAGES.get(page, f"docs/{page}")
-    return normpath(PurePosixPath(file).parent / link) if link else file
+    return normpath(PurePosixPath(file).parent / link)
 
 
 def _text(file: str) -> str:

@@ -83,6 +83,11 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style
 
 
+def test_every_block_of_code_is_one(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert "```" not in page.read_text(encoding="utf-8"), page
+
+
 def test_what_is_loaded_from_elsewhere_is_found() -> None:
     parser = _Loaded()
     parser.feed('<script src="https://x.org/a.js"></script><img src="//x.org/a"><a href="//x.org">')
