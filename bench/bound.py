@@ -17,13 +17,13 @@ from prove.bound_cases import CASES, TABLES, WEIGHTS, Measured, measure  # noqa:
 
 HEAD = """# The error bound, measured
 
-Here two unequal formulas are proven equal over primes so small that this happens. *Bound* is the
-largest probability of being wrong that such a proof claims. *Rate* says how often the proof is
-wrong, over {seeds} seeds. By chance a rate may be above its bound, by at most three standard
-deviations (next column). *Accepted*: nothing was called proven, so nothing was claimed; the number
-is the probability that a proof could have claimed. `h`: a bound that is called heuristic. Cases of
-*tables* have [functions as tables](mathematics.md), those of *weights* a weight for each place;
-their bounds are theorems.
+This page holds the printed error bound against measured errors. Two unequal formulas are proven
+equal over primes so small that this happens. *Bound* is the largest probability of being wrong that
+such a proof claims. *Rate* says how often the proof is wrong, over {seeds} seeds. By chance a rate
+may be above its bound, by at most three standard deviations (next column). *Accepted*: nothing was
+called proven, so nothing was claimed; the number is the probability that a proof could have
+claimed. `h`: a bound that is called heuristic. Cases of *tables* have [functions as
+tables](mathematics.md), those of *weights* a weight for each place; their bounds are theorems.
 
 `python bench/bound.py --seeds {seeds}` writes this page. `tests/prove/test_bound.py` holds the same
 cases to their bounds.
@@ -38,7 +38,7 @@ END = """
 
 A full bar is the bound; its dark part is the rate.
 
-```
+```text
 {bars}
 ```
 """

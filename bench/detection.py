@@ -255,9 +255,10 @@ def _said(lines: list[Line]) -> str:
 COLUMNS = 100
 HEAD = """# Detection rates
 
-`python bench/detection.py FILE --mutants N --right N` measures the numbers of this page. Called
-again, it goes on where it stopped; with `--write` it writes the page. [`pitcheck
-mutate`](mutation.md) does the same for any plan.
+This page measures how many mistakes a check catches, and how many right plans it proves. `python
+bench/detection.py FILE --mutants N --right N` measures the numbers of this page. Called again, it
+goes on where it stopped; with `--write` it writes the page. [`pitcheck mutate`](mutation.md) does
+the same for any plan.
 
 ## Mutants
 

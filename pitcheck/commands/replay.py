@@ -21,5 +21,5 @@ def run(witness: str) -> int:
     from pitcheck.witness.replay import replay  # noqa: PLC0415  heavy: a file that is not there need not wait for it
 
     text, code = replay(path)
-    print_bytes(text.encode("utf-8", "backslashreplace"))
+    print_bytes(f"{text}\n".encode("utf-8", "backslashreplace"))
     return code

@@ -12,9 +12,9 @@ from pitcheck.ops.registry import operator_themes
 
 _HEAD = """# Operators
 
-All operators by theme; `pitcheck.ops.operator_table.operator_table` writes this page from the
-declarations. A plan that needs an operator or an attribute that is not here is inconclusive:
-nothing is guessed.
+This page lists the operators that a plan can have, by theme. It is written from their declarations
+(`pitcheck/ops/operator_table.py`). A plan that needs an operator or an attribute that is not here
+is inconclusive: nothing is guessed.
 
 *Inputs* is the number of inputs. *Attributes* are given with their role in the reduction of shapes,
 those that are required in bold. *Gradient* says whether the derivative `NAME.backward` exists: its

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement
 import msgspec
 
 from pitcheck.report import sarif
-from pitcheck.report.text import printable
+from pitcheck.report.lines import printable
 from pitcheck.sweep.result import command
 from pitcheck.sweep.results import Results
 from pitcheck.sweep.summary import UNKNOWN, line, summary, what_to_do

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from pitcheck.base.streams import say
-from pitcheck.report.text import printable
+from pitcheck.report.lines import printable
 from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.summary import line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,21 +120,3 @@ def test_a_wheel_holds_all_that_the_commands_need(tmp_path: Path) -> None:
         )
         assert result.returncode == 0, result.stderr
         assert str(site) in result.stdout.splitlines()[0]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_readme_shows_what_is_printed(call: Call, number: int) -> None:
-    """All of it but the run's time. After a change of the text, put the output of ``pitcheck check
-    ... --seed 1`` into the README.
-    """
-    readme = (DEMO.parents[1] / "README.md").read_text()
-    verdicts = "\nequivalent: ", "\nmismatch: "
-    shown = [block for block in readme.split("```") if block.startswith(verdicts)][number]
-    printed = call(
-        "check", str(DEMO / REFERENCE), str(DEMO / EXPECTED[number][0]), "--seed", "1"
-    ).out
-    assert without_time(shown) == without_time(printed)
-
-
-def without_time(text: str) -> list[str]:
-    return re.sub(r"[0-9.]+ s\)", "s)", text.strip()).splitlines()

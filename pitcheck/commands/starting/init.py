@@ -19,7 +19,8 @@ from pitcheck.commands.starting.frameworks import (
 from pitcheck.commands.starting.scan import MOST_FILES, Found, scan
 from pitcheck.errors import UsageError
 from pitcheck.report.destinations import print_bytes
-from pitcheck.report.text import count, printable
+from pitcheck.report.lines import printable
+from pitcheck.report.text import count
 
 
 def run(directory: str, framework: str | None, *, force: bool) -> int:

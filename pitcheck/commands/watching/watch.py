@@ -23,8 +23,9 @@ from pitcheck.errors import UsageError
 from pitcheck.report.destinations import STDOUT, parse_destination
 from pitcheck.report.fingerprint import fingerprints
 from pitcheck.report.json import decode
+from pitcheck.report.lines import printable
 from pitcheck.report.report import Finding, Report
-from pitcheck.report.text import count, printable
+from pitcheck.report.text import count
 from pitcheck.report.write import FORMATS
 
 POLL = 0.5
