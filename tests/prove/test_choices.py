@@ -152,6 +152,23 @@ def test_a_power_of_what_is_joined_with_fixed_numbers_has_the_degrees_of_its_ele
     assert degrees_of(algebra.power(total, 2)).ravel().tolist() == [2, 0, 0]
 
 
+def test_rows_that_are_added_at_places_of_reals_may_be_anywhere() -> None:
+    """Outcomes of real numbers have no codes of their own if they are proven; they vary by draw."""
+    outcomes = np.array([[1, 0], [2, 1], [0, 0], [1, 2]])
+    algebra = ChoiceAlgebra(range(4))
+    drawn = algebra.chosen(algebra.integers(outcomes[:, None]), np.full((1, 2), 1.0))
+    fixed = algebra.expand(algebra.constant(Fraction(3)), (2,))
+    rows = algebra.concatenate([algebra.cast(drawn, "field"), fixed], 0)
+    base = algebra.expand(algebra.constant(Fraction(0)), (3,))
+    places = np.array([[0, 1, 2, 2], [1, 0, 2, 2], [0, 1, 2, 2], [0, 0, 2, 2]])
+    of_reals = algebra.integers(places[:, None])
+    assert degrees_of(algebra.add_at(base, 0, of_reals, rows)).ravel().tolist() == [1, 1, 1]
+    same = algebra.integers(places[:1, None])
+    assert degrees_of(algebra.add_at(base, 0, same, rows)).ravel().tolist() == [1, 1, 0]
+    taken = algebra.take(rows, 0, of_reals)
+    assert degrees_of(algebra.power(taken, 2)).ravel().tolist() == [2, 2, 2, 2]
+
+
 def _counted(algebra: ChoiceAlgebra, outcomes: NDArray[np.int64]) -> Value:
     """How often choices are 1, as a number to divide by, from outcomes (draws, choices)."""
     choices = algebra.chosen(algebra.integers(outcomes[:, None]), np.full((1, 3), 1.0))

@@ -161,13 +161,23 @@ class SourcedAlgebra(RealAlgebra):
     def _record_reduction(self, key: Any, place: int, largest: bool) -> None:
         pass
 
+    def _combine(self, values: Sequence[Value], axis: int, counts: Sequence[int] | None) -> Value:
+        return self._of_one_draw(super()._combine(values, axis, counts))
+
+    def _of_one_draw(self, a: Value) -> Value:
+        """Return a value with codes for one draw, where moving its data gave some to each."""
+        return a if a.special is None else replace(a, special=self._in_any_draw(a.special))
+
+    def _in_any_draw(self, codes: Codes) -> Codes:
+        """Return the codes of what an element may be made of in any draw, for one draw."""
+        return codes if codes.shape[1] == 1 else self._codes_along(codes, (1,), "sum")
+
     # --- codes of results
     def _coded(self, result: Value, codes: Codes | None, flags: int) -> Value:
         """Return a result with codes and further flags; fixed elements have none."""
         if codes is None:
             return result
-        # Padding gives codes to every draw; they are the same in all.
-        codes = codes[:, :1]
+        codes = self._in_any_draw(codes)
         codes = np.where(element_of(codes) == 0, 0, codes | flags)
         shape = (1, 1, *result.data.shape[2:])
         return replace(result, special=np.broadcast_to(aligned(codes, result.rank), shape))
@@ -444,7 +454,7 @@ class SourcedAlgebra(RealAlgebra):
     def take(self, a: Value, axis: int, indices: Value) -> Value:
         self._note_lookup(a, indices)
         if indices.special is None:
-            return super().take(a, axis, indices)
+            return self._of_one_draw(super().take(a, axis, indices))
         result = super().take(_bare(a), axis, _bare(indices))
         behind = a.rank - axis - 1
         codes = self._indexing(indices)
@@ -460,7 +470,7 @@ class SourcedAlgebra(RealAlgebra):
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
         self._note_lookup(a, indices)
         if indices.special is None:
-            return super().take_along(a, axis, indices)
+            return self._of_one_draw(super().take_along(a, axis, indices))
         result = super().take_along(_bare(a), axis, _bare(indices))
         codes = self._indexing(indices)
         if a.special is not None:
@@ -512,11 +522,13 @@ class SourcedAlgebra(RealAlgebra):
             which = which.reshape(*which.shape[:LEADING], count, *(1,) * (base.ndim - place - 1))
             which = which.reshape(*which.shape[:LEADING], *(1,) * axis, *which.shape[LEADING:])
             rows = self._codes_of_both(rows, which, "product")
+        if indices.special is not None or not _same_in_all_draws(indices):
             return self._codes_of_both(base, self._codes_along(rows, (place,), "sum"), "sum")
         found = np.moveaxis(base.copy(), place, 3)
         rows = np.moveaxis(rows, place, 3)
+        numbers = indices.data[:, :1]
         index = np.broadcast_to(
-            indices.data.reshape(*indices.data.shape[:LEADING], count), (1, 1, base.shape[2], count)
+            numbers.reshape(*numbers.shape[:LEADING], count), (1, 1, base.shape[2], count)
         )
         for instance, own in enumerate(index[0, 0]):
             for at in _rounds(own):
@@ -542,6 +554,10 @@ def _with_axis(a: Value, place: int) -> Value:
         return array.reshape(*array.shape[:at], 1, *array.shape[at:])
 
     return replace(a, data=wider(a.data), special=None if a.special is None else wider(a.special))
+
+
+def _same_in_all_draws(a: Value) -> bool:
+    return bool((a.data == a.data[:, :1]).all())
 
 
 def _bare(a: Value) -> Value:
