@@ -79,7 +79,8 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
     """Raise PlanError for a layout that cannot run ``model`` on ``batch``.
 
-    The error names the field, the rule and the value.
+    The error names the field, the rule and the value. Options that cut over an axis of one rank
+    are accepted: ``without_idle_options`` leaves them out.
     """
     check_model(model, batch)
     for place, holds, rule in _rules(model, batch, layout):
@@ -144,11 +145,6 @@ def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
         f"an embedding of {rows} rows cannot be cut evenly over tp {tp}: pad it (rows) to a "
         f"multiple of {tp}",
     )
-    yield (
-        "sequence_parallel",
-        not layout.sequence_parallel or tp > 1,
-        f"cuts the sequence over tp, which is {tp}",
-    )
     width = model.hidden
     yield (
         "tp",
@@ -167,7 +163,6 @@ def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
 def _context_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     cp = layout.cp
     if cp == 1:
-        yield "zigzag", not layout.zigzag, "orders the parts of a sequence over cp, which is 1"
         return
     parts, why = (
         (2 * cp, f"2 * cp = {2 * cp} (in zig-zag order a rank has one early and one late part)")
@@ -231,7 +226,6 @@ def _pipeline_rules(model: Model, layout: Layout) -> Iterator[Rule]:
 
 def _sharding_rules(model: Model, layout: Layout) -> Iterator[Rule]:
     yield "zero", 0 <= layout.zero <= 3, f"the stages of ZeRO are 0, 1, 2, 3, not {layout.zero}"
-    yield "zero", not layout.zero or layout.dp > 1, f"ZeRO shards over dp, which is {layout.dp}"
     yield (
         "replicas",
         layout.dp % layout.replicas == 0,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from msgspec.structs import replace
+
 from pitcheck.models.config import Batch, Model, Optimizer
 from pitcheck.models.layers import rotary_size
 from pitcheck.models.tape import Tape
@@ -13,6 +15,7 @@ from pitcheck.programs.data_parallel.flat_buckets import adamw_flat, flat_buffer
 from pitcheck.programs.data_parallel.optimizer_step import adamw, clip
 from pitcheck.programs.data_parallel.sharded_parameters import Units, unsharded
 from pitcheck.programs.data_parallel.summed_gradients import LOCAL, reduced, shards_of
+from pitcheck.programs.idle_options import without_idle_options
 from pitcheck.programs.layers.context_attention import mask
 from pitcheck.programs.layers.layers import layer
 from pitcheck.programs.layers.loss import TokenLoss
@@ -31,9 +34,12 @@ def parallel_plan(
 
     Inputs, parameters, state and outputs have the names of the reference's (``reference_plan``). So
     have most tensors in between that mean the same, with hints of what they hold. Raises PlanError
-    for a layout that cannot run, UnsupportedError for one that is not built.
+    for a layout that cannot run, UnsupportedError for one that is not built. Options that change
+    nothing are left out, and the plan's assumptions name them.
     """
     check_layout(model, batch, layout)
+    effective = without_idle_options(layout)
+    layout = effective.layout
     with collector_off():
         axes = Axes.of(model, layout)
         rank = Rank(
@@ -48,12 +54,13 @@ def parallel_plan(
         step.forward()
         step.finish(step.backward(), optimizer or Optimizer())
         step.order()
-        return step.rank.tape.plan()
+        return replace(step.rank.tape.plan(), assumptions=effective.notes)
 
 
 def flat_parameters(model: Model, batch: Batch, layout: Layout) -> tuple[tuple[str, ...], ...]:
     """Return the parameters of every flat buffer in order, for the reference; () if none."""
     check_layout(model, batch, layout)
+    layout = without_idle_options(layout).layout
     if not layout.flat_buckets:
         return ()
     with collector_off():
