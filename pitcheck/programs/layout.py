@@ -9,7 +9,8 @@ from typing import Literal as OneOf
 import msgspec
 
 from pitcheck.errors import PlanError
-from pitcheck.models.config import Attention, Batch, Model, Rule, check_model
+from pitcheck.models.config import Attention, Batch, Model
+from pitcheck.models.rules import Rule, check_model
 from pitcheck.programs.groups import cut_at, ends, kinds
 
 PipelineSchedule = OneOf["gpipe", "1f1b", "interleaved", "zero-bubble"]
@@ -132,7 +133,7 @@ def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
             f"a fused weight cannot be cut below its {kv} key-value heads, over tp {tp}: use "
             f"separate weights",
         )
-    dense = model.experts is None or model.dense_layers > 0
+    dense = model.has_dense_layers
     yield (
         "tp",
         not dense or model.ffn % tp == 0,
