@@ -76,15 +76,12 @@ def attend(context: Context, q: str, k: str, v: str, name: str, sinks: str = "")
 
 
 def _beside_sinks(context: Context, scores: str, name: str, sinks: str) -> str:
-    """Record softmax over [scores, sink] without the sink's share; the shape is that of scores.
-
-    The share of all scores together is sum exp(scores) / (sum exp(scores) + exp(sink)), a sigmoid.
-    """
-    tape, heads = context.tape, context.tape.tensors[scores].shape[1]
-    total = tape.op("logsumexp", scores, axis=-1, keepdim=True)
+    """Record softmax over [scores, sink] without the sink's share; the shape is that of scores."""
+    tape, (rows, heads, length, columns) = context.tape, context.tape.tensors[scores].shape
     column = tape.op("reshape", sinks, sizes=(1, heads, 1, 1))
-    share = tape.op("sigmoid", tape.op("sub", total, column))
-    return tape.op("mul", tape.op("softmax", scores, axis=-1), share, name=name)
+    wide = tape.op("expand", column, sizes=(rows, heads, length, 1))
+    shares = tape.op("softmax", tape.op("cat", scores, wide, axis=3), axis=-1)
+    return tape.op("slice", shares, name=name, axis=3, start=0, stop=columns)
 
 
 def _projections(context: Context, x: str, name: str, sizes: Attention) -> list[str]:

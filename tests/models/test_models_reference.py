@@ -103,6 +103,9 @@ PUBLISHED = {
     "deepseek-v2-lite-16b": 15.7,
     "deepseek-v2-236b": 236.0,
     "deepseek-v3-671b": 671.0,
+    "qwen3-8b": 8.19,
+    "qwen3-30b-a3b": 30.5,
+    "gpt-oss-20b": 20.9,
 }
 
 

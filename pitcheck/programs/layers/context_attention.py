@@ -148,12 +148,9 @@ def _softmax(
 
 
 def _beside_sinks(rank: Rank, scores: str, name: str, sinks: str, spread: Spread) -> str:
-    """Record softmax over [scores, sink] without the sink's share; the shape is that of scores.
-
-    The share of all scores together is sum exp(scores) / (sum exp(scores) + exp(sink)), a sigmoid.
-    """
-    tape, heads = rank.tape, rank.tape.tensors[scores].shape[1]
-    total = tape.op("logsumexp", scores, axis=-1, keepdim=True)
+    """Record softmax over [scores, sink] without the sink's share; the shape is that of scores."""
+    tape, (rows, heads, length, columns) = rank.tape, rank.tape.tensors[scores].shape
     column = tape.op("reshape", sinks, sizes=(1, heads, 1, 1), gradient=False)
-    share = tape.op("sigmoid", tape.op("sub", total, column))
-    return tape.op("mul", tape.op("softmax", scores, axis=-1), share, name=name, hint=spread)
+    wide = tape.op("expand", column, sizes=(rows, heads, length, 1), gradient=False)
+    shares = tape.op("softmax", tape.op("cat", scores, wide, axis=3), axis=-1)
+    return tape.op("slice", shares, name=name, hint=spread, axis=3, start=0, stop=columns)
