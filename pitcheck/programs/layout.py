@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Annotated
 from typing import Literal as OneOf
 
 import msgspec
 
 from pitcheck.errors import PlanError
 from pitcheck.models.config import Attention, Batch, Model
+from pitcheck.models.described import means
 from pitcheck.models.rules import Rule, check_model
 from pitcheck.programs.groups import cut_at, ends, kinds
 
@@ -20,46 +22,116 @@ ContextParallel = OneOf["ring", "allgather", "ulysses"]
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The sizes of the kinds of parallelism, and how each of them works.
 
+    The first and the last stage share a tied embedding.
+
     Ranks are numbered with ``pp`` outermost, then ``dp``, ``cp``, ``tp``.
 
-    ``ep``: the ranks of a stage over which experts are spread; ``etp``: those over which the width
-    of each expert is cut. Counted from the innermost rank, ``etp`` consecutive ranks share an
-    expert and ``etp`` * ``ep`` have all experts, whatever other kinds of parallelism they belong to
-    (Liu et al. 2025, as Megatron-LM folds them); ranks with the same experts are expert-data
-    parallel. ``microbatches``: per step and data-parallel rank. ``sequence_parallel``: activations
-    between tensor-parallel regions are cut along the sequence over ``tp`` (Korthikanti et al.
-    2022). ``schedule``: the order of forward and backward passes of a pipeline; "interleaved" has
-    ``virtual`` stages per rank (Narayanan et al. 2021), "zero-bubble" computes gradients of weights
-    separately (Qi et al. 2023).
-
-    ``zero``: the stage of ZeRO, which shards over ``dp`` (Rajbhandari et al. 2020): 1 optimizer
-    state, 2 also gradients, 3 also parameters (FSDP). ``replicas``: with ``zero`` 3, ``dp`` is cut
-    into as many equal parts; parameters are sharded within each, and gradients are summed over the
-    parts (HSDP). ``bucket``: the number of elements after which a flat buffer of gradients is
-    closed with ``zero`` 1 and 2. ``flat_buckets``: cut such a buffer, and its moments, evenly over
-    ``dp`` at any element, instead of cutting every parameter in it. ``context``: how attention sees
-    the keys and values of other ``cp`` ranks. ``zigzag``: each of them has an early and a late part
-    of a sequence; None: in a ring only. ``recompute``: layers are computed again in the backward
-    pass. The first and the last stage share a tied embedding.
+    Counted from the innermost rank, ``etp`` consecutive ranks share an expert and ``etp`` * ``ep``
+    have all experts, whatever other kinds of parallelism they belong to (Liu et al. 2025, as
+    Megatron-LM folds them). Ranks with the same experts are expert-data parallel.
     """
 
-    dp: int = 1
-    tp: int = 1
-    pp: int = 1
-    cp: int = 1
-    ep: int = 1
-    etp: int = 1
-    microbatches: int = 1
-    sequence_parallel: bool = False
-    schedule: PipelineSchedule = "1f1b"
-    virtual: int = 1
-    zero: int = 0
-    replicas: int = 1
-    bucket: int = 40_000_000
-    flat_buckets: bool = False
-    context: ContextParallel = "ring"
-    zigzag: bool | None = None
-    recompute: bool = False
+    dp: Annotated[int, means("Data-parallel ranks.", "at least 1")] = 1
+    tp: Annotated[
+        int,
+        means(
+            "Tensor-parallel ranks (Shoeybi et al. 2019).",
+            "divides heads, widths and the rows of the embedding",
+        ),
+    ] = 1
+    pp: Annotated[int, means("Pipeline ranks.", "`pp` * `virtual` is at most `layers`")] = 1
+    cp: Annotated[
+        int,
+        means(
+            "Context-parallel ranks, over which a sequence is cut.",
+            "divides the length, in zig-zag order twice",
+        ),
+    ] = 1
+    ep: Annotated[
+        int,
+        means(
+            "The ranks of a stage over which experts are spread.",
+            "1 without experts; `ep` * `etp` divides `dp` * `cp` * `tp`; 1 if `tp` > 1 without "
+            "`sequence_parallel`",
+        ),
+    ] = 1
+    etp: Annotated[
+        int,
+        means(
+            "The ranks over which the width of each expert is cut.",
+            "1 without experts; divides the width of an expert",
+        ),
+    ] = 1
+    microbatches: Annotated[
+        int,
+        means(
+            "Micro-batches per step and data-parallel rank.",
+            "`dp` * `microbatches` divides `sequences`; divisible by `pp` if interleaved",
+        ),
+    ] = 1
+    sequence_parallel: Annotated[
+        bool,
+        means(
+            "Activations between tensor-parallel regions are cut along the sequence over `tp` "
+            "(Korthikanti et al. 2022).",
+            "no effect with `tp` 1",
+        ),
+    ] = False
+    schedule: Annotated[
+        PipelineSchedule,
+        means(
+            'The order of forward and backward passes of a pipeline. "interleaved" has `virtual` '
+            'stages per rank (Narayanan et al. 2021), "zero-bubble" computes gradients of weights '
+            "separately (Qi et al. 2023).",
+            '"interleaved" needs `pp` and `virtual` of at least 2',
+        ),
+    ] = "1f1b"
+    virtual: Annotated[
+        int, means("Stages per pipeline rank.", 'above 1 with "interleaved" alone')
+    ] = 1
+    zero: Annotated[
+        int,
+        means(
+            "The stage of ZeRO, which shards over `dp` (Rajbhandari et al. 2020): 1 optimizer "
+            "state, 2 also gradients, 3 also parameters (FSDP).",
+            "from 0 to 3; no effect with `dp` 1",
+        ),
+    ] = 0
+    replicas: Annotated[
+        int,
+        means(
+            "Equal parts of `dp`: parameters are sharded within each, and gradients are summed "
+            "over them (HSDP).",
+            "divides `dp` and is less; above 1 with `zero` 3 alone",
+        ),
+    ] = 1
+    bucket: Annotated[
+        int,
+        means("Elements that close a flat buffer of gradients, with `zero` 1 and 2.", "at least 1"),
+    ] = 40_000_000
+    flat_buckets: Annotated[
+        bool,
+        means(
+            "Cut such a buffer, and its moments, evenly over `dp` at any element, instead of "
+            "cutting every parameter in it.",
+            "with `zero` 1 and 2 alone; not with experts; no effect with `dp` 1",
+        ),
+    ] = False
+    context: Annotated[
+        ContextParallel,
+        means(
+            "How attention sees the keys and values of other `cp` ranks.", "no effect with `cp` 1"
+        ),
+    ] = "ring"
+    zigzag: Annotated[
+        bool | None,
+        means(
+            "Each context-parallel rank has an early and a late part of a sequence. Left out: in a "
+            "ring only.",
+            "no effect with `cp` 1",
+        ),
+    ] = None
+    recompute: Annotated[bool, means("Layers are computed again in the backward pass.")] = False
 
     @property
     def ranks(self) -> int:

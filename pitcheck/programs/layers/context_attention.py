@@ -97,16 +97,25 @@ def _by_heads(rank: Rank, q: str, k: str, v: str, name: str, visible: str, sinks
         for t in (q, *held)
     )
     k, v = (_repeated(rank, t, q) for t in (k, v))
-    if sinks:
-        own = tape.op(
-            "chunk", sinks, axis=0, count=cp, position=rank.position(axes), gradient=False
-        )
-    else:
-        own = ""
+    own = _part_of(rank, sinks) if sinks else ""
     mixed = _softmax(rank, (q, k, v), name, visible, (*rank.axes.tensor, *axes), own, whole=True)
     return exchanged(
         tape, by_rank(rank, mixed, 1, f"{name}.by_rank"), axes, 1, 2, f"{name}.back", None
     )
+
+
+def _part_of(rank: Rank, sinks: str) -> str:
+    """Record the sinks of the heads that a context-parallel rank has of whole sequences."""
+    tape, axes = rank.tape, rank.axes.context
+    with tape.every_microbatch():
+        return tape.op(
+            "chunk",
+            sinks,
+            axis=0,
+            count=rank.axes.size(axes),
+            position=rank.position(axes),
+            gradient=False,
+        )
 
 
 def _softmax(
@@ -150,7 +159,8 @@ def _softmax(
 def _beside_sinks(rank: Rank, scores: str, name: str, sinks: str, spread: Spread) -> str:
     """Record softmax over [scores, sink] without the sink's share; the shape is that of scores."""
     tape, (rows, heads, length, columns) = rank.tape, rank.tape.tensors[scores].shape
-    column = tape.op("reshape", sinks, sizes=(1, heads, 1, 1), gradient=False)
-    wide = tape.op("expand", column, sizes=(rows, heads, length, 1), gradient=False)
+    with tape.every_microbatch():
+        column = tape.op("reshape", sinks, sizes=(1, heads, 1, 1), gradient=False)
+        wide = tape.op("expand", column, sizes=(rows, heads, length, 1), gradient=False)
     shares = tape.op("softmax", tape.op("cat", scores, wide, axis=3), axis=-1)
     return tape.op("slice", shares, name=name, hint=spread, axis=3, start=0, stop=columns)

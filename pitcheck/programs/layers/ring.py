@@ -200,7 +200,8 @@ class Ring:
     def _sink_column(self) -> str:
         """Record the sinks as one score per head, (1, heads, 1, 1)."""
         heads = self.tape.tensors[self.sinks].shape[0]
-        return self.tape.op("reshape", self.sinks, sizes=(1, heads, 1, 1))
+        with self.tape.every_microbatch():
+            return self.tape.op("reshape", self.sinks, sizes=(1, heads, 1, 1))
 
     def _sink_gradient(self, inner: str) -> str:
         """Record minus the sum over tokens of the sink's share times ``inner``."""
