@@ -111,6 +111,7 @@ def _part_of(rank: Rank, sinks: str) -> str:
         return tape.op(
             "chunk",
             sinks,
+            name=f"{sinks}:part",
             axis=0,
             count=rank.axes.size(axes),
             position=rank.position(axes),
