@@ -1,19 +1,24 @@
 """Configurations of models: sizes and choices as plain data.
 
-One family of transformers covers all models; each difference between them is a field.
+One family of transformers covers all models; each difference between them is a field. A field's
+meaning and rule stand beside it, and ``docs/model-reference.md`` is made of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Annotated
 from typing import Literal as OneOf
 
 import msgspec
 
-from pitcheck.errors import ImpossibleError
+from pitcheck.models.described import means
 
 Norm = OneOf["rms", "layer"]
-Activation = OneOf["swiglu", "gelu"]
+Activation = OneOf["swiglu", "gelu", "clamped-swiglu"]
+HeadNorm = OneOf["none", "rms", "l2"]
+
+GATE_ALPHA = "851/500"
+GATE_LIMIT = "7"
 
 
 class Attention(
@@ -21,17 +26,82 @@ class Attention(
 ):
     """Multi-head attention, or grouped-query attention if ``kv_heads`` < ``heads`` (Ainslie 2023).
 
-    ``fused``: one weight for queries, keys and values, laid out per key-value head as [its query
-    heads, key, value], as in Megatron-LM. ``rotary``: rotary position embedding (Su et al. 2021)
-    that pairs one half of a head with the other.
+    With ``window`` or ``chunk`` layers attend locally, but for those that ``global_every`` names.
     """
 
-    heads: int
-    kv_heads: int
-    head_dim: int
-    fused: bool = False
-    bias: bool = False
-    rotary: bool = True
+    heads: Annotated[int, means("Query heads.", "divisible by `tp`")]
+    kv_heads: Annotated[
+        int, means("Key-value heads.", "divides `heads`; divides `tp` or is divisible by it")
+    ]
+    head_dim: Annotated[int, means("Elements of a head.", "even with `rotary`")]
+    fused: Annotated[
+        bool,
+        means(
+            "One weight for queries, keys and values, laid out per key-value head as [its query "
+            "heads, key, value], as in Megatron-LM.",
+            "then `kv_heads` is divisible by `tp`",
+        ),
+    ] = False
+    bias: Annotated[bool, means("Biases on queries, keys, values and output.")] = False
+    rotary: Annotated[
+        bool,
+        means(
+            "Rotary position embedding (Su et al. 2021) that pairs one half of a head with the "
+            "other. Cosines and sines are inputs."
+        ),
+    ] = True
+    qk_norm: Annotated[
+        HeadNorm,
+        means(
+            'A norm over every head of queries and keys. "rms": an RMS norm before rotary '
+            "embedding, with one learned weight per element of a head that all heads share "
+            '(Qwen3). "l2": x / sqrt(mean x^2 + eps) after rotary embedding, without a weight, in '
+            "layers with rotary embedding alone (Llama 4).",
+            '"l2" needs `rotary`',
+        ),
+    ] = "none"
+    window: Annotated[
+        int,
+        means(
+            "Token i of a local layer attends to tokens i - window + 1 to i. 0: no window.",
+            "at least 0; not together with `chunk`",
+        ),
+    ] = 0
+    chunk: Annotated[
+        int,
+        means(
+            "A token of a local layer attends to earlier tokens of its chunk of so many tokens, "
+            "counted from the start of the sequence. 0: no chunks.",
+            "at least 0; not together with `window`",
+        ),
+    ] = 0
+    global_every: Annotated[
+        int,
+        means(
+            "Every so many-th layer, counted from 1, attends to all earlier tokens (2 in gpt-oss, "
+            "4 in Llama 4). 0: all layers are local if there is a window or a chunk.",
+            "0, or at least 2 with `window` or `chunk`; 0 with multi-token prediction",
+        ),
+    ] = 0
+    global_rotary: Annotated[
+        bool,
+        means(
+            "False: layers that `global_every` names have no rotary embedding (NoPE, Llama 4).",
+            "false needs `rotary` and `global_every`",
+        ),
+    ] = True
+    sinks: Annotated[
+        bool,
+        means(
+            "A learned number per head, an attention sink, joins the softmax as one more score "
+            "that leads to no value (gpt-oss)."
+        ),
+    ] = False
+
+    @property
+    def is_local(self) -> bool:
+        """True if some layers attend to a window or a chunk."""
+        return bool(self.window or self.chunk)
 
 
 class LatentAttention(
@@ -39,79 +109,170 @@ class LatentAttention(
 ):
     """Multi-head latent attention (DeepSeek-V2, 2024).
 
-    The keys and values of all heads come from one vector of ``kv_rank`` elements and one rotary key
-    of ``rope``. With ``query_rank`` 0 queries come from the hidden state directly. A head has
+    The keys and values of all heads come from one latent vector and one rotary key. A head has
     ``nope`` + ``rope`` elements for queries and keys, and ``value`` for values.
     """
 
-    heads: int
-    kv_rank: int
-    nope: int
-    rope: int
-    value: int
-    query_rank: int = 0
+    heads: Annotated[int, means("Heads.", "divisible by `tp`")]
+    kv_rank: Annotated[int, means("Elements of the latent vector of keys and values.")]
+    nope: Annotated[int, means("Elements of a query or key without rotary embedding.")]
+    rope: Annotated[int, means("Elements of a query or key with rotary embedding.", "even")]
+    value: Annotated[int, means("Elements of a value.")]
+    query_rank: Annotated[
+        int,
+        means("Elements of the latent vector of queries. 0: they come from the hidden state."),
+    ] = 0
 
 
 class Experts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mixture of ``routed`` experts of width ``ffn``, ``chosen`` per token, and ``shared`` ones.
+    """A mixture of experts, a part of which every token chooses.
 
-    Every token goes through the shared experts. ``groups``: the number of equal groups of experts.
-    A token chooses within ``kept`` of them, ranked by their best member or, with ``top2``, by the
-    sum of their two best. ``score``: the gate function. ``normalized``: the weights of the chosen
-    experts sum to 1. ``scale``: a factor on these weights. ``bias_rate``: the step by which a bias
-    that only steers the choice moves against the load (Wang et al. 2024); 0: no bias.
-
-    ``auxiliary``: the coefficient of the load balancing loss, taken over each group of tokens of
-    the batch (``auxiliary_over`` "group") or over each sequence ("sequence"). The loss is the sum
-    over experts of (routed / chosen) * share of tokens * mean score (Fedus et al. 2021; sigmoid
-    scores are normalized first). ``z``: the coefficient of the mean squared logsumexp of the
-    router's logits (Zoph et al. 2022).
+    The balance loss is the sum over experts of (routed / chosen) * share of tokens * mean score
+    (Fedus et al. 2021; sigmoid scores are normalized first).
     """
 
-    routed: int
-    chosen: int
-    ffn: int
-    shared: int = 0
-    groups: int = 1
-    kept: int = 1
-    group_score: OneOf["max", "top2"] = "max"
-    score: OneOf["softmax", "sigmoid"] = "softmax"
-    normalized: bool = False
-    scale: str = "1"
-    bias_rate: str = "0"
-    auxiliary: str = "0"
-    auxiliary_over: OneOf["group", "sequence"] = "group"
-    z: str = "0"
+    routed: Annotated[int, means("Experts to choose from.", "divisible by `ep`")]
+    chosen: Annotated[int, means("Experts that a token chooses.", "at most those in kept groups")]
+    ffn: Annotated[int, means("The width of an expert.", "divisible by `etp`")]
+    shared: Annotated[
+        int,
+        means(
+            "Experts that every token goes through: one feed-forward part, shared * ffn wide.",
+            "shared * ffn is divisible by `tp`",
+        ),
+    ] = 0
+    groups: Annotated[int, means("Equal groups of experts.", "divides `routed`")] = 1
+    kept: Annotated[int, means("Groups within which a token chooses.", "from 1 to `groups`")] = 1
+    group_score: Annotated[
+        OneOf["max", "top2"],
+        means(
+            "How groups are ranked: by their best member or by the sum of their two best.",
+            '"top2" needs groups of at least 2',
+        ),
+    ] = "max"
+    score: Annotated[OneOf["softmax", "sigmoid"], means("The gate function.")] = "softmax"
+    normalized: Annotated[bool, means("The weights of the chosen experts sum to 1.")] = False
+    scale: Annotated[str, means("A factor on the weights, a rational.")] = "1"
+    bias: Annotated[
+        bool,
+        means(
+            "Biases on the gate, up and down projections of every expert (gpt-oss).",
+            "not together with `scaled_input`",
+        ),
+    ] = False
+    router_bias: Annotated[bool, means("A learned bias on the router's logits (gpt-oss).")] = False
+    scaled_input: Annotated[
+        bool,
+        means(
+            "The weight of a chosen expert multiplies its input, not its output (Llama 4).",
+            "not together with `bias`",
+        ),
+    ] = False
+    bias_rate: Annotated[
+        str,
+        means(
+            "The step by which a bias that only steers the choice moves against the load (Wang et "
+            "al. 2024), a rational. 0: no such bias."
+        ),
+    ] = "0"
+    auxiliary: Annotated[
+        str, means("The coefficient of the load balancing loss, a rational. 0: without.")
+    ] = "0"
+    auxiliary_over: Annotated[
+        OneOf["group", "sequence"],
+        means(
+            "The tokens over which the balance loss is taken: each group of the batch, or each "
+            "sequence."
+        ),
+    ] = "group"
+    z: Annotated[
+        str,
+        means(
+            "The coefficient of the mean squared logsumexp of the router's logits (Zoph et al. "
+            "2022), a rational. 0: without."
+        ),
+    ] = "0"
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A decoder-only transformer with norms before attention and feed-forward part.
+    """A decoder-only transformer with norms before attention and feed-forward part."""
 
-    ``vocabulary``: the number of token ids. ``rows``: the rows of a padded embedding, 0 if it is
-    not padded. ``positions``: the number of learned positions, 0 for none. ``dense_layers``: the
-    number of first layers with a dense feed-forward part of width ``ffn`` in a model with experts.
-    ``predicted``: the number of multi-token prediction modules (DeepSeek-V3), each with the loss
-    weight ``predicted_weight``. ``fused_gate``: gate and up projection are one weight, [gate; up].
-    """
-
-    name: str
-    layers: int
-    hidden: int
-    vocabulary: int
-    ffn: int
-    attention: Attention | LatentAttention
-    experts: Experts | None = None
-    dense_layers: int = 0
-    rows: int = 0
-    norm: Norm = "rms"
-    norm_eps: str = "1/100000"
-    activation: Activation = "swiglu"
-    bias: bool = False
-    fused_gate: bool = False
-    positions: int = 0
-    tied: bool = False
-    predicted: int = 0
-    predicted_weight: str = "3/10"
+    name: Annotated[str, means("The name of the model, for messages.")]
+    layers: Annotated[int, means("Layers.", "at least 1 and `pp` * `virtual`")]
+    hidden: Annotated[int, means("The width of the residual stream.", "at least 1")]
+    vocabulary: Annotated[int, means("Token ids.", "at least 1; divisible by `tp` without `rows`")]
+    ffn: Annotated[
+        int, means("The width of dense feed-forward parts.", "at least 1; divisible by `tp`")
+    ]
+    attention: Annotated[
+        Attention | LatentAttention,
+        means('The attention of all layers: `kind = "heads"` or `kind = "latent"`.'),
+    ]
+    experts: Annotated[
+        Experts | None, means("The mixture of experts; left out: all layers are dense.")
+    ] = None
+    dense_layers: Annotated[
+        int,
+        means(
+            "The number of first layers with a dense feed-forward part in a model with experts.",
+            "from 0 to `layers`",
+        ),
+    ] = 0
+    experts_every: Annotated[
+        int,
+        means(
+            "Every so many-th layer, counted from 1, has experts (2 in Llama 4 Maverick); others "
+            "are dense.",
+            "at least 1; 1 without experts",
+        ),
+    ] = 1
+    rows: Annotated[
+        int,
+        means(
+            "The rows of a padded embedding, trained like the others. 0: not padded.",
+            "0 or at least `vocabulary`; divisible by `tp`",
+        ),
+    ] = 0
+    norm: Annotated[Norm, means("RMS norm, or layer norm with a bias.")] = "rms"
+    norm_eps: Annotated[str, means("The eps of all norms, a rational.")] = "1/100000"
+    activation: Annotated[
+        Activation,
+        means(
+            'The middle of a feed-forward part, of experts too. "swiglu": silu(gate) * up. "gelu": '
+            'gelu(up), by tanh, without a gate. "clamped-swiglu" (gpt-oss): g * sigmoid(alpha * g) '
+            "* (u + 1), where g is the gate, at most the limit, and u is up, clamped to +- the "
+            "limit.",
+            '"gelu" not with experts',
+        ),
+    ] = "swiglu"
+    gate_alpha: Annotated[
+        str,
+        means("alpha of the clamped activation, a rational.", 'only with "clamped-swiglu"'),
+    ] = GATE_ALPHA
+    gate_limit: Annotated[
+        str,
+        means(
+            "The limit of the clamped activation, a rational.",
+            'above 0; only with "clamped-swiglu"',
+        ),
+    ] = GATE_LIMIT
+    bias: Annotated[
+        bool,
+        means("Biases on dense feed-forward parts, shared experts among them."),
+    ] = False
+    fused_gate: Annotated[
+        bool,
+        means(
+            "Gate and up projection of dense feed-forward parts are one weight, [gate; up].",
+            'not with "gelu"',
+        ),
+    ] = False
+    positions: Annotated[
+        int, means("Learned positions. 0: none.", "0 or at least `batch.length`")
+    ] = 0
+    tied: Annotated[bool, means("Embedding and output projection are one parameter.")] = False
+    predicted: Annotated[int, means("Multi-token prediction modules (DeepSeek-V3).", "0 or 1")] = 0
+    predicted_weight: Annotated[str, means("The weight of their loss, a rational.")] = "3/10"
 
     @property
     def embedding_rows(self) -> int:
@@ -120,7 +281,37 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def is_mixture(self, layer: int) -> bool:
         """Return True if layer number ``layer``, counted from 0, has experts."""
-        return self.experts is not None and layer >= self.dense_layers
+        return (
+            self.experts is not None
+            and layer >= self.dense_layers
+            and (layer + 1) % self.experts_every == 0
+        )
+
+    @property
+    def has_dense_layers(self) -> bool:
+        """True if a layer has a dense feed-forward part."""
+        return not all(self.is_mixture(layer) for layer in range(self.layers))
+
+    def is_local(self, layer: int | None) -> bool:
+        """Return True if a layer attends to a window or a chunk.
+
+        ``layer`` counts from 0; None is the layer of multi-token prediction.
+        """
+        attention = self.attention
+        if not isinstance(attention, Attention) or not attention.is_local:
+            return False
+        return (
+            layer is None or not attention.global_every or not _every(layer, attention.global_every)
+        )
+
+    def is_rotary(self, layer: int | None) -> bool:
+        """Return True if a layer has rotary embedding; ``layer`` as of ``is_local``."""
+        attention = self.attention
+        if not isinstance(attention, Attention):
+            return True
+        if layer is None or attention.global_rotary or not attention.global_every:
+            return attention.rotary
+        return attention.rotary and not _every(layer, attention.global_every)
 
     def padded(self, multiple: int) -> Model:
         """Return the model with its embedding padded to a multiple of ``multiple`` rows.
@@ -130,136 +321,41 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, rows=-(-self.vocabulary // multiple) * multiple)
 
 
+def _every(layer: int, count: int) -> bool:
+    """Return True for every ``count``-th layer, counted from 1; ``layer`` counts from 0."""
+    return (layer + 1) % count == 0
+
+
 class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The tokens of one step: ``sequences`` of ``length`` tokens, in ``groups`` equal runs.
+    """The tokens of one step."""
 
-    Losses over a group of tokens are taken over each run of sequences. A framework that takes them
-    on every rank and micro-batch has micro-batches * data-parallel ranks groups.
-    """
-
-    sequences: int
-    length: int
-    groups: int = 1
+    sequences: Annotated[
+        int,
+        means(
+            "Sequences of one step, over all ranks and micro-batches.",
+            "divisible by `dp` * `microbatches`",
+        ),
+    ]
+    length: Annotated[int, means("Tokens of a sequence.", "divisible as `cp` and `tp` cut it")]
+    groups: Annotated[
+        int,
+        means(
+            "Equal runs of sequences over each of which losses of a group are taken. Left out in a "
+            "file: `dp` * `microbatches`, as frameworks that take them on every rank and "
+            "micro-batch have.",
+            "divides `sequences`",
+        ),
+    ] = 1
 
 
 class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """AdamW (Loshchilov and Hutter 2019) at one step, after clipping to the norm ``max_norm``.
+    """AdamW (Loshchilov and Hutter 2019) at one step, after clipping. Numbers are rationals."""
 
-    ``step``: the number of the step, from 1. Numbers are rationals.
-    """
-
-    beta1: str = "9/10"
-    beta2: str = "19/20"
-    eps: str = "1/100000000"
-    weight_decay: str = "1/10"
-    max_norm: str = "1"
-    step: int = 3
-
-
-def check_model(model: Model, batch: Batch) -> None:
-    """Raise ImpossibleError for sizes that break a rule of the model or of its batch.
-
-    The error names the field, the rule and the value.
-    """
-    for place, holds, rule in (
-        *_model_rules(model),
-        *_attention_rules(model),
-        *_expert_rules(model),
-        *_batch_rules(model, batch),
-    ):
-        if not holds:
-            raise ImpossibleError(rule, place)
-
-
-Rule = tuple[str, bool, str]
-
-
-def _model_rules(model: Model) -> Iterator[Rule]:
-    for field in ("layers", "hidden", "vocabulary", "ffn"):
-        size = getattr(model, field)
-        yield f"model.{field}", size >= 1, f"must be at least 1, not {size}"
-    yield (
-        "model.rows",
-        model.rows == 0 or model.rows >= model.vocabulary,
-        f"the embedding has {model.rows} rows for {model.vocabulary} token ids",
+    beta1: Annotated[str, means("The decay of the first moment.")] = "9/10"
+    beta2: Annotated[str, means("The decay of the second moment.")] = "19/20"
+    eps: Annotated[str, means("The number added to the root of the second moment.")] = "1/100000000"
+    weight_decay: Annotated[str, means("The factor of decoupled decay; vectors do not decay.")] = (
+        "1/10"
     )
-    yield (
-        "model.dense_layers",
-        0 <= model.dense_layers <= model.layers,
-        f"{model.dense_layers} dense layers of {model.layers}",
-    )
-    yield (
-        "model.predicted",
-        model.predicted in (0, 1),
-        f"one multi-token prediction module is known, not {model.predicted}",
-    )
-
-
-def _attention_rules(model: Model) -> Iterator[Rule]:
-    attention = model.attention
-    if isinstance(attention, Attention):
-        divides = (
-            0 < attention.kv_heads <= attention.heads and attention.heads % attention.kv_heads == 0
-        )
-        yield (
-            "model.attention.kv_heads",
-            divides,
-            f"{attention.heads} heads cannot share {attention.kv_heads} key-value heads evenly",
-        )
-        yield (
-            "model.attention.head_dim",
-            attention.head_dim % 2 == 0 or not attention.rotary,
-            f"rotary pairs need an even size, not {attention.head_dim}",
-        )
-    else:
-        yield (
-            "model.attention.rope",
-            attention.rope % 2 == 0,
-            f"rotary pairs need an even size, not {attention.rope}",
-        )
-
-
-def _expert_rules(model: Model) -> Iterator[Rule]:
-    experts = model.experts
-    if experts is None:
-        return
-    yield (
-        "model.experts.groups",
-        experts.routed % experts.groups == 0,
-        f"{experts.routed} experts cannot form {experts.groups} equal groups",
-    )
-    yield (
-        "model.experts.kept",
-        1 <= experts.kept <= experts.groups,
-        f"{experts.kept} of {experts.groups} groups cannot be kept",
-    )
-    eligible = experts.kept * (experts.routed // experts.groups)
-    yield (
-        "model.experts.chosen",
-        1 <= experts.chosen <= eligible,
-        f"{experts.chosen} experts are chosen of {eligible} in the groups kept",
-    )
-    pairs = (
-        experts.group_score != "top2" or experts.groups == 1 or experts.routed >= 2 * experts.groups
-    )
-    yield (
-        "model.experts.group_score",
-        pairs,
-        f"groups of {experts.routed // experts.groups} have no two best members",
-    )
-
-
-def _batch_rules(model: Model, batch: Batch) -> Iterator[Rule]:
-    for field in ("sequences", "length", "groups"):
-        size = getattr(batch, field)
-        yield f"batch.{field}", size >= 1, f"must be at least 1, not {size}"
-    yield (
-        "batch.groups",
-        batch.sequences % max(batch.groups, 1) == 0,
-        f"{batch.sequences} sequences cannot form {batch.groups} equal groups",
-    )
-    yield (
-        "batch.length",
-        not model.positions or batch.length <= model.positions,
-        f"{batch.length} tokens, but {model.positions} learned positions",
-    )
+    max_norm: Annotated[str, means("The norm to which gradients are clipped.")] = "1"
+    step: Annotated[int, means("The number of the step, from 1.")] = 3

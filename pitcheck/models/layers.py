@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pitcheck.models.config import Batch, LatentAttention, Model
+from pitcheck.models.config import Attention, Batch, LatentAttention, Model
 from pitcheck.models.tape import Tape
 
 
@@ -12,7 +12,8 @@ from pitcheck.models.tape import Tape
 class Context:
     """The tape, the model, its batch, and the tensors that all layers share.
 
-    ``visible`` (length, length): True where the token of a row may attend to that of a column.
+    ``visible`` (length, length): True where the token of a row may attend to that of a column;
+    ``local``: the same in layers with a window or a chunk. Each is "" if no layer needs it.
     ``cos``, ``sin`` (length, half the rotary size): "" without rotary embedding.
     """
 
@@ -22,6 +23,18 @@ class Context:
     visible: str
     cos: str = ""
     sin: str = ""
+    local: str = ""
+
+    def of_layer(self, layer: int | None) -> Context:
+        """Return the context in which a layer attends.
+
+        ``layer`` counts from 0; None is the layer of multi-token prediction.
+        """
+        model = self.model
+        visible = self.local if model.is_local(layer) else self.visible
+        if model.is_rotary(layer):
+            return replace(self, visible=visible)
+        return replace(self, visible=visible, cos="", sin="")
 
 
 def parameter(tape: Tape, name: str, *shape: int) -> str:
@@ -93,12 +106,34 @@ def prepare(tape: Tape, model: Model, batch: Batch, tokens: str) -> Context:
     """
     tape.op("positions", tokens, name="positions", axis=1)
     rows, columns = (tape.op("unsqueeze", "positions", axis=axis) for axis in (1, 0))
-    visible = tape.op("ge", rows, columns, name="visible")
+    layers = [*range(model.layers), *([None] if model.predicted else [])]
+    local = {model.is_local(layer) for layer in layers}
+    context = Context(
+        tape,
+        model,
+        batch,
+        tape.op("ge", rows, columns, name="visible") if False in local else "",
+        local=_near(tape, model, tokens, rows, columns) if True in local else "",
+    )
     size = rotary_size(model)
     if not size:
-        return Context(tape, model, batch, visible)
+        return context
     cos, sin = (tape.input(f"rotary.{name}", (batch.length, size // 2)) for name in ("cos", "sin"))
-    return Context(tape, model, batch, visible, cos, sin)
+    return replace(context, cos=cos, sin=sin)
+
+
+def _near(tape: Tape, model: Model, tokens: str, rows: str, columns: str) -> str:
+    """Record True where a column is no later than its row, and in its window or chunk."""
+    sizes = model.attention
+    window, chunk = (sizes.window, sizes.chunk) if isinstance(sizes, Attention) else (0, 0)
+    if window:
+        # Places further on are positions, too: a literal would tie the window to the length.
+        ahead = tape.op("positions", tokens, axis=1, offset=window)
+        near = tape.op("lt", rows, tape.op("unsqueeze", ahead, axis=0), name="visible.near")
+    else:
+        every = tape.op("full_like", columns, value=chunk)
+        near = tape.op("eq", *(tape.op("floor_divide", at, every) for at in (rows, columns)))
+    return tape.op("logical_and", tape.op("ge", rows, columns), near, name="visible.local")
 
 
 def rotary_size(model: Model) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pitcheck.models.config import Experts
-from pitcheck.models.dense import feed_forward
+from pitcheck.models.dense import feed_forward, gated
 from pitcheck.models.layers import Context, linear, parameter
 from pitcheck.plan.model import Number
 
@@ -35,7 +35,7 @@ def mixture(context: Context, x: str, name: str, experts: Experts) -> Routed:
     token there. The output of shared experts is added with weight 1.
     """
     tape = context.tape
-    scores = linear(tape, x, f"{name}.router", experts.routed)
+    scores = linear(tape, x, f"{name}.router", experts.routed, experts.router_bias)
     scored = _scored(context, scores, name, experts)
     bias = (
         tape.state(f"{name}.router.correction", (experts.routed,))
@@ -144,24 +144,28 @@ def _experts(context: Context, x: str, weights: str, name: str, experts: Experts
     """
     tape, count, hidden = context.tape, experts.routed, context.model.hidden
     stem, each_token = f"{name}.experts", tape.op("unsqueeze", x, axis=1)
+    share = tape.op("unsqueeze", tape.op("transpose", weights, dim0=1, dim1=2), axis=3)
 
     def applied(to: str, part: str, outputs: int, inputs: int) -> str:
         weight = parameter(tape, f"{stem}.{part}.weight", count, outputs, inputs)
+        turned = tape.op("transpose", weight, dim0=1, dim1=2)
+        if not experts.bias:
+            return tape.op("matmul", to, turned, name=f"{stem}.{part}")
+        bias = parameter(tape, f"{stem}.{part}.bias", count, outputs)
         return tape.op(
-            "matmul", to, tape.op("transpose", weight, dim0=1, dim1=2), name=f"{stem}.{part}"
+            "add",
+            tape.op("matmul", to, turned),
+            tape.op("unsqueeze", bias, axis=1),
+            name=f"{stem}.{part}",
         )
 
+    if experts.scaled_input:
+        each_token = tape.op("mul", each_token, share)
     gate, up = (applied(each_token, part, experts.ffn, hidden) for part in ("gate", "up"))
-    each = applied(
-        tape.op("mul", tape.op("silu", gate), up, name=f"{stem}.middle"),
-        "down",
-        hidden,
-        experts.ffn,
-    )
-    share = tape.op("unsqueeze", tape.op("transpose", weights, dim0=1, dim1=2), axis=3)
+    each = applied(gated(context, gate, up, f"{stem}.middle"), "down", hidden, experts.ffn)
     return tape.op(
         "sum",
-        tape.op("mul", each, share),
+        each if experts.scaled_input else tape.op("mul", each, share),
         name=f"{name}.routed" if experts.shared else name,
         axes=(1,),
     )

@@ -102,6 +102,38 @@ _V3 = Model(
     predicted=1,
 )
 
+_QWEN3 = Model(
+    "qwen3-8b",
+    layers=36,
+    hidden=4096,
+    vocabulary=151936,
+    ffn=12288,
+    attention=Attention(32, 8, 128, qk_norm="rms"),
+    norm_eps="1/1000000",
+)
+
+_QWEN3_MOE = Model(
+    "qwen3-30b-a3b",
+    layers=48,
+    hidden=2048,
+    vocabulary=151936,
+    ffn=6144,
+    attention=Attention(32, 4, 128, qk_norm="rms"),
+    experts=Experts(128, 8, 768, normalized=True, auxiliary="1/1000"),
+    norm_eps="1/1000000",
+)
+
+_GPT_OSS = Model(
+    "gpt-oss-20b",
+    layers=24,
+    hidden=2880,
+    vocabulary=201088,
+    ffn=2880,
+    attention=Attention(64, 8, 64, bias=True, window=128, global_every=2, sinks=True),
+    experts=Experts(32, 4, 2880, normalized=True, bias=True, router_bias=True, auxiliary="9/10"),
+    activation="clamped-swiglu",
+)
+
 PRESETS: Mapping[str, Model] = MappingProxyType(
     {
         model.name: model
@@ -114,6 +146,9 @@ PRESETS: Mapping[str, Model] = MappingProxyType(
             _V2_LITE,
             _V2,
             _V3,
+            _QWEN3,
+            _QWEN3_MOE,
+            _GPT_OSS,
         )
     }
 )
@@ -172,7 +207,12 @@ def _tiny_attention(attention: Attention | LatentAttention) -> Attention | Laten
             query_rank=10 if attention.query_rank else 0,
         )
     return replace(
-        attention, heads=4, kv_heads=4 if attention.kv_heads == attention.heads else 2, head_dim=4
+        attention,
+        heads=4,
+        kv_heads=4 if attention.kv_heads == attention.heads else 2,
+        head_dim=4,
+        window=min(attention.window, 3),
+        chunk=min(attention.chunk, 4),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from pitcheck.models.config import Attention, Batch, Model, Optimizer, check_model
+from pitcheck.models.config import Attention, Batch, Model, Optimizer
 from pitcheck.models.dense import attention, feed_forward
 from pitcheck.models.flat_state import Buffers, adamw_flat, join_gradients
 from pitcheck.models.latent import latent_attention
@@ -12,6 +12,7 @@ from pitcheck.models.layers import embed, linear, logits, norm, prepare
 from pitcheck.models.loss import masked_mean, token_losses
 from pitcheck.models.mixture import Routed, mixture, move_bias
 from pitcheck.models.optimizer import adamw, clip
+from pitcheck.models.rules import check_model
 from pitcheck.models.tape import Tape
 from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import Number, Plan
@@ -83,14 +84,17 @@ class _Step:
         """Record all layers and losses."""
         x = embed(self.context, "tokens", "embedding")
         for number in range(self.model.layers):
-            x = self.layer(x, f"layers.{number}", self.model.is_mixture(number))
+            x = self.layer(x, f"layers.{number}", number, self.model.is_mixture(number))
         self._head(x, "", "loss.tokens")
         if self.model.predicted:
             self._predict(x)
 
-    def layer(self, x: str, name: str, mixed: bool) -> str:
-        """Record a layer: x + attention(norm x), then that + feed-forward(norm of it)."""
-        tape, context = self.tape, self.context
+    def layer(self, x: str, name: str, number: int | None, mixed: bool) -> str:
+        """Record a layer: x + attention(norm x), then that + feed-forward(norm of it).
+
+        ``number`` counts from 0; None is the layer of multi-token prediction.
+        """
+        tape, context = self.tape, self.context.of_layer(number)
         with tape.module(name):
             normed, sizes = norm(context, x, f"{name}.attention_norm"), self.model.attention
             attend = f"{name}.attention"
@@ -137,7 +141,7 @@ class _Step:
                 axis=2,
             )
             joined = linear(tape, both, "predicted.join", self.model.hidden)
-        hidden = self.layer(joined, "predicted.layer", self.model.experts is not None)
+        hidden = self.layer(joined, "predicted.layer", None, self.model.experts is not None)
         self._head(hidden, "predicted.", "loss.predicted.tokens")
         self.losses[-1] = tape.op(
             "mul", self.losses[-1], Number(self.model.predicted_weight), name="loss.predicted"

@@ -25,9 +25,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from pitcheck.errors import ImpossibleError, PlanError, UsageError
-from pitcheck.models.config import Batch, Model, Optimizer, check_model
+from pitcheck.models.config import Batch, Model, Optimizer
 from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import reference_plan
+from pitcheck.models.rules import check_model
 from pitcheck.plan.model import Plan
 from pitcheck.programs.layout import Layout, check_layout
 from pitcheck.programs.parallel_plan import flat_parameters, parallel_plan

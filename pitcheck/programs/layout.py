@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Annotated
 from typing import Literal as OneOf
 
 import msgspec
 
 from pitcheck.errors import ImpossibleError
-from pitcheck.models.config import Attention, Batch, Model, Rule, check_model
+from pitcheck.models.config import Attention, Batch, Model
+from pitcheck.models.described import means
+from pitcheck.models.rules import Rule, check_model
 from pitcheck.programs.groups import cut_at, ends, kinds
 
 PipelineSchedule = OneOf["gpipe", "1f1b", "interleaved", "zero-bubble"]
@@ -19,46 +22,116 @@ ContextParallel = OneOf["ring", "allgather", "ulysses"]
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The sizes of the kinds of parallelism, and how each of them works.
 
+    The first and the last stage share a tied embedding.
+
     Ranks are numbered with ``pp`` outermost, then ``dp``, ``cp``, ``tp``.
 
-    ``ep``: the ranks of a stage over which experts are spread; ``etp``: those over which the width
-    of each expert is cut. Counted from the innermost rank, ``etp`` consecutive ranks share an
-    expert and ``etp`` * ``ep`` have all experts, whatever other kinds of parallelism they belong to
-    (Liu et al. 2025, as Megatron-LM folds them); ranks with the same experts are expert-data
-    parallel. ``microbatches``: per step and data-parallel rank. ``sequence_parallel``: activations
-    between tensor-parallel regions are cut along the sequence over ``tp`` (Korthikanti et al.
-    2022). ``schedule``: the order of forward and backward passes of a pipeline; "interleaved" has
-    ``virtual`` stages per rank (Narayanan et al. 2021), "zero-bubble" computes gradients of weights
-    separately (Qi et al. 2023).
-
-    ``zero``: the stage of ZeRO, which shards over ``dp`` (Rajbhandari et al. 2020): 1 optimizer
-    state, 2 also gradients, 3 also parameters (FSDP). ``replicas``: with ``zero`` 3, ``dp`` is cut
-    into as many equal parts; parameters are sharded within each, and gradients are summed over the
-    parts (HSDP). ``bucket``: the number of elements after which a flat buffer of gradients is
-    closed with ``zero`` 1 and 2. ``flat_buckets``: cut such a buffer, and its moments, evenly over
-    ``dp`` at any element, instead of cutting every parameter in it. ``context``: how attention sees
-    the keys and values of other ``cp`` ranks. ``zigzag``: each of them has an early and a late part
-    of a sequence; None: in a ring only. ``recompute``: layers are computed again in the backward
-    pass. The first and the last stage share a tied embedding.
+    Counted from the innermost rank, ``etp`` consecutive ranks share an expert and ``etp`` * ``ep``
+    have all experts, whatever other kinds of parallelism they belong to (Liu et al. 2025, as
+    Megatron-LM folds them). Ranks with the same experts are expert-data parallel.
     """
 
-    dp: int = 1
-    tp: int = 1
-    pp: int = 1
-    cp: int = 1
-    ep: int = 1
-    etp: int = 1
-    microbatches: int = 1
-    sequence_parallel: bool = False
-    schedule: PipelineSchedule = "1f1b"
-    virtual: int = 1
-    zero: int = 0
-    replicas: int = 1
-    bucket: int = 40_000_000
-    flat_buckets: bool = False
-    context: ContextParallel = "ring"
-    zigzag: bool | None = None
-    recompute: bool = False
+    dp: Annotated[int, means("Data-parallel ranks.", "at least 1")] = 1
+    tp: Annotated[
+        int,
+        means(
+            "Tensor-parallel ranks (Shoeybi et al. 2019).",
+            "divides heads, widths and the rows of the embedding",
+        ),
+    ] = 1
+    pp: Annotated[int, means("Pipeline ranks.", "`pp` * `virtual` is at most `layers`")] = 1
+    cp: Annotated[
+        int,
+        means(
+            "Context-parallel ranks, over which a sequence is cut.",
+            "divides the length, in zig-zag order twice",
+        ),
+    ] = 1
+    ep: Annotated[
+        int,
+        means(
+            "The ranks of a stage over which experts are spread.",
+            "1 without experts; `ep` * `etp` divides `dp` * `cp` * `tp`; 1 if `tp` > 1 without "
+            "`sequence_parallel`",
+        ),
+    ] = 1
+    etp: Annotated[
+        int,
+        means(
+            "The ranks over which the width of each expert is cut.",
+            "1 without experts; divides the width of an expert",
+        ),
+    ] = 1
+    microbatches: Annotated[
+        int,
+        means(
+            "Micro-batches per step and data-parallel rank.",
+            "`dp` * `microbatches` divides `sequences`; divisible by `pp` if interleaved",
+        ),
+    ] = 1
+    sequence_parallel: Annotated[
+        bool,
+        means(
+            "Activations between tensor-parallel regions are cut along the sequence over `tp` "
+            "(Korthikanti et al. 2022).",
+            "no effect with `tp` 1",
+        ),
+    ] = False
+    schedule: Annotated[
+        PipelineSchedule,
+        means(
+            'The order of forward and backward passes of a pipeline. "interleaved" has `virtual` '
+            'stages per rank (Narayanan et al. 2021), "zero-bubble" computes gradients of weights '
+            "separately (Qi et al. 2023).",
+            '"interleaved" needs `pp` and `virtual` of at least 2',
+        ),
+    ] = "1f1b"
+    virtual: Annotated[
+        int, means("Stages per pipeline rank.", 'above 1 with "interleaved" alone')
+    ] = 1
+    zero: Annotated[
+        int,
+        means(
+            "The stage of ZeRO, which shards over `dp` (Rajbhandari et al. 2020): 1 optimizer "
+            "state, 2 also gradients, 3 also parameters (FSDP).",
+            "from 0 to 3; no effect with `dp` 1",
+        ),
+    ] = 0
+    replicas: Annotated[
+        int,
+        means(
+            "Equal parts of `dp`: parameters are sharded within each, and gradients are summed "
+            "over them (HSDP).",
+            "divides `dp` and is less; above 1 with `zero` 3 alone",
+        ),
+    ] = 1
+    bucket: Annotated[
+        int,
+        means("Elements that close a flat buffer of gradients, with `zero` 1 and 2.", "at least 1"),
+    ] = 40_000_000
+    flat_buckets: Annotated[
+        bool,
+        means(
+            "Cut such a buffer, and its moments, evenly over `dp` at any element, instead of "
+            "cutting every parameter in it.",
+            "with `zero` 1 and 2 alone; not with experts; no effect with `dp` 1",
+        ),
+    ] = False
+    context: Annotated[
+        ContextParallel,
+        means(
+            "How attention sees the keys and values of other `cp` ranks.", "no effect with `cp` 1"
+        ),
+    ] = "ring"
+    zigzag: Annotated[
+        bool | None,
+        means(
+            "Each context-parallel rank has an early and a late part of a sequence. Left out: in a "
+            "ring only.",
+            "no effect with `cp` 1",
+        ),
+    ] = None
+    recompute: Annotated[bool, means("Layers are computed again in the backward pass.")] = False
 
     @property
     def ranks(self) -> int:
@@ -79,7 +152,8 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
     """Raise ImpossibleError for a layout that cannot run ``model`` on ``batch``.
 
-    The error names the field, the rule and the value.
+    The error names the field, the rule and the value. Options that cut over an axis of one rank
+    are accepted: ``without_idle_options`` leaves them out.
     """
     check_model(model, batch)
     for place, holds, rule in _rules(model, batch, layout):
@@ -131,7 +205,7 @@ def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
             f"a fused weight cannot be cut below its {kv} key-value heads, over tp {tp}: use "
             f"separate weights",
         )
-    dense = model.experts is None or model.dense_layers > 0
+    dense = model.has_dense_layers
     yield (
         "tp",
         not dense or model.ffn % tp == 0,
@@ -143,11 +217,6 @@ def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
         rows % tp == 0,
         f"an embedding of {rows} rows cannot be cut evenly over tp {tp}: pad it (rows) to a "
         f"multiple of {tp}",
-    )
-    yield (
-        "sequence_parallel",
-        not layout.sequence_parallel or tp > 1,
-        f"cuts the sequence over tp, which is {tp}",
     )
     width = model.hidden
     yield (
@@ -167,7 +236,6 @@ def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
 def _context_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     cp = layout.cp
     if cp == 1:
-        yield "zigzag", not layout.zigzag, "orders the parts of a sequence over cp, which is 1"
         return
     parts, why = (
         (2 * cp, f"2 * cp = {2 * cp} (in zig-zag order a rank has one early and one late part)")
@@ -231,7 +299,6 @@ def _pipeline_rules(model: Model, layout: Layout) -> Iterator[Rule]:
 
 def _sharding_rules(model: Model, layout: Layout) -> Iterator[Rule]:
     yield "zero", 0 <= layout.zero <= 3, f"the stages of ZeRO are 0, 1, 2, 3, not {layout.zero}"
-    yield "zero", not layout.zero or layout.dp > 1, f"ZeRO shards over dp, which is {layout.dp}"
     yield (
         "replicas",
         layout.dp % layout.replicas == 0,

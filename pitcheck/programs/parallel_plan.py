@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from msgspec.structs import replace
+
 from pitcheck.models.config import Batch, Model, Optimizer
 from pitcheck.models.layers import rotary_size
 from pitcheck.models.tape import Tape
@@ -13,6 +15,7 @@ from pitcheck.programs.data_parallel.flat_buckets import adamw_flat, flat_buffer
 from pitcheck.programs.data_parallel.optimizer_step import adamw, clip
 from pitcheck.programs.data_parallel.sharded_parameters import Units, unsharded
 from pitcheck.programs.data_parallel.summed_gradients import LOCAL, reduced, shards_of
+from pitcheck.programs.idle_options import without_idle_options
 from pitcheck.programs.layers.context_attention import mask
 from pitcheck.programs.layers.layers import layer
 from pitcheck.programs.layers.loss import TokenLoss
@@ -31,9 +34,12 @@ def parallel_plan(
 
     Inputs, parameters, state and outputs have the names of the reference's (``reference_plan``). So
     have most tensors in between that mean the same, with hints of what they hold. Raises PlanError
-    for a layout that cannot run, UnsupportedError for one that is not built.
+    for a layout that cannot run, UnsupportedError for one that is not built. Options that change
+    nothing are left out, and the plan's assumptions name them.
     """
     check_layout(model, batch, layout)
+    effective = without_idle_options(layout)
+    layout = effective.layout
     with collector_off():
         axes = Axes.of(model, layout)
         rank = Rank(
@@ -48,12 +54,13 @@ def parallel_plan(
         step.forward()
         step.finish(step.backward(), optimizer or Optimizer())
         step.order()
-        return step.rank.tape.plan()
+        return replace(step.rank.tape.plan(), assumptions=effective.notes)
 
 
 def flat_parameters(model: Model, batch: Batch, layout: Layout) -> tuple[tuple[str, ...], ...]:
     """Return the parameters of every flat buffer in order, for the reference; () if none."""
     check_layout(model, batch, layout)
+    layout = without_idle_options(layout).layout
     if not layout.flat_buckets:
         return ()
     with collector_off():
@@ -114,37 +121,44 @@ class _Step:
 
     def forward(self) -> None:
         """Record all stages, from the tokens to the loss."""
-        rank, x, visible = self.rank, "", ""
+        rank, x = self.rank, ""
         for stage in range(rank.layout.stages):
             with rank.stage(stage):
                 if self.units is not None:
                     self.units.enter(rank, stage, "")
                 x = x if stage else embed(rank, self.tokens, "embedding")
-                visible = mask(rank, self.tokens, f"visible.{stage}")
+                self._see(stage)
                 for number in layers_of(stage, rank.layout.stages, rank.model.layers):
-                    x = self._layer(
-                        x, stage, f"layers.{number}", visible, rank.model.is_mixture(number)
-                    )
+                    x = self._layer(x, stage, number, rank.model.is_mixture(number))
             if stage < rank.last:
                 x = handed_on(rank, x, stage)
         with rank.stage(rank.last):
             self.loss.forward(x)
             if self.prediction is not None:
                 hidden = self._layer(
-                    self.prediction.join(x),
-                    rank.last,
-                    LAYER,
-                    visible,
-                    rank.model.experts is not None,
+                    self.prediction.join(x), rank.last, None, rank.model.experts is not None
                 )
                 self.prediction.loss.forward(hidden)
 
-    def _layer(self, x: str, stage: int, name: str, visible: str, mixture: bool) -> str:
+    def _see(self, stage: int) -> None:
+        """Record the masks of the kinds of layers that a stage has: global, local, or both."""
+        rank = self.rank
+        layers: list[int | None] = [*layers_of(stage, rank.layout.stages, rank.model.layers)]
+        if self.prediction is not None and stage == rank.last:
+            layers.append(None)
+        for local in sorted({rank.model.is_local(number) for number in layers}):
+            mask(rank, self.tokens, _visible(stage, local), local)
+
+    def _layer(self, x: str, stage: int, number: int | None, mixture: bool) -> str:
+        """Record a layer of a stage; ``number`` None is the layer of multi-token prediction."""
         rank, units = self.rank, self.units
+        name = LAYER if number is None else f"layers.{number}"
+        visible = _visible(stage, rank.model.is_local(number))
+        angles = self.angles if rank.model.is_rotary(number) else ("", "")
         if units is not None:
             units.enter(rank, stage, name)
         with rank.tape.recomputed() if rank.layout.recompute else nullcontext():
-            x = layer(rank, x, name, visible, self.angles, mixture)
+            x = layer(rank, x, name, visible, angles, mixture)
         if units is not None:
             units.leave(rank, stage, name)
         return x
@@ -215,3 +229,8 @@ class _Step:
         for place in range(rank.layout.pp):
             steps = [*before, *schedule(rank, place), ("finish", None)]
             rank.tape.program(steps, **({"pp": (place,)} if rank.layout.pp > 1 else {}))
+
+
+def _visible(stage: int, local: bool) -> str:
+    """Return the name of a stage's mask, with a ring the stem of one name per hop."""
+    return f"visible.{stage}.local" if local else f"visible.{stage}"

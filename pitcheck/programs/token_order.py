@@ -13,32 +13,35 @@ from pitcheck.plan.model import Table
 from pitcheck.programs.rank import Rank
 
 
-def places(rank: Rank, tokens: str, name: str = "", hop: int = 0) -> str:
+def places(rank: Rank, tokens: str, name: str = "", hop: int = 0, ahead: int = 0) -> str:
     """Record the places in their sequence of a rank's tokens, (length,).
 
     ``tokens`` is (sequences, length). With ``hop`` the tokens are those of the context-parallel
-    rank so many places before.
+    rank so many places before. ``ahead`` is added to every place.
     """
     tape, runs = rank.tape, rank.runs()
     if len(runs) == 1:
-        return tape.op("positions", tokens, name=name, axis=1, offset=behind(runs[0][0], hop))
+        return tape.op(
+            "positions", tokens, name=name, axis=1, offset=behind(runs[0][0], hop, ahead)
+        )
     halves = [tape.op("chunk", tokens, axis=1, count=2, position=half) for half in range(2)]
     parts = [
-        tape.op("positions", half, axis=1, offset=behind(begun, hop))
+        tape.op("positions", half, axis=1, offset=behind(begun, hop, ahead))
         for half, (begun, _) in zip(halves, runs, strict=True)
     ]
     return tape.op("cat", *parts, name=name, axis=0)
 
 
-def behind(value: int | Table, hop: int) -> int | Table:
+def behind(value: int | Table, hop: int, ahead: int = 0) -> int | Table:
     """Return the values of a table over context-parallel ranks of the rank ``hop`` places before.
 
-    A number is the same for all ranks.
+    A number is the same for all ranks. ``ahead`` is added to every value.
     """
     if not isinstance(value, Table):
-        return value
+        return value + ahead
     count = len(value.values)
-    return Table(value.over, tuple(value.values[(place - hop) % count] for place in range(count)))
+    moved = (value.values[(place - hop) % count] for place in range(count))
+    return Table(value.over, tuple(at + ahead if isinstance(at, int) else at for at in moved))
 
 
 def in_order(rank: Rank, x: str, axis: int, name: str) -> str:

@@ -56,6 +56,34 @@ CASES = {
     "fused with grouped heads": _Case(
         replace(_small("llama3-8b"), attention=Attention(4, 2, 4, fused=True), fused_gate=True)
     ),
+    "qwen3": _Case(_small("qwen3-8b")),
+    "qwen3 moe": _Case(_small("qwen3-30b-a3b")),
+    "gpt-oss": _Case(_small("gpt-oss-20b")),
+    "gpt-oss, clamped often": _Case(replace(_small("gpt-oss-20b"), gate_limit="1/3"), seed=2),
+    "chunks without rotary between": _Case(
+        replace(
+            _small("llama3-8b"),
+            attention=Attention(
+                4, 2, 4, qk_norm="l2", chunk=4, global_every=2, global_rotary=False
+            ),
+        )
+    ),
+    "windows in all layers": _Case(
+        replace(_small("llama3-8b"), attention=Attention(4, 2, 4, window=2))
+    ),
+    "scaled inputs of every second layer": _Case(
+        replace(
+            _with_experts(
+                "mixtral-8x7b",
+                scaled_input=True,
+                score="sigmoid",
+                chosen=1,
+                shared=1,
+                normalized=False,
+            ),
+            experts_every=2,
+        )
+    ),
     "norm is not clipped": _Case(
         _small("llama3-8b"), optimizer=Optimizer(max_norm="100000"), seed=1
     ),
@@ -103,6 +131,9 @@ PUBLISHED = {
     "deepseek-v2-lite-16b": 15.7,
     "deepseek-v2-236b": 236.0,
     "deepseek-v3-671b": 671.0,
+    "qwen3-8b": 8.19,
+    "qwen3-30b-a3b": 30.5,
+    "gpt-oss-20b": 20.9,
 }
 
 

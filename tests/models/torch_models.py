@@ -28,11 +28,12 @@ class TorchModel:
     def total(self) -> Tensor:
         x = self.embed(self.values["tokens"])
         for number in range(self.model.layers):
-            x = self.layer(
-                x,
-                f"layers.{number}",
-                self.model.experts is not None and number >= self.model.dense_layers,
+            mixed = (
+                self.model.experts is not None
+                and number >= self.model.dense_layers
+                and number % self.model.experts_every == self.model.experts_every - 1
             )
+            x = self.layer(x, f"layers.{number}", mixed, number)
         loss = self.head(x, "")
         if self.model.predicted:
             following = self.norm(
@@ -72,11 +73,11 @@ class TorchModel:
         labels = self.values[f"{prefix}labels"].masked_fill(~self.values[f"{prefix}mask"], -100)
         return F.cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=-100)
 
-    def layer(self, x: Tensor, name: str, mixed: bool) -> Tensor:
+    def layer(self, x: Tensor, name: str, mixed: bool, number: int = 0) -> Tensor:
         sizes = self.model.attention
         normed = self.norm(x, f"{name}.attention_norm")
         x = x + (
-            self.heads(normed, f"{name}.attention", sizes)
+            self.heads(normed, f"{name}.attention", sizes, number)
             if isinstance(sizes, Attention)
             else self.latent(normed, f"{name}.attention", sizes)
         )
@@ -87,7 +88,7 @@ class TorchModel:
             else self.feed_forward(normed, f"{name}.mlp")
         )
 
-    def heads(self, x: Tensor, name: str, sizes: Attention) -> Tensor:
+    def heads(self, x: Tensor, name: str, sizes: Attention, number: int) -> Tensor:
         rows, length, _ = x.shape
         shared = sizes.heads // sizes.kv_heads
         if sizes.fused:
@@ -102,9 +103,27 @@ class TorchModel:
                 for letter in "qkv"
             )
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-        if sizes.rotary:
+        eps = float(Fraction(self.model.norm_eps))
+        if sizes.qk_norm == "rms":
+            q, k = (
+                F.rms_norm(t, t.shape[-1:], self.values[f"{name}.{part}_norm.weight"], eps)
+                for t, part in ((q, "q"), (k, "k"))
+            )
+        everywhere = sizes.global_every > 0 and (number + 1) % sizes.global_every == 0
+        if sizes.rotary and (sizes.global_rotary or not everywhere):
             q, k = (self.turn_halves(t) for t in (q, k))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            if sizes.qk_norm == "l2":
+                q, k = (t / (t.pow(2).mean(-1, keepdim=True) + eps).sqrt() for t in (q, k))
+        k, v = (t.repeat_interleave(shared, 1) for t in (k, v))
+        scores = q @ k.transpose(2, 3) / sizes.head_dim**0.5
+        hidden = torch.tensor(
+            [[not sees(i, j, sizes, everywhere) for j in range(length)] for i in range(length)]
+        )
+        scores = scores.masked_fill(hidden, -torch.inf)
+        if sizes.sinks:
+            sinks = self.values[f"{name}.sinks"].view(1, -1, 1, 1).expand(rows, -1, length, 1)
+            scores = torch.cat([scores, sinks], -1)
+        mixed = scores.softmax(-1)[..., :length] @ v
         return self.linear(mixed.transpose(1, 2).reshape(rows, length, -1), f"{name}.o")
 
     def turn_halves(self, x: Tensor) -> Tensor:
@@ -148,7 +167,14 @@ class TorchModel:
             if self.model.fused_gate
             else (self.linear(x, f"{name}.{part}") for part in ("gate", "up"))
         )
-        return self.linear(F.silu(gate) * up, f"{name}.down")
+        return self.linear(self.gated(gate, up), f"{name}.down")
+
+    def gated(self, gate: Tensor, up: Tensor) -> Tensor:
+        if self.model.activation == "swiglu":
+            return F.silu(gate) * up
+        limit = float(Fraction(self.model.gate_limit))
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+        return (up + 1) * gate * torch.sigmoid(gate * float(Fraction(self.model.gate_alpha)))
 
     def mixture(self, x: Tensor, name: str, experts: Experts) -> Tensor:
         scores = self.linear(x, f"{name}.router")
@@ -190,11 +216,20 @@ class TorchModel:
         gate, up, down = (
             self.values[f"{name}.experts.{part}.weight"] for part in ("gate", "up", "down")
         )
+        weights = float(Fraction(experts.scale)) * weights
+
+        def result(e: int, given: Tensor) -> Tensor:
+            if not experts.bias:
+                return down[e] @ self.gated(gate[e] @ given, up[e] @ given)
+            added = {p: self.values[f"{name}.experts.{p}.bias"][e] for p in ("gate", "up", "down")}
+            middle = self.gated(gate[e] @ given + added["gate"], up[e] @ given + added["up"])
+            return down[e] @ middle + added["down"]
+
         each = [
-            w * (down[e] @ (F.silu(gate[e] @ x) * (up[e] @ x)))
+            result(e, w * x) if experts.scaled_input else w * result(e, x)
             for w, e in zip(weights, chosen, strict=True)
         ]
-        return float(Fraction(experts.scale)) * torch.stack(each).sum(0)
+        return torch.stack(each).sum(0)
 
     def balance(self, scores: Tensor, scored: Tensor, load: Tensor, experts: Experts) -> None:
         share = scored / scored.sum(-1, keepdim=True)
@@ -206,6 +241,15 @@ class TorchModel:
             losses.append((frequency * shares.flatten(0, 1).mean(0)).sum())
         self.extra.append(float(Fraction(experts.auxiliary)) * torch.stack(losses).mean())
         self.extra.append(float(Fraction(experts.z)) * (scores.logsumexp(-1) ** 2).mean())
+
+
+def sees(row: int, column: int, sizes: Attention, everywhere: bool) -> bool:
+    """Token ``row`` attends to token ``column``."""
+    if column > row:
+        return False
+    if sizes.window and not everywhere:
+        return column > row - sizes.window
+    return not sizes.chunk or everywhere or column // sizes.chunk == row // sizes.chunk
 
 
 def train(

@@ -77,7 +77,6 @@ def test_a_layout_is_right(found: Case) -> None:
 @pytest.mark.parametrize(
     ("layout", "said"),
     [
-        ({"zigzag": True}, "layout.zigzag: orders the parts of a sequence over cp, which is 1"),
         (
             {"cp": 2, "context": "allgather", "zigzag": True},
             "a sequence of 6 tokens cannot be cut evenly into 2 \\* cp = 4",

@@ -5,12 +5,14 @@ Shared experts are a dense feed-forward part.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from pitcheck.models.config import Experts
 from pitcheck.programs.layers.dispatch import Sent, combine, dispatch
-from pitcheck.programs.layers.feed_forward import feed_forward
+from pitcheck.programs.layers.feed_forward import feed_forward, gated
 from pitcheck.programs.layers.router import route
 from pitcheck.programs.layers.tensor_parallel import parameter
-from pitcheck.programs.rank import Names, Rank
+from pitcheck.programs.rank import Names, Rank, Sharing
 
 
 def mixture_of_experts(rank: Rank, x: str, name: str, experts: Experts) -> str:
@@ -45,10 +47,14 @@ def _computed(rank: Rank, sent: Sent, name: str, experts: Experts) -> str:
         for part in (sent.chosen, sent.weights)
     )
     own = tape.op("mul", tape.op("unsqueeze", sent.tokens, axis=2), chosen, name=f"{name}.tokens")
+    if experts.scaled_input:
+        own = tape.op("mul", own, weights, name=f"{name}.scaled")
     gate, up = (_applied(rank, own, f"{name}.{part}", experts, 1) for part in ("gate", "up"))
-    middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.middle")
+    middle = gated(rank, gate, up, f"{name}.middle")
     each = _applied(rank, middle, f"{name}.down", experts, 2)
-    return tape.op("sum", tape.op("mul", each, weights), name=f"{name}.weighted", axes=(2,))
+    if not experts.scaled_input:
+        each = tape.op("mul", each, weights)
+    return tape.op("sum", each, name=f"{name}.weighted", axes=(2,))
 
 
 def _applied(rank: Rank, x: str, name: str, experts: Experts, cut: int) -> str:
@@ -59,7 +65,34 @@ def _applied(rank: Rank, x: str, name: str, experts: Experts, cut: int) -> str:
     tape = rank.tape
     with tape.every_microbatch():
         weight = tape.op("transpose", _weight(rank, f"{name}.weight", experts, cut), dim0=1, dim1=2)
-    return tape.op("matmul", x, weight, name=name)
+    if not experts.bias:
+        return tape.op("matmul", x, weight, name=name)
+    added = _bias(rank, f"{name}.bias", experts, cut)
+    return tape.op("add", tape.op("matmul", x, weight), added, name=name)
+
+
+def _bias(rank: Rank, name: str, experts: Experts, cut: int) -> str:
+    """Record the biases of the rank's experts, (experts, 1, outputs).
+
+    With ``cut`` 2 the ranks that share an expert have terms of its results: each adds its part of
+    the bias, so that the sum has it once, and the bias's gradients are terms of a sum over them.
+    """
+    tape, axes = rank.tape, rank.axes
+    shape = (
+        experts.routed // axes.size(axes.experts),
+        experts.ffn // axes.size(axes.expert_tensor) if cut == 1 else rank.model.hidden,
+    )
+    spread = {0: axes.experts, 1: axes.expert_tensor if cut == 1 else ()}
+    sharing = rank.expert()
+    terms = axes.expert_tensor if cut == 2 else ()
+    if terms:
+        sharing = Sharing((*sharing.sums, terms), sharing.shards)
+    bias = parameter(rank, name, shape, rank.spread(spread), sharing=sharing)
+    with tape.every_microbatch():
+        if terms:
+            part = Fraction(1, axes.size(terms))
+            bias = tape.op("mul", bias, part, name=f"{name}:term", gradient=False)
+        return tape.op("unsqueeze", bias, axis=1, gradient=False)
 
 
 def _weight(rank: Rank, name: str, experts: Experts, cut: int) -> str:

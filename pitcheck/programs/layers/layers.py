@@ -8,7 +8,7 @@ from pitcheck.programs.layers.experts import mixture_of_experts
 from pitcheck.programs.layers.feed_forward import feed_forward
 from pitcheck.programs.layers.latent import latent_attention
 from pitcheck.programs.layers.regions import enter
-from pitcheck.programs.layers.tensor_parallel import column, norm, row
+from pitcheck.programs.layers.tensor_parallel import column, norm, parameter, row
 from pitcheck.programs.rank import Names, Rank
 
 
@@ -49,9 +49,15 @@ def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes
     Ranks that share a key-value head all compute its key and value.
     """
     tape = rank.tape
+    cuts = (rank.axes.tensor, rank.axes.heads)
     q, k, v = _projections(rank, enter(rank, x), name, sizes)
-    if sizes.rotary:
-        turned = ((q, rank.axes.tensor), (k, rank.axes.heads))
+    if sizes.qk_norm == "rms":
+        q, k = (
+            _head_norm(rank, t, f"{name}.{part}_norm", axes)
+            for t, part, axes in zip((q, k), "qk", cuts, strict=True)
+        )
+    if angles[0]:
+        turned = zip((q, k), cuts, strict=True)
         q, k = (
             tape.op(
                 "rotary",
@@ -64,11 +70,50 @@ def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes
             )
             for t, axes in turned
         )
-    mixed = attend(rank, q, k, v, name, visible)
+        if sizes.qk_norm == "l2":
+            q, k = (
+                tape.op(
+                    "rms_norm",
+                    t,
+                    name=f"{t}.normed",
+                    hint=rank.heads(axes),
+                    gradient=_complete(rank, axes),
+                    eps=rank.model.norm_eps,
+                )
+                for t, axes in zip((q, k), cuts, strict=True)
+            )
+    mixed = attend(rank, q, k, v, name, visible, _sinks(rank, name, sizes))
     flat = tape.op(
         "reshape", mixed, name=f"{name}.mixed", hint=rank.wide, sizes=(rank.rows, rank.length, -1)
     )
     return row(rank, flat, f"{name}.o", rank.model.hidden, sizes.bias)
+
+
+def _head_norm(rank: Rank, x: str, name: str, axes: Names) -> str:
+    """Record the RMS norm of every head of ``x``, whose heads are cut over ``axes``.
+
+    All heads share the weight, so its gradients are terms of a sum over tensor-parallel ranks.
+    """
+    size = rank.tape.tensors[x].shape[-1]
+    weight = parameter(rank, f"{name}.weight", (size,), {}, rank.axes.tensor)
+    return rank.tape.op(
+        "rms_norm",
+        x,
+        weight,
+        name=name,
+        hint=rank.heads(axes),
+        gradient=_complete(rank, axes),
+        eps=rank.model.norm_eps,
+    )
+
+
+def _sinks(rank: Rank, name: str, sizes: Attention) -> str:
+    """Add the sinks of a rank's heads; return their name, "" without them."""
+    if not sizes.sinks:
+        return ""
+    axes = rank.axes.tensor
+    shape = (sizes.heads // rank.axes.size(axes),)
+    return parameter(rank, f"{name}.sinks", shape, rank.spread({0: axes}))
 
 
 def _complete(rank: Rank, axes: Names) -> bool:

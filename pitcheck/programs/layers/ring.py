@@ -7,36 +7,46 @@ travel along.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pitcheck.models.records import Hint, Spread
 from pitcheck.plan.model import Number, Table
+from pitcheck.programs.layers.visible import seen
 from pitcheck.programs.rank import Rank
 from pitcheck.programs.token_order import places
 
 
-def ring_mask(rank: Rank, tokens: str, name: str) -> str:
+def ring_mask(rank: Rank, tokens: str, name: str, local: bool) -> str:
     """Record one mask per hop: True if a row's token may attend to a column's.
 
-    The columns of a hop are those of the rank so many places before. Return the stem of the names.
+    The columns of a hop are those of the rank so many places before. With ``local`` the layers have
+    a window or a chunk. Return the stem of the names.
     """
     tape = rank.tape
-    rows = ""
+    rows = tape.op("unsqueeze", places(rank, tokens), axis=1)
     for hop in range(rank.layout.cp):
-        columns = places(rank, tokens, "", hop)
-        rows = rows or tape.op("unsqueeze", columns, axis=1)
-        tape.op("ge", rows, tape.op("unsqueeze", columns, axis=0), name=f"{name}.{hop}")
+        columns = partial(places, rank, tokens, "", hop)
+        seen(rank, rows, columns, f"{name}.{hop}", local)
     return name
 
 
 class Ring:
     """The attention of one layer on a rank: forward pass and hand-written backward pass."""
 
-    def __init__(self, rank: Rank, operands: tuple[str, str, str], name: str, visible: str) -> None:
+    def __init__(
+        self,
+        rank: Rank,
+        operands: tuple[str, str, str],
+        name: str,
+        visible: str,
+        sinks: str = "",
+    ) -> None:
         self.rank = rank
         self.tape = rank.tape
         self.q, self.k, self.v = operands
         self.name = name
         self.visible = visible
+        self.sinks = sinks
         self.hops = rank.layout.cp
         self.shared = self.tape.tensors[self.q].shape[1] // self.tape.tensors[self.k].shape[1]
         self.spread = rank.heads(rank.axes.tensor)
@@ -49,7 +59,8 @@ class Ring:
         with self.tape.untracked():
             self._forward()
         output = f"{self.name}.heads"
-        self.tape.region([self.q, self.k, self.v], [output], self._backward)
+        given = [self.q, self.k, self.v, *([self.sinks] if self.sinks else [])]
+        self.tape.region(given, [output], self._backward)
         return output
 
     # --- what both passes do
@@ -138,6 +149,9 @@ class Ring:
                     "add", tape.op("mul", mixed, rescale), seen, name=f"{name}.sum.{hop}"
                 )
             top, total, mixed = best, more, seen
+        if self.sinks:
+            above = tape.op("exp", tape.op("sub", self._sink_column(), top))
+            total = tape.op("add", total, above, name=f"{name}.total:sinks")
         kept = tape.op("div", mixed, total, name=f"{name}.heads:kept")
         # The backward pass reads the kept tensor; a hint on it would hide that it is a sum over
         # the weights.
@@ -149,7 +163,7 @@ class Ring:
     def _backward(self, gradients: Sequence[str | None]) -> Sequence[str | None]:
         gradient = gradients[0]
         if gradient is None:
-            return [None, None, None]
+            return [None] * (4 if self.sinks else 3)
         tape, name = self.tape, self.name
         inner = tape.op(
             "sum",
@@ -180,7 +194,21 @@ class Ring:
                 if dq
                 else parts[0]
             )
-        return [self._query_gradient(dq), self._home(dk, self.k), self._home(dv, self.v)]
+        found = [self._query_gradient(dq), self._home(dk, self.k), self._home(dv, self.v)]
+        return [*found, self._sink_gradient(inner)] if self.sinks else found
+
+    def _sink_column(self) -> str:
+        """Record the sinks as one score per head, (1, heads, 1, 1)."""
+        heads = self.tape.tensors[self.sinks].shape[0]
+        with self.tape.every_microbatch():
+            return self.tape.op("reshape", self.sinks, sizes=(1, heads, 1, 1))
+
+    def _sink_gradient(self, inner: str) -> str:
+        """Record minus the sum over tokens of the sink's share times ``inner``."""
+        tape = self.tape
+        share = tape.op("exp", tape.op("sub", self._sink_column(), tape.saved(f"{self.name}.lse")))
+        each = tape.op("neg", tape.op("mul", share, inner))
+        return tape.op("sum", each, name=tape.gradient_name(self.sinks), axes=(0, 2, 3))
 
     def _hop_backward(
         self, gradient: str, inner: str, k: str, v: str, hop: int

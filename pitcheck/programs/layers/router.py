@@ -36,7 +36,12 @@ def route(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
     weight = parameter(
         rank, f"{name}.router.weight", (experts.routed, rank.model.hidden), {}, rank.sequence_terms
     )
-    logits = tape.op("linear", x, weight, name=f"{name}.router", hint=rank.residual)
+    bias = (
+        (parameter(rank, f"{name}.router.bias", (experts.routed,), {}, rank.sequence_terms),)
+        if experts.router_bias
+        else ()
+    )
+    logits = tape.op("linear", x, weight, *bias, name=f"{name}.router", hint=rank.residual)
     scores = _scores(rank, logits, name, experts)
     with tape.untracked():
         places = _choice(rank, scores, name, experts)

@@ -1,0 +1,50 @@
+"""Options of a layout that cut over an axis of one rank, where they change nothing.
+
+Frameworks accept them, so that one file serves a grid of sizes. The layout that is built is the one
+without them, and a note for the report names each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from pitcheck.programs.layout import Layout
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The layout that is built, and a sentence for every option that it leaves out."""
+
+    layout: Layout
+    notes: tuple[str, ...]
+
+
+def without_idle_options(layout: Layout) -> Effective:
+    """Return a layout that was checked, without the options that change nothing in it."""
+    defaults = Layout()
+    changes: dict[str, Any] = {}
+    notes = []
+    for field, axis, work in (
+        ("zero", "dp", "ZeRO shards over dp"),
+        ("flat_buckets", "dp", "flat buckets are cut over dp"),
+        ("sequence_parallel", "tp", "sequence parallelism cuts the sequence over tp"),
+        ("zigzag", "cp", "zig-zag order spreads a sequence over cp"),
+        ("context", "cp", "context parallelism spreads a sequence over cp"),
+    ):
+        given, default = getattr(layout, field), getattr(defaults, field)
+        if getattr(layout, axis) > 1 or not given or given == default:
+            continue
+        changes[field] = default
+        notes.append(
+            f"layout.{field} = {_written(given)} has no effect: {work}, which is 1; the plan is "
+            f"the one without it"
+        )
+    return Effective(replace(layout, **changes) if changes else layout, tuple(notes))
+
+
+def _written(value: object) -> str:
+    """Return a value as a configuration writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
