@@ -26,6 +26,10 @@ class PlanError(PitcheckError):
         self.place = place
 
 
+class ConfigurationError(PlanError):
+    """A configuration that names what is not known, or that cannot run (verdict ``invalid``)."""
+
+
 class ShapeError(PlanError):
     """Operands whose shapes or kinds do not fit the operator."""
 

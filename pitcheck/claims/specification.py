@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pitcheck.base.nearest import nearest
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.graph.cuts import Box, Cut, resolve, uncovered
 from pitcheck.graph.graph import Graph
@@ -144,6 +145,14 @@ class _Specifier:
         value = self._second.number[tensor.name]
         lineage = tensor.lineage or Lineage(tensor.name)
         place = f"tensors[{tensor.name}].lineage"
+        if tensor.lineage is None and tensor.name not in self._first.number:
+            raise PlanError(
+                f"{tensor.name!r} is given from outside and has no lineage, which says the part of "
+                f"which reference tensor it is, and the reference has no tensor of that name"
+                f"{nearest(tensor.name, self._first.number)}; write one, such as "
+                f'{{"reference": "NAME", "shards": [{{"dim": 0, "by": ["AXIS"]}}]}}',
+                place,
+            )
         if lineage.reference not in self._first.number:
             raise PlanError(
                 f"{tensor.name!r} is given from outside but corresponds to no tensor of the "
