@@ -31,7 +31,9 @@ def nearest_file(path: Path) -> str:
         return f"; the folder {path.parent} does not exist"
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
+            names = [
+                entry.name for entry in islice(entries, _MOST_ENTRIES) if entry.name != path.name
+            ]
     except OSError:
         return ""
     suffix = "".join(path.suffixes[-2:])
@@ -45,5 +47,9 @@ def nearest_file(path: Path) -> str:
 
 def shown(value: object) -> str:
     """Return a value as a message quotes it, cut to 60 characters."""
-    text = repr(value)
+    return cut(repr(value))
+
+
+def cut(text: str) -> str:
+    """Return a text, cut to 60 characters."""
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import inspect
 
-from pitcheck.base.nearest import nearest
+from pitcheck.base.nearest import cut, nearest
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`", re.DOTALL)
 _CHOICE = re.compile(r"Invalid enum value '(.*?)'", re.DOTALL)
@@ -24,6 +24,7 @@ def with_allowed(text: str, place: str, struct: type[msgspec.Struct]) -> str:
     types = list(_types_at(struct, place))
     unknown, choice = _UNKNOWN.match(text), _CHOICE.match(text)
     if unknown:
+        text = f"Object contains unknown field `{cut(unknown[1])}`"
         fields = _names(f.encode_name for t in types for f in getattr(t, "fields", ()))
         return _listed(text, "the fields are", unknown[1], fields)
     if choice:

@@ -14,7 +14,7 @@ from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.progress import Progress, watched
 from pitcheck.commands.reading import PROGRAM_HINT, frontend_of, pair_at, pairs, read, read_pair
 from pitcheck.commands.remembered_pairs import RememberedPair
-from pitcheck.commands.wrong_pairs import refuse_same, refuse_swapped
+from pitcheck.commands.wrong_pairs import refuse_files, refuse_swapped
 from pitcheck.errors import (
     BudgetError,
     ConfigurationError,
@@ -74,7 +74,7 @@ def run(
     The plans are ``reference`` and ``parallel``, or both plans of one source. Raises UsageError for
     a wrong option.
     """
-    refuse_same(reference, parallel)
+    refuse_files(reference, parallel)
     files = sources(reference, parallel, assignments, jobs)
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")

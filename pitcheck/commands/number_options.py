@@ -58,7 +58,7 @@ def parse_size(text: str) -> int:
     size = int(Decimal(number) * (1024 if binary else 1000) ** _UNITS[unit])
     if size < 10**6:
         raise UsageError(
-            f"--max-memory {shown(text)} is less than one megabyte (a number alone is bytes), in which "
-            f"nothing can be checked; write it as 500MB or 4GiB"
+            f"--max-memory {shown(text)} is less than one megabyte (a number alone is "
+            f"bytes), in which nothing can be checked; write it as 500MB or 4GiB"
         )
     return size

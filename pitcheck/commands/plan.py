@@ -82,7 +82,8 @@ def make(file: str, directory: str, assignments: Sequence[str]) -> int:
     """
     if not CONFIGURATIONS.recognises(file):
         raise UsageError(
-            f"{file}: plans are made from a configuration, a .toml file; a plan file is one plan already"
+            f"{file}: plans are made from a configuration, a .toml file; a plan file is "
+            f"one plan already"
         )
     write_pair(
         lambda: read_pair(file, assignments),

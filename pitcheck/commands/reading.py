@@ -83,14 +83,15 @@ def read(file: str) -> Plan:
             if known
             else f"this is a Python file; {PROGRAM_HINT.format(file)}"
             if file.endswith(".py")
-            else f"unknown format; name {', '.join(known.accepts for known in FRONTENDS)}, or install "
-            f"a frontend for it",
+            else f"unknown format; name {', '.join(known.accepts for known in FRONTENDS)}, or "
+            f"install a frontend for it",
             file,
         )
     if frontend.gives_pair:
         raise PlanError(
             f"this is {frontend.accepts}, which stands for two plans; check it alone (`pitcheck "
-            f"check {file}`), or let `pitcheck plan make` or `pitcheck capture` write both to files",
+            f"check {file}`), or let `pitcheck plan make` or `pitcheck capture` write both to "
+            f"files",
             file,
         )
     try:
@@ -120,7 +121,9 @@ def read_all(files: Sequence[str]) -> list[Plan]:
 
 def _refuse_no_file(file: str) -> None:
     """Raise PlanError for a name that is neither a file nor a pipe, or a file of a folder."""
-    path = Path(PROGRAMS.recognises(file) and file.rpartition(":")[0] or file)
+    if not file:
+        raise PlanError("the name of the file is empty; name a plan file")
+    path = Path(file.rpartition(":")[0] if PROGRAMS.recognises(file) else file)
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

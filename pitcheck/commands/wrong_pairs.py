@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+import stat
 from collections.abc import Sequence
 from math import prod
+from pathlib import Path
 
 from pitcheck.errors import UsageError
 from pitcheck.plan.model import Plan
 
 
-def refuse_same(reference: str, parallel: str | None) -> None:
-    """Raise UsageError if both names are those of one file."""
+def refuse_files(reference: str, parallel: str | None) -> None:
+    """Raise UsageError for a device or a socket, and if both names are those of one file.
+
+    A device such as ``/dev/zero`` has no end, and must not be read.
+    """
+    for file in (reference, parallel):
+        if file is not None and _is_device(Path(file)):
+            raise UsageError(f"{file} is a device or a socket; name a file")
     try:
-        same = parallel is not None and os.path.samefile(reference, parallel)
+        same = parallel is not None and Path(reference).samefile(parallel)
     except (OSError, ValueError):
         return  # the reader says what is wrong with it
     if same:
@@ -23,6 +30,14 @@ def refuse_same(reference: str, parallel: str | None) -> None:
             f"plan of one device first and that of all ranks second: pitcheck check REFERENCE "
             f"PARALLEL"
         )
+
+
+def _is_device(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False  # the reader says what is wrong with it
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISFIFO(mode))
 
 
 def refuse_swapped(plans: Sequence[Plan], named: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pitcheck.base.nearest import nearest, nearest_file, shown
+from pitcheck.base.nearest import cut, nearest, nearest_file, shown
 from pitcheck.base.struct_faults import with_allowed
 from pitcheck.errors import ConfigurationError, PlanError, UsageError
 from pitcheck.models.config import Batch, Model, Optimizer, check_model
@@ -40,6 +40,10 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "layout": Layout,
     "optimizer": Optimizer,
 }
+_RATIONAL = re.compile(
+    r"-?(\d{1,30}(/0*[1-9]\d{0,29})?|\d{0,30}\.\d{1,30}|\d{1,30}(\.\d{1,30})?[eE]-?\d{1,2})",
+    re.ASCII,
+)
 _EXPECTED = re.compile(r"Expected `(.*?)`, got ")
 _TYPES: Mapping[str, str] = {
     "int": "a whole number, such as 4",
@@ -49,8 +53,9 @@ _TYPES: Mapping[str, str] = {
     "null": "left out",
 }
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {"model": Model, **TABLES}
+MOST_LAYERS = 10_000
 MOST_BYTES = 1 << 20
-Field = TypeVar("Field")
+Field = TypeVar("Field", bound=msgspec.Struct)
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -90,18 +95,24 @@ def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configura
     except ConfigurationError as error:
         if not assignments:
             raise
-        given = " ".join(f"--set {each}" for each in assignments)
+        given = " ".join(f"--set {cut(each)}" for each in assignments)
         raise ConfigurationError(f"{error.message} (with {given})", error.place) from None
 
 
 def _built(content: Mapping[str, Any], path: Path) -> Configuration:
     unknown = sorted(content.keys() - {"model", *TABLES})
     if unknown:
-        raise ConfigurationError(f"unknown key {unknown[0]!r}; {_home(unknown[0])}", str(path))
+        raise ConfigurationError(f"unknown key {shown(unknown[0])}; {_home(unknown[0])}", str(path))
     model = _model(content.get("model"), str(path))
     layout = _converted(content.get("layout", {}), Layout, f"{path}: layout")
     batch = _batch(content.get("batch"), layout, str(path))
     optimizer = _converted(content.get("optimizer", {}), Optimizer, f"{path}: optimizer")
+    _check_numbers(model, f"{path}: model")
+    _check_numbers(optimizer, f"{path}: optimizer")
+    if model.layers > MOST_LAYERS:
+        raise ConfigurationError(
+            f"{model.layers} layers; at most {MOST_LAYERS} are built", f"{path}: model.layers"
+        )
     try:
         check_model(model, batch)
         check_layout(model, batch, layout)
@@ -195,6 +206,20 @@ def _of_another_type(value: object, path: str, text: str) -> str:
 
 def _nearest_missing(error: OSError, path: Path) -> str:
     return nearest_file(path) if isinstance(error, FileNotFoundError) else ""
+
+
+def _check_numbers(struct: msgspec.Struct, place: str) -> None:
+    """Raise ConfigurationError for a text that is no rational, in a field whose default is one."""
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        if isinstance(value, msgspec.Struct):
+            _check_numbers(value, f"{place}.{field.name}")
+        numeric = isinstance(field.default, str) and _RATIONAL.fullmatch(field.default)
+        if numeric and not _RATIONAL.fullmatch(value):
+            raise ConfigurationError(
+                f"it is {shown(value)}, and must be a rational in quotes, such as '1/10' or '0.1'",
+                f"{place}.{field.name}",
+            )
 
 
 def _home(key: str) -> str:

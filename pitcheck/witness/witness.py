@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from pitcheck.algebra.interface import Kind
+from pitcheck.base.formats import known_content
 from pitcheck.base.numbers import Literal, Root, parse_number
 from pitcheck.cache.folder import FOLDER, made
-from pitcheck.base.formats import known_content
 from pitcheck.errors import PlanError
 from pitcheck.graph.graph import Graph, GraphValue, Node
 from pitcheck.graph.grids import Lattice
