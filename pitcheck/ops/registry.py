@@ -328,7 +328,7 @@ def _evaluate_backward(
         raise PlanError(
             f"{kind.name}.backward has {len(inputs)} inputs; it takes, in this order, the "
             f"{_range(least, most)} inputs of {kind.name}, then {results} of its outputs, then "
-            f"the gradients of outputs {given}; the attributes {', '.join(BACKWARD_ATTRIBUTES[:3])} "
+            f"the gradients of outputs {given}; {', '.join(BACKWARD_ATTRIBUTES[:3])} "
             f"change these numbers"
         )
     plain = forward_attributes(attributes)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from cli_plans import parallel, reference
 from conftest import Call
+from msgspec.structs import replace
 
 from pitcheck.plan.files import write_plan
+from pitcheck.plan.model import Operator, Tensor
 
 TABLE = Path(__file__).with_suffix(".toml")
 ROWS = tomllib.loads(TABLE.read_text(encoding="utf-8"))
@@ -24,7 +26,7 @@ FILES: dict[str, bytes] = {
     "role.plan.json": b'{"format":"pitcheck.plan/1","tensors":'
     b'[{"name":"x","shape":[2],"role":"imput"}]}',
     "field.plan.json": b'{"format":"pitcheck.plan/1","tensors":[{"name":"x","shap":[2]}]}',
-    "twice.plan.json": b'{"format":"pitcheck.plan/1","format":"pitcheck.plan/1"}',
+    "twice.plan.json": b'{"format":"pitcheck.plan/1","format":"pitcheck.plan/1","mesh":[]}',
     "line.plan.json": b'{"format":"' + b"x" * 10_000_000 + b'"}',
     "deep.plan.json": b'{"format":"pitcheck.plan/1","mesh":' + b"[" * 200_000,
     "report.json": b'{"schema":"pitcheck.report/1"}',
@@ -84,6 +86,34 @@ def test_a_right_invocation_beside_a_wrong_one_passes(
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "sarif", "junit", "github", "html", "text"])
+def test_a_missing_lineage_says_what_one_is_and_how_it_is_written(call: Call) -> None:
+    given = parallel()
+    renamed = tuple(
+        replace(tensor, name="weight", lineage=None) if tensor.name == "w" else tensor
+        for tensor in given.tensors
+    )
+    linear = replace(given.operators[0], inputs=("x", "weight"))
+    plan = replace(given, tensors=renamed, operators=(linear, *given.operators[1:]))
+    write_plan(plan, "none.plan.json")
+    result = call("check", "r.plan.json", "none.plan.json", "--seed", "1")
+    said = " ".join(result.out.split())
+    assert result.code == 2
+    assert "'weight' is given from outside and has no lineage" in said
+    assert '"shards": [{"dim": 0, "by": ["AXIS"]}]' in said
+
+
+def test_a_derivative_says_which_operands_it_takes(call: Call) -> None:
+    given = reference()
+    tensors = (*given.tensors, Tensor("g", (8, 6)))
+    wrong = Operator("back", "linear.backward", ("x", "w"), ("g",))
+    write_plan(replace(given, tensors=tensors, operators=(*given.operators, wrong)), "b.plan.json")
+    result = call("plan", "validate", "b.plan.json")
+    said = " ".join(result.out.split())
+    assert result.code == 2
+    assert "linear.backward has 2 inputs; it takes, in this order, the 2" in said
+    assert "then the gradients of outputs (0,)" in said
+
+
 def test_every_format_has_the_code_of_a_wrong_configuration(call: Call, form: str) -> None:
     result = call("check", "c.toml", "--set", "tp=3", "--output", form)
     assert (result.code, result.err) == (2, "")
