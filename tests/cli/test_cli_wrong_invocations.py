@@ -102,6 +102,19 @@ def test_a_missing_lineage_says_what_one_is_and_how_it_is_written(call: Call) ->
     assert '"shards": [{"dim": 0, "by": ["AXIS"]}]' in said
 
 
+def test_a_missing_lineage_of_a_part_says_so(call: Call) -> None:
+    given = parallel()
+    tensors = tuple(replace(tensor, lineage=None) for tensor in given.tensors)
+    write_plan(replace(given, tensors=tensors), "none.plan.json")
+    result = call("check", "r.plan.json", "none.plan.json", "--seed", "1")
+    said = " ".join(result.out.split())
+    assert result.code == 2
+    assert "PIT008" in said
+    assert "'w' has no lineage" in said
+    assert "shape [5, 6], so that it is not the whole 'w' of shape [10, 6]" in said
+    assert '"shards": [{"dim": 0, "by": ["AXIS"]}]' in said
+
+
 def test_a_derivative_says_which_operands_it_takes(call: Call) -> None:
     given = reference()
     tensors = (*given.tensors, Tensor("g", (8, 6)))
