@@ -245,7 +245,7 @@ def _raise_decode_error(text: str, data: bytes, origin: str) -> NoReturn:
     byte = _BYTE.search(text)
     if not byte:
         place = f"byte {len(data)}" if "truncated" in text else "file"
-        raise PlanError(f"{text} (in {origin})", place) from None
+        raise PlanError(f"{with_allowed(text, '', Plan)} (in {origin})", place) from None
     position = int(byte.group(1))
     if data[position : position + 3] in (b"NaN", b"Inf"):
         text = (

@@ -123,12 +123,15 @@ def _built(content: Mapping[str, Any], path: Path) -> Configuration:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MOST_BYTES:
+        # A device has size 0 and no end, so that the size alone bounds nothing.
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
             raise ConfigurationError(
                 f"the file has more than {MOST_BYTES} bytes, which no configuration needs",
                 str(path),
             )
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(data.decode("utf-8"))
     except OSError as error:
         raise ConfigurationError(
             f"cannot read it: {error.strerror or error}{_nearest_missing(error, path)}", str(path)

@@ -29,6 +29,7 @@ FILES: dict[str, bytes] = {
     "twice.plan.json": b'{"format":"pitcheck.plan/1","format":"pitcheck.plan/1",'
     b'"mesh":[],"tensors":[],"operators":[],"outputs":[]}',
     "line.plan.json": b'{"format":"' + b"x" * 10_000_000 + b'"}',
+    "key.plan.json": b'{"format":"pitcheck.plan/1","' + b"x" * 10_000_000 + b'":1}',
     "deep.plan.json": b'{"format":"pitcheck.plan/1","mesh":' + b"[" * 200_000,
     "report.json": b'{"schema":"pitcheck.report/1"}',
     "w.witness.json": b'{"format":"pitcheck.witness/1"}',
