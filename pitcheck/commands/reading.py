@@ -77,16 +77,7 @@ def read(file: str) -> Plan:
     _refuse_no_file(file)
     frontend = frontend_of(file)
     if frontend is None:
-        known = known_file(Path(file)) if file.endswith(".json") else ""
-        raise PlanError(
-            f"this is {known}; a plan file is named NAME{' or NAME'.join(PLAN_SUFFIXES)}"
-            if known
-            else f"this is a Python file; {PROGRAM_HINT.format(file)}"
-            if file.endswith(".py")
-            else f"unknown format; name {', '.join(known.accepts for known in FRONTENDS)}, or "
-            f"install a frontend for it",
-            file,
-        )
+        raise PlanError(_unknown_format(file), file)
     if frontend.gives_pair:
         raise PlanError(
             f"this is {frontend.accepts}, which stands for two plans; check it alone (`pitcheck "
@@ -100,6 +91,17 @@ def read(file: str) -> Plan:
         raise PlanError(str(error)) from None
     except OSError as error:
         raise PlanError(f"cannot read it: {error.strerror or error}", file) from None
+
+
+def _unknown_format(file: str) -> str:
+    """Return what a file is that no frontend recognises by its name, and what to name instead."""
+    if file.endswith(".py"):
+        return f"this is a Python file; {PROGRAM_HINT.format(file)}"
+    known = known_file(Path(file)) if file.endswith(".json") else ""
+    if known:
+        return f"this is {known}; a plan file is named NAME{' or NAME'.join(PLAN_SUFFIXES)}"
+    formats = ", ".join(frontend.accepts for frontend in FRONTENDS)
+    return f"unknown format; name {formats}, or install a frontend for it"
 
 
 def read_all(files: Sequence[str]) -> list[Plan]:
