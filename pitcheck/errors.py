@@ -26,7 +26,11 @@ class PlanError(PitcheckError):
         self.place = place
 
 
-class ImpossibleError(PlanError):
+class ConfigurationError(PlanError):
+    """A configuration that names what is not known, or that cannot run (verdict ``invalid``)."""
+
+
+class ImpossibleError(ConfigurationError):
     """Sizes of a configuration that break a rule of its model or layout."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pitcheck.base.nearest import nearest
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.graph.cuts import Box, Cut, resolve, uncovered
 from pitcheck.graph.graph import Graph
@@ -101,6 +102,12 @@ def specify(reference: Plan, parallel: Plan, first: Graph, second: Graph) -> Spe
     return _Specifier(reference, parallel, first, second).run()
 
 
+_LINEAGE = (
+    'write one, such as {"reference": "NAME", "shards": [{"dim": 0, "by": ["AXIS"]}]}, with the '
+    "dimension that is cut and the mesh axes that cut it"
+)
+
+
 class _Specifier:
     """The specification of one pair of plans while it is read off them."""
 
@@ -144,6 +151,13 @@ class _Specifier:
         value = self._second.number[tensor.name]
         lineage = tensor.lineage or Lineage(tensor.name)
         place = f"tensors[{tensor.name}].lineage"
+        if tensor.lineage is None and tensor.name not in self._first.number:
+            raise PlanError(
+                f"{tensor.name!r} is given from outside and has no lineage, which says the part of "
+                f"which reference tensor it is, and the reference has no tensor of that name"
+                f"{nearest(tensor.name, self._first.number)}; {_LINEAGE}",
+                place,
+            )
         if lineage.reference not in self._first.number:
             raise PlanError(
                 f"{tensor.name!r} is given from outside but corresponds to no tensor of the "
@@ -169,6 +183,14 @@ class _Specifier:
         ):
             self._result.assumptions.append(
                 f"{tensor.name} has no lineage: it is taken to be whole on every rank"
+            )
+        whole = self._first.values[target].shape
+        if tensor.lineage is None and tensor.shape != whole:
+            raise PlanError(
+                f"{tensor.name!r} has no lineage, which says the part of which reference tensor it "
+                f"is; it has shape {list(tensor.shape)}, so that it is not the whole "
+                f"{lineage.reference!r} of shape {list(whole)}; {_LINEAGE}",
+                place,
             )
         cut = resolve(lineage, value, self._second, target, self._first.values[target].shape, place)
         self._result.initial[value] = cut

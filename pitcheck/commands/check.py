@@ -12,9 +12,17 @@ from pitcheck.base.streams import messages, say
 from pitcheck.cache.folder import FOLDER
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.progress import Progress, watched
-from pitcheck.commands.reading import frontend_of, pair_at, pairs, read, read_pair
+from pitcheck.commands.reading import PROGRAM_HINT, frontend_of, pair_at, pairs, read, read_pair
 from pitcheck.commands.remembered_pairs import RememberedPair
-from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
+from pitcheck.commands.wrong_pairs import refuse_files, refuse_swapped
+from pitcheck.errors import (
+    BudgetError,
+    ConfigurationError,
+    PlanError,
+    ShapeError,
+    UnsupportedError,
+    UsageError,
+)
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.baseline import Accepted, encode, held_against, read_baseline
@@ -66,6 +74,7 @@ def run(
     The plans are ``reference`` and ``parallel``, or both plans of one source. Raises UsageError for
     a wrong option.
     """
+    refuse_files(reference, parallel)
     files = sources(reference, parallel, assignments, jobs)
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
@@ -99,7 +108,7 @@ def run(
     if found is None:
         with collector_off(), watched(shown=not quiet) as progress:
             again = None if parallel is not None else pair_at(reference, assignments, jobs)
-            found = checked(files, options, progress, again)
+            found = checked(files, options, progress, again, named)
         if pair is not None:
             pair.keep(found)
     known = found if accepted is None else held_against(found, accepted, str(baseline))
@@ -149,8 +158,14 @@ def sources(
     if both is not None and both.gives_pair:
         return [lambda: read_pair(reference, assignments, jobs)]
     if parallel is None:
+        program = reference.partition(".py")[0] + ".py"
+        hint = (
+            PROGRAM_HINT.format(program)
+            if reference.endswith((".py", ".py:"))
+            else f"write pitcheck check {reference} PARALLEL"
+        )
         raise UsageError(
-            f"PARALLEL is missing beside {reference}; only {pairs()} stands for both plans"
+            f"PARALLEL is missing beside {reference}; only {pairs()} stands for both plans; {hint}"
         )
     return [lambda: [read(reference)], lambda: [read(parallel)]]
 
@@ -167,10 +182,12 @@ def checked(
     options: Options,
     progress: Progress | None = None,
     again: PairAt | None = None,
+    named: Sequence[str] = (),
 ) -> Report:
     """Return the report on the plans that ``files`` read.
 
     ``again`` makes them at another mesh, to try repairs there; None: they cannot be made again.
+    ``named`` are their files, if there are two of them.
     What stops the check (an unreadable file, a budget, an internal error) is a finding of the
     report, not an exception. Raises UsageError, which is about the command and not about the plans.
     """
@@ -185,6 +202,7 @@ def checked(
         except Exception as error:
             findings.append(_stopped(error))
     if not findings:
+        refuse_swapped(plans, named)
         from pitcheck.engine.check import check  # noqa: PLC0415  heavy: an unreadable plan need not wait for it
 
         try:
@@ -223,6 +241,7 @@ def _stopped(error: Exception) -> Finding:
 def _classify(error: Exception) -> tuple[str, FindingVerdict]:
     table: tuple[tuple[type[Exception], str, FindingVerdict], ...] = (
         (ShapeError, "PIT003", "invalid"),
+        (ConfigurationError, "PIT013", "invalid"),
         (PlanError, "PIT001", "invalid"),
         (UnsupportedError, "PIT200", "inconclusive"),
         (BudgetError, "PIT203", "inconclusive"),

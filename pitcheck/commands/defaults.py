@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pitcheck.base.nearest import nearest
 from pitcheck.commands.settings_file import Settings, nearest_settings
 from pitcheck.errors import UsageError
 
@@ -61,8 +61,7 @@ def _unknown(settings: Settings, key: str, known: list[str]) -> click.Option:
             f"{settings.place(key)}: --{name} is given on the command line alone, because "
             f"{NO_SETTINGS[name]}"
         )
-    near = get_close_matches(name, known, n=1)
-    hint = f"; the nearest is {near[0]!r}" if near else ""
+    hint = nearest(key.replace("_", "-"), known)
     if key == "tool" and not settings.prefix:
         hint = "; in this file keys stand at the top, without [tool.pitcheck]"
     raise UsageError(

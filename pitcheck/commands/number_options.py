@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 
+from pitcheck.base.nearest import shown
 from pitcheck.errors import UsageError
 
 _POWER = re.compile(r"^2(?:\^|\*\*)-(\d{1,9}(?:\.\d{1,9})?)$")
+_LARGE = re.compile(r"2(?:\^|\*\*)\+?(\d{1,9})", re.ASCII)
 _SIZE = re.compile(r"^(\d{1,18}(?:\.\d{1,9})?)\s*([KMGT]?)(I?)B?$")
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -20,10 +22,17 @@ def parse_probability_log2(text: str) -> float:
     power = _POWER.match(text.strip())
     exponent = -float(power.group(1)) if power else _log2_of_decimal(text)
     if not exponent < 0:
-        raise UsageError(
-            f"--error-bound {text!r} is no probability between 0 and 1; write it as 2^-64 or 1e-20"
-        )
+        raise _no_probability(text)
     return exponent
+
+
+def _no_probability(text: str) -> UsageError:
+    large = _LARGE.fullmatch(text.strip())
+    meant = f"; 2^-{large[1]} may be meant" if large else ""
+    return UsageError(
+        f"--error-bound {shown(text)} is no probability between 0 and 1; write it as 2^-64 or 1e-20"
+        f"{meant}"
+    )
 
 
 def _log2_of_decimal(text: str) -> float:
@@ -34,9 +43,7 @@ def _log2_of_decimal(text: str) -> float:
             return float(number.log10()) / 0.30102999566398119521
     except InvalidOperation:
         pass
-    raise UsageError(
-        f"--error-bound {text!r} is no probability between 0 and 1; write it as 2^-64 or 1e-20"
-    )
+    raise _no_probability(text)
 
 
 def parse_size(text: str) -> int:
@@ -46,11 +53,12 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.match(text.strip().upper())
     if match is None or (match.group(3) and not match.group(2)):
-        raise UsageError(f"--max-memory {text!r} is no size; write it as 500MB or 4GiB")
+        raise UsageError(f"--max-memory {shown(text)} is no size; write it as 500MB or 4GiB")
     number, unit, binary = match.groups()
     size = int(Decimal(number) * (1024 if binary else 1000) ** _UNITS[unit])
     if size < 10**6:
         raise UsageError(
-            f"--max-memory {text!r} is less than one megabyte; nothing can be checked in that"
+            f"--max-memory {shown(text)} is less than one megabyte (a number alone is "
+            f"bytes), in which nothing can be checked; write it as 500MB or 4GiB"
         )
     return size

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
-from pitcheck.commands.reading import read, read_pair
+from pitcheck.commands.reading import read, read_all, read_pair
 from pitcheck.commands.writing import write_pair
 from pitcheck.errors import UsageError
 from pitcheck.frontends.builtin import PLAN_SUFFIXES
@@ -34,15 +34,15 @@ def show(file: str) -> int:
 def validate(files: Sequence[str], reference: str | None) -> int:
     """Print every violation of every plan in ``files``; return 2 if a plan is invalid, else 0.
 
-    With ``reference`` lineage is held against that plan. Raises PlanError for a file that cannot be
-    read.
+    With ``reference`` lineage is held against that plan. Raises PlanError, before anything is
+    printed, for all files that cannot be read.
     """
     from pitcheck.plan.validate import validate as violations_of  # noqa: PLC0415  the other commands need not wait for it
 
-    specification = read(reference) if reference is not None else None
+    every = read_all([*files, *([] if reference is None else [reference])])
+    specification = None if reference is None else every[-1]
     codes = []
-    for file in files:
-        plan = read(file)
+    for file, plan in zip(files, every, strict=False):
         violations = violations_of(plan, specification)
         valid = all(each.severity != "error" for each in violations)
         sizes = {axis.name: axis.size for axis in plan.mesh}
@@ -81,7 +81,10 @@ def make(file: str, directory: str, assignments: Sequence[str]) -> int:
     Raises PlanError for a configuration that cannot run, UsageError for a wrong argument.
     """
     if not CONFIGURATIONS.recognises(file):
-        raise UsageError(f"{file}: plans are made from a configuration, a .toml file")
+        raise UsageError(
+            f"{file}: plans are made from a configuration, a .toml file; a plan file is "
+            f"one plan already"
+        )
     write_pair(
         lambda: read_pair(file, assignments),
         directory,

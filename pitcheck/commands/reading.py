@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
+from pitcheck.base.formats import known_file
+from pitcheck.base.nearest import nearest_file, shown
 from pitcheck.errors import PitcheckError, PlanError, UsageError
-from pitcheck.frontends.builtin import PLAN_FILES, PLANNER_FILES, PROGRAMS
+from pitcheck.frontends.builtin import PLAN_FILES, PLAN_SUFFIXES, PLANNER_FILES, PROGRAMS
 from pitcheck.frontends.protocol import Frontend, Request, installed
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.programs.frontend import CONFIGURATIONS
 
+PROGRAM_HINT = "write {}:NAME, where NAME is a pitcheck.torch.Spec in it, and no second plan"
 FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS)
 """The frontends of this package, which no other package can replace."""
 
@@ -70,22 +74,15 @@ def read(file: str) -> Plan:
     Raises PlanError for a file that does not exist, has an unknown format or cannot be read, and
     what its frontend raises.
     """
-    path = Path(file)
-    if not path.exists():
-        raise PlanError("no such file", file)
-    if path.is_dir():
-        raise PlanError("this is a directory; name a plan file", file)
+    _refuse_no_file(file)
     frontend = frontend_of(file)
     if frontend is None:
-        raise PlanError(
-            f"unknown format; name {', '.join(known.accepts for known in FRONTENDS)}, or install "
-            f"a frontend for it",
-            file,
-        )
+        raise PlanError(_unknown_format(file), file)
     if frontend.gives_pair:
         raise PlanError(
-            f"this is {frontend.accepts}, which stands for two plans; `pitcheck plan make` or "
-            f"`pitcheck capture` writes them to files",
+            f"this is {frontend.accepts}, which stands for two plans; check it alone (`pitcheck "
+            f"check {file}`), or let `pitcheck plan make` or `pitcheck capture` write both to "
+            f"files",
             file,
         )
     try:
@@ -94,6 +91,52 @@ def read(file: str) -> Plan:
         raise PlanError(str(error)) from None
     except OSError as error:
         raise PlanError(f"cannot read it: {error.strerror or error}", file) from None
+
+
+def _unknown_format(file: str) -> str:
+    """Return what a file is that no frontend recognises by its name, and what to name instead."""
+    if file.endswith(".py"):
+        return f"this is a Python file; {PROGRAM_HINT.format(file)}"
+    known = known_file(Path(file)) if file.endswith(".json") else ""
+    if known:
+        return f"this is {known}; a plan file is named NAME{' or NAME'.join(PLAN_SUFFIXES)}"
+    formats = ", ".join(frontend.accepts for frontend in FRONTENDS)
+    return f"unknown format; name {formats}, or install a frontend for it"
+
+
+def read_all(files: Sequence[str]) -> list[Plan]:
+    """Return the plans in files.
+
+    Raises PlanError, which names every file that cannot be read, and what else :func:`read` raises.
+    """
+    plans: list[Plan] = []
+    faults: list[str] = []
+    for file in files:
+        try:
+            plans.append(read(file))
+        except PlanError as error:
+            faults.append(str(error))
+    if faults:
+        raise PlanError("; ".join(faults))
+    return plans
+
+
+def _refuse_no_file(file: str) -> None:
+    """Raise PlanError for a name that is neither a file nor a pipe, or a file of a folder."""
+    if not file:
+        raise PlanError("the name of the file is empty; name a plan file")
+    path = Path(file.rpartition(":")[0] if PROGRAMS.recognises(file) else file)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise PlanError(f"no such file{nearest_file(path)}", file) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise PlanError(f"cannot read it: {reason}; name a plan file", shown(file)) from None
+    if stat.S_ISDIR(mode):
+        raise PlanError("this is a directory; name a plan file", file)
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        raise PlanError("this is a device or a socket; name a plan file", file)
 
 
 def _plans(frontend: Frontend, request: Request) -> list[Plan]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pitcheck.base.nearest import nearest_file
 from pitcheck.errors import UsageError
 from pitcheck.report.destinations import print_bytes
 
@@ -14,9 +15,12 @@ def run(witness: str) -> int:
     Raises UsageError for a file that does not exist.
     """
     path = Path(witness)
+    if path.is_dir():
+        raise UsageError(f"{witness}: this is a directory; name a file NAME.witness.json in it")
     if not path.is_file():
         raise UsageError(
-            f"{witness}: no such file; a check that finds a mismatch names the witness it saved"
+            f"{witness}: no such file{nearest_file(path)}; a check that finds a mismatch names the "
+            f"witness it saved"
         )
     from pitcheck.witness.replay import replay  # noqa: PLC0415  heavy: a file that is not there need not wait for it
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from pitcheck.base.nearest import nearest
 from pitcheck.errors import UsageError
 from pitcheck.models.config import Attention, Experts, LatentAttention, Model
 
@@ -170,6 +171,7 @@ def preset(name: str) -> Model:
     if model is None:
         raise UsageError(
             f"no model is called {name!r}; known are {', '.join(PRESETS)}, each also with {TINY}"
+            f"{nearest(name, [*PRESETS, *(known + TINY for known in PRESETS)])}"
         )
     return tiny(model) if name.endswith(TINY) else model
 

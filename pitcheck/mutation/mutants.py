@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pitcheck.base.nearest import nearest
 from pitcheck.errors import UsageError
 from pitcheck.mutation.causes import RIGHT_CODES
 from pitcheck.mutation.edits import Edit, Place, changed_at
@@ -74,7 +75,10 @@ def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
     """
     for name in names:
         if name not in KINDS:
-            raise UsageError(f"unknown kind of mutation {name!r}; the kinds are {', '.join(KINDS)}")
+            raise UsageError(
+                f"unknown kind of mutation {name!r}; the kinds are {', '.join(KINDS)}"
+                f"{nearest(name, KINDS)}"
+            )
     return tuple(dict.fromkeys(names)) or KINDS
 
 

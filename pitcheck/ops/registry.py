@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pitcheck.algebra.interface import Algebra
+from pitcheck.base.nearest import nearest
 from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.declaration import Attributes, Offset, OperatorKind
 from pitcheck.ops.declare import WANTED
@@ -89,9 +90,10 @@ def operator_kind(name: str) -> OperatorKind:
     """
     kind = _registry().get(name.removesuffix(BACKWARD))
     if kind is None:
+        near = nearest(name.removesuffix(BACKWARD), _registry())
         raise UnsupportedError(
             f"the operator {name!r} has no meaning here; the known ones are listed in "
-            f"docs/operators.md"
+            f"docs/operators.md{near}"
         )
     return kind
 
@@ -256,9 +258,11 @@ def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool 
     """
     for name in attributes:
         if name not in kind.attributes and not (backward and name in BACKWARD_ATTRIBUTES):
-            known = ", ".join(kind.attributes) or "none"
+            names = [*kind.attributes, *(BACKWARD_ATTRIBUTES if backward else ())]
+            known = ", ".join(names) or "none"
             raise UnsupportedError(
                 f"the operator {kind.name!r} has no attribute {name!r} (it has: {known})"
+                f"{nearest(name, names)}"
             )
     for name in kind.required:
         if name not in attributes:
@@ -317,9 +321,16 @@ def _evaluate_backward(
         raise PlanError(
             f"{kind.name}.backward has {len(inputs)} inputs, which are not {operands} forward "
             f"inputs, {results} forward outputs "
-            f"and the gradients of outputs {given}"
+            f"and the gradients of outputs {given}, in this order"
         )
-    _check_count(kind, operands)
+    least, most = kind.inputs
+    if not least <= operands <= most:
+        raise PlanError(
+            f"{kind.name}.backward has {len(inputs)} inputs; it takes, in this order, the "
+            f"{_range(least, most)} inputs of {kind.name}, then {results} of its outputs, then "
+            f"the gradients of outputs {given}; {', '.join(BACKWARD_ATTRIBUTES[:3])} "
+            f"change these numbers"
+        )
     plain = forward_attributes(attributes)
     forward, rest = inputs[:operands], inputs[operands + results :]
     outputs = (
@@ -392,5 +403,9 @@ def _all_gradients(
 def _check_count(kind: OperatorKind, count: int) -> None:
     least, most = kind.inputs
     if not least <= count <= most:
-        expected = str(least) if least == most else f"{least} to {most}"
+        expected = _range(least, most)
         raise PlanError(f"the operator {kind.name!r} takes {expected} inputs, not {count}")
+
+
+def _range(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"

@@ -18,6 +18,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from pitcheck.base.formats import known_content
+from pitcheck.base.nearest import shown
+from pitcheck.base.struct_faults import with_allowed
 from pitcheck.errors import PlanError, UsageError
 from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import FORMAT, Attribute, Number, Plan, Table
@@ -25,7 +28,11 @@ from pitcheck.plan.rules.size_rules import mesh_violations
 
 JSON_SUFFIX = ".plan.json"
 ZSTD_SUFFIX = ".plan.zst"
+ZSTD_HEADER = b"\x28\xb5\x2f\xfd"
+"""The first bytes of a zstd frame (RFC 8878)."""
 SIZE_LIMIT = 1 << 30
+_LOOKED_AT = 1000
+_ANY_PLAN = "pitcheck.plan/"
 _THINGS_LIMIT = 1 << 24
 _ZSTD_LEVEL = 9
 # zstd expands at most 2^15-fold, so that one piece adds at most 32 MiB before the limit is looked
@@ -71,8 +78,11 @@ def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Pl
     decode: Any = msgspec.json.decode if encoding == "json" else msgspec.msgpack.decode
     header: _Header = _guard(lambda: decode(data, type=_Header), data, origin)
     if header.format != FORMAT:
+        known = known_content(data) if encoding == "json" else ""
+        if known and not header.format.startswith(_ANY_PLAN):
+            raise PlanError(f"this is {known}; a plan is expected (in {origin})", "format")
         said = (
-            f"the format is {header.format!r}"
+            f"the format is {shown(header.format)}"
             if header.format
             else "the file does not name its format"
         )
@@ -172,6 +182,8 @@ def _load(file: Path, limit: int) -> bytes:
         raise PlanError(
             f"the file is larger than the limit of {limit} bytes (in {file})", f"byte {limit}"
         )
+    if not data:
+        raise PlanError(f"the file is empty; write the plan anew (in {file})", "byte 0")
     return data
 
 
@@ -182,6 +194,11 @@ def _decompress(data: bytes, limit: int, file: Path) -> bytes:
     """
     import zstandard  # noqa: PLC0415  JSON needs no codec
 
+    if data.lstrip().startswith(b"{"):
+        raise PlanError(
+            f"this is JSON and no zstd frame: let its name end in {JSON_SUFFIX} (in {file})",
+            "byte 0",
+        )
     frame = zstandard.ZstdDecompressor().decompressobj()
     pieces: list[bytes] = []
     size = position = 0
@@ -190,7 +207,8 @@ def _decompress(data: bytes, limit: int, file: Path) -> bytes:
             piece = frame.decompress(data[position : position + _PIECE])
         except zstandard.ZstdError as error:
             raise PlanError(
-                f"the zstd frame is damaged: {error} (in {file})", f"byte {position}"
+                f"the zstd frame is damaged: {error}; copy or write it anew (in {file})",
+                f"byte {position}",
             ) from None
         position += _PIECE
         size += len(piece)
@@ -201,7 +219,9 @@ def _decompress(data: bytes, limit: int, file: Path) -> bytes:
             )
         pieces.append(piece)
     if not frame.eof:
-        raise PlanError(f"the zstd frame is truncated (in {file})", f"byte {len(data)}")
+        raise PlanError(
+            f"the zstd frame is truncated; copy or write it anew (in {file})", f"byte {len(data)}"
+        )
     rest = len(frame.unused_data) + max(0, len(data) - position)
     if rest:
         raise PlanError(
@@ -225,11 +245,12 @@ def _guard(decode: Callable[[], Any], data: bytes, origin: str) -> Any:
 def _raise_decode_error(text: str, data: bytes, origin: str) -> NoReturn:
     at = _AT.search(text)
     if at:
-        raise PlanError(f"{text[: at.start()]} (in {origin})", at.group(1) or "file") from None
+        said = with_allowed(text[: at.start()], at.group(1), Plan)
+        raise PlanError(f"{said} (in {origin})", at.group(1) or "file") from None
     byte = _BYTE.search(text)
     if not byte:
         place = f"byte {len(data)}" if "truncated" in text else "file"
-        raise PlanError(f"{text} (in {origin})", place) from None
+        raise PlanError(f"{with_allowed(text, '', Plan)} (in {origin})", place) from None
     position = int(byte.group(1))
     if data[position : position + 3] in (b"NaN", b"Inf"):
         text = (
@@ -237,8 +258,19 @@ def _raise_decode_error(text: str, data: bytes, origin: str) -> NoReturn:
             "or '-inf'"
         )
     else:
-        text = text[: byte.start()]
+        text = text[: byte.start()] + _no_json(data)
     raise PlanError(f"{text} (in {origin})", f"byte {position}") from None
+
+
+def _no_json(data: bytes) -> str:
+    """Return what data is that is no JSON at all, and what to do; "" if it could be JSON."""
+    if data.startswith(ZSTD_HEADER):
+        return f"; this is a zstd frame: let its name end in {ZSTD_SUFFIX}"
+    try:
+        binary = "\0" in data[:_LOOKED_AT].decode("utf-8", "strict")
+    except UnicodeDecodeError as error:
+        binary = error.start < _LOOKED_AT - 4
+    return "; this is a binary file and no JSON: name a plan file" if binary else ""
 
 
 class _Duplicate:

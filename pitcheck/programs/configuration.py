@@ -17,6 +17,7 @@ Assignments such as ``tp=4`` or ``layout.tp=4`` override fields.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pitcheck.errors import ImpossibleError, PlanError, UsageError
+from pitcheck.base.nearest import cut, nearest, nearest_file, shown
+from pitcheck.base.struct_faults import with_allowed
+from pitcheck.errors import ConfigurationError, ImpossibleError, UsageError
 from pitcheck.models.config import Batch, Model, Optimizer
 from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import reference_plan
@@ -38,8 +41,22 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "layout": Layout,
     "optimizer": Optimizer,
 }
+_RATIONAL = re.compile(
+    r"-?(\d{1,30}(/0*[1-9]\d{0,29})?|\d{0,30}\.\d{1,30}|\d{1,30}(\.\d{1,30})?[eE]-?\d{1,2})",
+    re.ASCII,
+)
+_EXPECTED = re.compile(r"Expected `(.*?)`, got ")
+_TYPES: Mapping[str, str] = {
+    "int": "a whole number, such as 4",
+    "bool": "true or false",
+    "str": "a text in quotes",
+    "object": "a table",
+    "null": "left out",
+}
+_STRUCTS: Mapping[str, type[msgspec.Struct]] = {"model": Model, **TABLES}
+MOST_LAYERS = 10_000
 MOST_BYTES = 1 << 20
-Field = TypeVar("Field")
+Field = TypeVar("Field", bound=msgspec.Struct)
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -68,21 +85,36 @@ class Configuration(msgspec.Struct, frozen=True):
 def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configuration:
     """Return the configuration in a TOML file, after assignments (``tp=4``, ``model.layers=8``).
 
-    Raises PlanError, naming file and key, for a file that cannot be read; ImpossibleError for sizes
-    that cannot run; UsageError for a wrong assignment.
+    Raises ConfigurationError, naming file and key, for a file that cannot be read and for fields
+    that do not exist; ImpossibleError for sizes that cannot run; UsageError for what is no
+    assignment.
     """
     content = _content(path)
     for assignment in assignments:
         _assign(content, assignment)
+    try:
+        return _built(content, path)
+    except ConfigurationError as error:
+        if not assignments:
+            raise
+        given = " ".join(f"--set {cut(each)}" for each in assignments)
+        raise type(error)(f"{error.message} (with {given})", error.place) from None
+
+
+def _built(content: Mapping[str, Any], path: Path) -> Configuration:
     unknown = sorted(content.keys() - {"model", *TABLES})
     if unknown:
-        raise PlanError(
-            f"unknown key {unknown[0]!r}; the keys are model, {', '.join(TABLES)}", str(path)
-        )
+        raise ConfigurationError(f"unknown key {shown(unknown[0])}; {_home(unknown[0])}", str(path))
     model = _model(content.get("model"), str(path))
     layout = _converted(content.get("layout", {}), Layout, f"{path}: layout")
     batch = _batch(content.get("batch"), layout, str(path))
     optimizer = _converted(content.get("optimizer", {}), Optimizer, f"{path}: optimizer")
+    _check_numbers(model, f"{path}: model")
+    _check_numbers(optimizer, f"{path}: optimizer")
+    if model.layers > MOST_LAYERS:
+        raise ConfigurationError(
+            f"{model.layers} layers; at most {MOST_LAYERS} are built", f"{path}: model.layers"
+        )
     try:
         check_model(model, batch)
         check_layout(model, batch, layout)
@@ -93,34 +125,43 @@ def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configura
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise PlanError(
+        # A device has size 0 and no end, so that the size alone bounds nothing.
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise ConfigurationError(
                 f"the file has more than {MOST_BYTES} bytes, which no configuration needs",
                 str(path),
             )
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(data.decode("utf-8"))
     except OSError as error:
-        raise PlanError(f"cannot read it: {error.strerror or error}", str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PlanError(f"this is not TOML: {error}", str(path)) from None
+        raise ConfigurationError(
+            f"cannot read it: {error.strerror or error}{_nearest_missing(error, path)}", str(path)
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"this is not TOML: {error}", str(path)) from None
 
 
 def _model(given: object, place: str) -> Model:
     fields = {"preset": given} if isinstance(given, str) else given
     if not isinstance(fields, dict):
-        raise PlanError(
-            f'needs model = "NAME" or a table [model]; the names are {", ".join(PRESETS)}', place
+        said = f"model is {shown(given)}; it " if given is not None else ""
+        raise ConfigurationError(
+            f'{said}needs model = "NAME" or a table [model]; the names are {", ".join(PRESETS)}',
+            place,
         )
     changes = dict(fields)
     name = changes.pop("preset", None)
     if name is None:
         return _converted(changes, Model, f"{place}: model")
     if not isinstance(name, str):
-        raise PlanError(f"the preset is {name!r}, which is no name", f"{place}: model.preset")
+        raise ConfigurationError(
+            f"the preset is {name!r}, which is no name", f"{place}: model.preset"
+        )
     try:
         known = preset(name)
     except UsageError as error:
-        raise PlanError(str(error), f"{place}: model.preset") from None
+        raise ConfigurationError(str(error), f"{place}: model.preset") from None
     return _converted(_merged(msgspec.to_builtins(known), changes), Model, f"{place}: model")
 
 
@@ -137,7 +178,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 def _batch(given: object, layout: Layout, place: str) -> Batch:
     """Return the batch; its groups are by default one per data-parallel rank and micro-batch."""
     if not isinstance(given, dict):
-        raise PlanError("needs a table [batch] with sequences and length", place)
+        raise ConfigurationError("needs a table [batch] with sequences and length", place)
     batch = _converted(given, Batch, f"{place}: batch")
     groups = layout.dp * layout.microbatches
     return (
@@ -152,7 +193,47 @@ def _converted(value: object, kind: type[Field], place: str) -> Field:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at `$")
-        raise PlanError(text, place + where.rstrip("`")) from None
+        path = where.rstrip("`")
+        said = _of_another_type(value, path, text) or with_allowed(text, path, kind)
+        raise ConfigurationError(said, place + path) from None
+
+
+def _of_another_type(value: object, path: str, text: str) -> str:
+    """Return the value at ``path`` and the type that it must have; "" if that is no fault."""
+    expected = _EXPECTED.match(text)
+    if expected is None:
+        return ""
+    for key in path.strip(".").split("."):
+        value = value.get(key, value) if isinstance(value, dict) else value
+    wanted = " or ".join(_TYPES.get(each, each) for each in expected[1].split(" | "))
+    return f"it is {shown(value)}, and must be {wanted}"
+
+
+def _nearest_missing(error: OSError, path: Path) -> str:
+    return nearest_file(path) if isinstance(error, FileNotFoundError) else ""
+
+
+def _check_numbers(struct: msgspec.Struct, place: str) -> None:
+    """Raise ConfigurationError for a text that is no rational, in a field whose default is one."""
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        if isinstance(value, msgspec.Struct):
+            _check_numbers(value, f"{place}.{field.name}")
+        numeric = isinstance(field.default, str) and _RATIONAL.fullmatch(field.default)
+        if numeric and not _RATIONAL.fullmatch(value):
+            raise ConfigurationError(
+                f"it is {shown(value)}, and must be a rational in quotes, such as '1/10' or '0.1'",
+                f"{place}.{field.name}",
+            )
+
+
+def _home(key: str) -> str:
+    """Return where a key that is none at the top belongs, or the keys that there are."""
+    known = ["model", *TABLES]
+    found = _tables_with(key)
+    if found:
+        return f"it is a field of the table {' and '.join(f'[{name}]' for name in found)}"
+    return f"the keys are {', '.join(known)}{nearest(key, known)}"
 
 
 def _assign(content: dict[str, Any], assignment: str) -> None:
@@ -168,36 +249,50 @@ def _assign(content: dict[str, Any], assignment: str) -> None:
         )
     if len(path) == 1 and path[0] not in ("model", *TABLES):
         path = [_table_of(path[0], assignment), path[0]]
+    if path[0] not in ("model", *TABLES):
+        raise ConfigurationError(
+            f"no table is called {path[0]!r}; {_home(path[0])}", f"--set {shown(assignment)}"
+        )
     place = content
     for name in path[:-1]:
         inner = place.setdefault(name, {})
         if name == "model" and isinstance(inner, str):
             inner = place[name] = {"preset": inner}
         if not isinstance(inner, dict):
-            raise UsageError(f"--set {assignment}: {name} is {inner!r}, which has no fields")
+            raise ConfigurationError(
+                f"{name} is {shown(inner)}, which has no fields", f"--set {shown(assignment)}"
+            )
         place = inner
+    if not text.strip():
+        raise UsageError(
+            f"--set {assignment}: no value; write it as {key.strip()}=VALUE, such as tp=4"
+        )
     place[path[-1]] = _value(text.strip())
 
 
 def _table_of(field: str, assignment: str) -> str:
-    tables: dict[str, type[msgspec.Struct]] = {"model": Model, **TABLES}
-    found = [
-        name
-        for name, kind in tables.items()
-        if field in {f.name for f in msgspec.structs.fields(kind)}
-    ]
+    found = _tables_with(field)
     if len(found) != 1:
         known = (
             f"it is a field of {' and '.join(found)}: name one, such as {found[0]}.{field}"
             if found
-            else f"no table ({', '.join(tables)}) has the field"
+            else f"no table ({', '.join(_STRUCTS)}) has the field"
+            f"{nearest(field, [name for kind in _STRUCTS.values() for name in _fields(kind)])}"
         )
-        raise UsageError(f"--set {assignment}: {field}: {known}")
+        raise ConfigurationError(f"{shown(field)}: {known}", f"--set {shown(assignment)}")
     return found[0]
+
+
+def _tables_with(field: str) -> list[str]:
+    return [name for name, kind in _STRUCTS.items() if field in _fields(kind)]
+
+
+def _fields(kind: type[msgspec.Struct]) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(kind)]
 
 
 def _value(text: str) -> object:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text

@@ -13,7 +13,7 @@ CONFIGURATION_SUFFIX = ".toml"
 def _read_configuration(request: Request) -> tuple[Plan, Plan]:
     """Build both plans.
 
-    Raises PlanError for a configuration that cannot run, UsageError for a wrong assignment.
+    Raises ConfigurationError for one that cannot run, UsageError for what is no assignment.
     """
     from pitcheck.programs.configuration import read_configuration  # noqa: PLC0415  most plans come from files
 

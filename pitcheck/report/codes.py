@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from pitcheck.base.nearest import nearest
 from pitcheck.errors import UsageError
 from pitcheck.report.report import FindingVerdict
 from pitcheck.resources import shipped
@@ -60,6 +61,7 @@ CODES: tuple[Code, ...] = (
     Code("PIT010", "a buffer is used while it is still being written or read", "invalid"),
     Code("PIT011", "the outputs are not well declared", "invalid"),
     Code("PIT012", "sends wait for their receives in a circle", "invalid"),
+    Code("PIT013", "a configuration is wrong", "invalid"),
     Code("PIT100", "values differ, and no cause was recognised", "mismatch"),
     Code(
         "PIT101",
@@ -178,7 +180,8 @@ def find(code: str) -> Code:
     for each in CODES:
         if each.code == wanted:
             return each
-    raise UsageError(f"unknown code {code!r}; the codes are\n{listing()}")
+    near = nearest(wanted, [each.code for each in CODES])
+    raise UsageError(f"unknown code {code!r}{near}; the codes are\n{listing()}")
 
 
 def listing() -> str:

@@ -16,6 +16,7 @@ from errno import EBADF
 from pathlib import Path
 from traceback import print_exception
 
+from pitcheck.base.nearest import nearest
 from pitcheck.base.streams import flush_or_drop, messages, say
 from pitcheck.errors import PitcheckError, UsageError
 
@@ -51,7 +52,7 @@ def parse_destination(text: str, formats: Collection[str]) -> Destination:
     if format_ not in formats:
         raise UsageError(
             f"output {text!r}: unknown format {format_!r}; the formats are {', '.join(formats)} "
-            f"(as in json:report.json)"
+            f"(as in json:report.json){nearest(format_, formats)}"
         )
     if colon and not file:
         raise UsageError(

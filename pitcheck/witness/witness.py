@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from pitcheck.algebra.interface import Kind
+from pitcheck.base.formats import known_content
 from pitcheck.base.numbers import Literal, Root, parse_number
 from pitcheck.cache.folder import FOLDER, made
 from pitcheck.errors import PlanError
@@ -169,7 +170,11 @@ def read_witness(path: Path) -> Witness:
     try:
         if path.stat().st_size > LARGEST:
             raise PlanError(f"the file is larger than {LARGEST >> 20} MiB", str(path))
-        witness = msgspec.json.decode(path.read_bytes(), type=Witness)
+        data = path.read_bytes()
+        known = known_content(data)
+        if known and not known.startswith("a witness"):
+            raise PlanError(f"this is {known}; a witness is expected", str(path))
+        witness = msgspec.json.decode(data, type=Witness)
     except (OSError, msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise PlanError(f"not a witness: {error}", str(path)) from error
     if witness.format != FORMAT:

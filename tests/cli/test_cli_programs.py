@@ -26,6 +26,8 @@ def test_a_captured_program_is_checked_without_it(call: Call, tmp_path: Path) ->
         (None, "spec", "no such file"),
         ("spec = 3\n", "spec", "'spec' of"),
         ("other = 3\n", "spec", "is not there"),
+        ("other = 3\n", "spec", "of which the file has none"),
+        (EXAMPLE.read_text(encoding="utf-8"), "specs", "the nearest is 'spec'"),
         ("1 / 0\n", "spec", "it raises ZeroDivisionError: division by zero"),
         (
             "import nothing_of_that_name\n",

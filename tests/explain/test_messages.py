@@ -32,7 +32,7 @@ REPAIRED = {
     "PIT204": unreachable_experts,
 }
 SHOWN = {**PAIRS, **REPAIRED}
-STOPPED = {"PIT001", "PIT401", "PIT900"}
+STOPPED = {"PIT001", "PIT013", "PIT401", "PIT900"}
 """Codes of findings that come before there are two plans, or from the lines of source files."""
 OURS = (
     "residue",

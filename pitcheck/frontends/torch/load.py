@@ -9,6 +9,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from pitcheck.base.nearest import nearest, nearest_file
 from pitcheck.errors import PlanError, UsageError
 from pitcheck.frontends.torch.patches.program_output import guest
 from pitcheck.frontends.torch.patches.set_order import UserLoader, sets_by_rank
@@ -26,7 +27,7 @@ def load_spec(file: str, name: str) -> Spec:
     """
     path = Path(file)
     if not path.is_file():
-        raise PlanError("no such file", file)
+        raise PlanError(f"no such file{nearest_file(path)}", file)
     loader = importlib.util.spec_from_file_location(
         path.stem, path, loader=UserLoader(path.stem, str(path))
     )
@@ -47,5 +48,9 @@ def load_spec(file: str, name: str) -> Spec:
     spec = getattr(module, name, None)
     if not isinstance(spec, Spec):
         said = "is not there" if spec is None else f"is a {type(spec).__name__}"
-        raise UsageError(f"{name!r} of {file} {said}; it must be a pitcheck.torch.Spec")
+        names = [each for each, value in vars(module).items() if isinstance(value, Spec)]
+        raise UsageError(
+            f"{name!r} of {file} {said}; it must be a pitcheck.torch.Spec, of which the file has "
+            f"{', '.join(names) or 'none'}{nearest(name, names)}"
+        )
     return spec
