@@ -52,8 +52,10 @@ def _types_at(struct: type[msgspec.Struct], place: str) -> Iterator[inspect.Type
 
 
 def _single(kind: inspect.Type) -> Iterator[inspect.Type]:
-    """Yield the members of a union, or the type itself."""
-    if isinstance(kind, inspect.UnionType):
+    """Yield the members of a union, or the type itself, without what describes it."""
+    if isinstance(kind, inspect.Metadata):
+        yield from _single(kind.type)
+    elif isinstance(kind, inspect.UnionType):
         for each in kind.types:
             yield from _single(each)
     else:

@@ -104,7 +104,7 @@ WRONG = {
     MATRIX + "[matrix.set]\ntp = []": "tp is an empty list",
     MATRIX + "[matrix.set]\ntp = [2, 2]": "tp has a value twice",
     MATRIX + "[matrix.set]\ntpp = [2]": "no table",
-    MATRIX + '[matrix.set]\ntp = ["two"]': "Expected `int`",
+    MATRIX + '[matrix.set]\ntp = ["two"]': "must be a whole number",
     MATRIX + "[matrix.set]\ntp = [3]": "none of its 1 combinations can run",
     MATRIX + "[matrix.set]\ntp = [2]\n[[matrix.exclude]]\ntp = 2": "none of its 0 combinations",
     MATRIX + "[matrix.set]\ntp = [2]\n[[matrix.exclude]]\npp = 2": "exclude names pp",
