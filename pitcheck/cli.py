@@ -13,6 +13,7 @@ import click
 
 from pitcheck import __version__
 from pitcheck.base.streams import flush_or_drop, messages, reserve_closed, say
+from pitcheck.cli_options import CACHE_DIRECTORY, REMEMBER
 from pitcheck.cli_sweep import merge, page, sweep
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 
@@ -200,19 +201,8 @@ _OUT = click.option(
     show_default=True,
     help="What follows if part of the bound is an estimate: refuse is PIT208.",
 )
-@click.option(
-    "--cache/--no-cache",
-    default=True,
-    show_default=True,
-    help="Remember proofs, and take those of earlier runs.",
-)
-@click.option(
-    "--cache-directory",
-    default=".pitcheck",
-    show_default=True,
-    metavar="DIRECTORY",
-    help="Where proofs are remembered.",
-)
+@REMEMBER
+@CACHE_DIRECTORY
 @click.option(
     "--witness-directory",
     default=".pitcheck/witnesses",
@@ -267,22 +257,13 @@ def check(context: click.Context, /, **values: Any) -> int:
     return run(with_configuration(context, values), *(context.obj or ((), ())))
 
 
-_CACHE = click.option(
-    "--cache-directory",
-    default=".pitcheck",
-    show_default=True,
-    metavar="DIRECTORY",
-    help="Where proofs are remembered.",
-)
-
-
 @cli.group()
 def cache() -> None:
     """Show, verify or clear the proofs that are remembered between runs."""
 
 
 @cache.command()
-@_CACHE
+@CACHE_DIRECTORY
 def info(cache_directory: str) -> int:
     """Print how many proofs are remembered, and where."""
     from pitcheck.commands.cache import info as run  # noqa: PLC0415
@@ -291,7 +272,7 @@ def info(cache_directory: str) -> int:
 
 
 @cache.command()
-@_CACHE
+@CACHE_DIRECTORY
 def verify(cache_directory: str) -> int:
     """Look at every entry, and remove damaged ones.
 
@@ -303,7 +284,7 @@ def verify(cache_directory: str) -> int:
 
 
 @cache.command()
-@_CACHE
+@CACHE_DIRECTORY
 def clear(cache_directory: str) -> int:
     """Remove everything that is remembered."""
     from pitcheck.commands.cache import clear as run  # noqa: PLC0415

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from pitcheck.cli_options import CACHE_DIRECTORY, REMEMBER
+
 _OUTPUT = click.option(
     "--output",
     multiple=True,
@@ -51,19 +53,8 @@ _OUTPUT = click.option(
     type=click.IntRange(min=1),
     help="Configurations that are checked at once. [default: one per processor]",
 )
-@click.option(
-    "--cache/--no-cache",
-    default=True,
-    show_default=True,
-    help="Remember proofs, and take those of earlier runs.",
-)
-@click.option(
-    "--cache-directory",
-    default=".pitcheck",
-    show_default=True,
-    metavar="DIRECTORY",
-    help="Where proofs are remembered.",
-)
+@REMEMBER
+@CACHE_DIRECTORY
 @_OUTPUT
 @click.option("--quiet/--no-quiet", "-q", default=False, help="Show no progress.")
 def sweep(**values: Any) -> int:

@@ -39,7 +39,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("commands",),
     ("sweep",),
-    ("cli_sweep", "torch"),
+    ("cli_options", "torch"),
+    ("cli_sweep",),
     ("cli",),
     ("pytest_plugin", "watched_check", "__main__"),
 )
