@@ -47,12 +47,9 @@ class Grouping:
     """A partition of coordinates into groups. ``table``: shape (groups, members).
 
     ``name``: what it runs over, e.g. ``tp`` or ``ranks [0, 2]``. ``reference``: the reference value
-        of
-    which a sum over it is part, if that was found. ``beside``: further values that hold addends of
-    the
-    same sum, those of other rounds of a loop. ``times``: the sum is so many times what it is part
-    of;
-    for a mean the number of its addends.
+    of which a sum over it is part, if that was found. ``beside``: further values that hold addends
+    of the same sum, those of other rounds of a loop. ``times``: the sum is so many times what it is
+    part of; for a mean the number of its addends.
     """
 
     name: str

@@ -44,8 +44,7 @@ class Tried:
     """A repair that was tried, and the outputs that it makes right, the nearest first.
 
     ``made``: what was changed, with its place among all changes of the repairs that are shown
-        together;
-    empty if no run of the plan had it.
+    together; empty if no run of the plan had it.
     """
 
     diagnosis: Diagnosis
