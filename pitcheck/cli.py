@@ -147,7 +147,7 @@ _OUT = click.option(
     help="At least this many redraws per stage. [default: as many as the bound needs]",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), help="Makes the run repeatable. [default: drawn]"
+    "--seed", type=click.IntRange(0, 2**128 - 1), help="Makes the run repeatable. [default: drawn]"
 )
 @click.option(
     "--backend",

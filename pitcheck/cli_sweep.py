@@ -35,8 +35,8 @@ _OUTPUT = click.option(
 )
 @click.option(
     "--since",
-    metavar="FILE|REVISION",
-    help="Leave out what nothing has changed for since these results, or this git revision.",
+    metavar="FILE",
+    help="Leave out what was good in these results, and nothing has changed for since then.",
 )
 @click.option(
     "--shard",

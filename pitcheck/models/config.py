@@ -354,8 +354,8 @@ class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beta1: Annotated[str, means("The decay of the first moment.")] = "9/10"
     beta2: Annotated[str, means("The decay of the second moment.")] = "19/20"
     eps: Annotated[str, means("The number added to the root of the second moment.")] = "1/100000000"
-    weight_decay: Annotated[str, means("The factor of decoupled decay; vectors do not decay.")] = (
-        "1/10"
-    )
+    weight_decay: Annotated[
+        str, means("The factor of decoupled decay; of norms and biases: none.")
+    ] = "1/10"
     max_norm: Annotated[str, means("The norm to which gradients are clipped.")] = "1"
     step: Annotated[int, means("The number of the step, from 1.")] = 3

@@ -67,6 +67,22 @@ def _model_rules(model: Model) -> Iterator[Rule]:
         f"{model.dense_layers} dense layers of {model.layers}",
     )
     yield (
+        "model.experts",
+        model.experts is None
+        or model.predicted > 0
+        or any(map(model.is_mixture, range(model.layers))),
+        f"no layer of {model.layers} has experts, with experts_every {model.experts_every} and "
+        f"{model.dense_layers} dense layers",
+    )
+    dense = model.has_dense_layers or (model.experts is not None and model.experts.shared > 0)
+    for field in ("bias", "fused_gate"):
+        yield (
+            f"model.{field}",
+            dense or not getattr(model, field),
+            "is about dense feed-forward parts, and no layer has one; experts have other fields",
+        )
+    yield "model.norm_eps", Fraction(model.norm_eps) >= 0, f"is {model.norm_eps}, below 0"
+    yield (
         "model.experts_every",
         model.experts_every >= 1 and (model.experts_every == 1 or model.experts is not None),
         f"must be at least 1, and 1 without experts, not {model.experts_every}",
@@ -112,6 +128,9 @@ def _attention_rules(model: Model) -> Iterator[Rule]:
             divides,
             f"{attention.heads} heads cannot share {attention.kv_heads} key-value heads evenly",
         )
+        for field in ("heads", "kv_heads", "head_dim"):
+            size = getattr(attention, field)
+            yield f"model.attention.{field}", size >= 1, f"must be at least 1, not {size}"
         yield (
             "model.attention.head_dim",
             attention.head_dim % 2 == 0 or not attention.rotary,
@@ -138,8 +157,8 @@ def _local_rules(model: Model, attention: Attention) -> Iterator[Rule]:
     )
     yield (
         f"{place}.global_every",
-        every == 0 or (every >= 2 and attention.is_local),
-        f"must be 0, or at least 2 with a window or a chunk, not {every}",
+        every == 0 or (2 <= every <= model.layers and attention.is_local),
+        f"must be 0, or 2 to {model.layers} (the layers) with a window or a chunk, not {every}",
     )
     yield (
         f"{place}.global_every",
@@ -162,9 +181,12 @@ def _expert_rules(model: Model) -> Iterator[Rule]:
     experts = model.experts
     if experts is None:
         return
+    for field, least in (("routed", 1), ("chosen", 1), ("ffn", 1), ("groups", 1), ("shared", 0)):
+        size = getattr(experts, field)
+        yield f"model.experts.{field}", size >= least, f"must be at least {least}, not {size}"
     yield (
         "model.experts.groups",
-        experts.routed % experts.groups == 0,
+        experts.groups < 1 or experts.routed % experts.groups == 0,
         f"{experts.routed} experts cannot form {experts.groups} equal groups",
     )
     yield (
@@ -172,7 +194,7 @@ def _expert_rules(model: Model) -> Iterator[Rule]:
         1 <= experts.kept <= experts.groups,
         f"{experts.kept} of {experts.groups} groups cannot be kept",
     )
-    eligible = experts.kept * (experts.routed // experts.groups)
+    eligible = experts.kept * (experts.routed // max(experts.groups, 1))
     yield (
         "model.experts.chosen",
         1 <= experts.chosen <= eligible,
@@ -189,7 +211,7 @@ def _expert_rules(model: Model) -> Iterator[Rule]:
     yield (
         "model.experts.group_score",
         pairs,
-        f"groups of {experts.routed // experts.groups} have no two best members",
+        f"groups of {experts.routed // max(experts.groups, 1)} have no two best members",
     )
 
 

@@ -90,8 +90,15 @@ def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configura
     assignment.
     """
     content = _content(path)
+    seen: dict[tuple[str, ...], str] = {}
     for assignment in assignments:
-        _assign(content, assignment)
+        field = _assign(content, assignment)
+        if field in seen:
+            raise UsageError(
+                f"--set {cut(seen[field])} and --set {cut(assignment)} set one field, "
+                f"{'.'.join(field)}; keep one of them"
+            )
+        seen[field] = assignment
     try:
         return _built(content, path)
     except ConfigurationError as error:
@@ -236,13 +243,13 @@ def _home(key: str) -> str:
     return f"the keys are {', '.join(known)}{nearest(key, known)}"
 
 
-def _assign(content: dict[str, Any], assignment: str) -> None:
-    """Make an assignment KEY=VALUE in the content of a file.
+def _assign(content: dict[str, Any], assignment: str) -> tuple[str, ...]:
+    """Make an assignment KEY=VALUE in the content of a file, and return the path of its field.
 
     KEY is a path, or the name of a field that only one table has.
     """
     key, equals, text = assignment.partition("=")
-    path = key.strip().split(".")
+    path = [name.strip() for name in key.split(".")]
     if not equals or not all(path):
         raise UsageError(
             f"--set {assignment}: it must be KEY=VALUE, such as tp=4 or model.layers=8"
@@ -268,6 +275,7 @@ def _assign(content: dict[str, Any], assignment: str) -> None:
             f"--set {assignment}: no value; write it as {key.strip()}=VALUE, such as tp=4"
         )
     place[path[-1]] = _value(text.strip())
+    return tuple(path)
 
 
 def _table_of(field: str, assignment: str) -> str:

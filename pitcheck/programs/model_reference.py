@@ -18,8 +18,8 @@ from pitcheck.programs.layout import Layout
 
 _HEAD = """# Fields of a configuration
 
-Every field of a [configuration](configuration.md), by table;
-`pitcheck.programs.model_reference.model_reference` writes this page from the structures that are
+This page has every field of a [configuration](configuration.md), by table. The function
+`pitcheck.programs.model_reference.model_reference` writes it from the structures that are
 read. A rational is text such as "1/1000". A value that breaks a rule is refused with exit code 2.
 """
 

@@ -7,6 +7,7 @@ process: it reads a request from standard input and writes the answer to FILE.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -57,8 +58,12 @@ def checked_in_new_process(source: str, mesh: Mapping[str, int], options: Option
     request = Request(source, dict(mesh), plain, sys.path)
     with TemporaryDirectory(prefix="pitcheck-") as scratch:
         answer = Path(scratch, "answer.json")
-        command = [sys.executable, "-m", __name__, str(answer)]
-        ended = subprocess.run(command, input=msgspec.json.encode(request), check=False)
+        # Nothing is imported from the working directory before the program's own imports are.
+        command = [sys.executable, "-P", "-m", __name__, str(answer)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        ended = subprocess.run(
+            command, input=msgspec.json.encode(request), check=False, env=environment
+        )
         if not answer.exists():
             raise PitcheckError(
                 f"the process that checks {source} ended with exit code {ended.returncode} and "

@@ -16,6 +16,8 @@ class Tally:
     begun: int = 0
     passed: int = 0
     failures: list[str] = field(default_factory=list)
+    told: bool = False
+    """True once a failure of the test is reported."""
 
     def failed(self) -> str:
         """Return why the checks that began let no test pass, "" if they do."""

@@ -14,6 +14,7 @@ from pitcheck import __version__
 from pitcheck.base.streams import say
 from pitcheck.cache.folder import FOLDER, made
 from pitcheck.cache.meaning import meaning
+from pitcheck.commands.settings_file import nearest_settings
 from pitcheck.errors import UsageError
 from pitcheck.report.destinations import (
     check_destinations,
@@ -21,11 +22,11 @@ from pitcheck.report.destinations import (
     parse_destination,
     write_everywhere,
 )
-from pitcheck.sweep.affected import Inputs, unaffected
+from pitcheck.sweep.affected import Inputs, together, unaffected
 from pitcheck.sweep.engine import Engine
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.live import shown
-from pitcheck.sweep.matrix import Sweep, read_sweep
+from pitcheck.sweep.matrix import Sweep, check_settings, read_sweep
 from pitcheck.sweep.morning import write_page
 from pitcheck.sweep.order import ordered
 from pitcheck.sweep.result import Result
@@ -61,12 +62,14 @@ def run(
     destinations = [parse_destination(text, FORMATS) for text in output]
     sweep = read_sweep(Path(file))
     number, count = parse_shard(shard)
-    check_destinations(destinations, [file])
+    read = [source for each in sweep.planned for source in each.sources]
+    check_destinations(destinations, [file, *([results] if results else []), *read])
+    check_settings(sweep, nearest_settings(Path.cwd()))
     known = _before(before, results)
     with _kept(sweep, results, resume, (number, count), seed) as kept:
         about, planned = kept.about(), kept.planned()
         if since is not None:
-            kept.put(_unaffected(kept, since, Path(file)))
+            kept.put(_unaffected(kept, since))
         done = kept.statuses()
         left = [each for each in planned if each.name not in done]
         say(
@@ -93,10 +96,11 @@ def run(
         )
 
 
-def _unaffected(kept: Results, since: str, sweep: Path) -> list[Result]:
+def _unaffected(kept: Results, since: str) -> list[Result]:
     """Return the results of configurations that nothing changed for, and say how many they are."""
     planned, inputs = kept.planned(), Inputs()
-    found = unaffected(planned, since, {each.name: inputs.of(each) for each in planned}, sweep)
+    known = {each.name: inputs.of(each) for each in planned}
+    found = unaffected(planned, Results(Path(since)), kept.about(), known)
     say(
         f"{len(found)} of {len(planned)} configurations are not run: nothing has changed for them "
         f"since {since}; the results name them"
@@ -122,7 +126,12 @@ def _kept(
         now = _about(sweep, shard, about.seed if seed is None else seed, fixed=fixed)
         difference = about.differs(now)
         if difference:
-            raise UsageError(f"{path} cannot be gone on with: {difference}; begin a new file")
+            raise UsageError(
+                f"{path} cannot be gone on with: {difference}; begin a new file (--since {path} "
+                f"leaves out what nothing has changed for)"
+            )
+        # What a program imports and reads may have changed, and nothing here would know.
+        kept.drop([each.name for each in kept.results() if not each.inputs])
         yield kept
 
 
@@ -131,6 +140,7 @@ def _about(sweep: Sweep, shard: tuple[int, int], seed: int, *, fixed: bool) -> A
         version=__version__,
         code=meaning(),
         sweep=sweep.digest,
+        files=together(sweep.planned, Inputs()),
         seed=seed,
         fixed=fixed,
         shard=shard[0],
@@ -159,7 +169,8 @@ def _path(file: str | None, resume: bool) -> Path:
 
 def _last() -> Path | None:
     """Return the newest file of results in the folder for them, or None."""
-    return max(SWEEPS.glob(f"*{SUFFIX}"), default=None) if SWEEPS.is_dir() else None
+    found = SWEEPS.glob(f"*{SUFFIX}") if SWEEPS.is_dir() else iter(())
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _before(file: str | None, results: str | None) -> Mapping[str, tuple[str, float]]:
@@ -180,16 +191,13 @@ def _alone(path: Path) -> Iterator[None]:
     """Keep other processes from the file of results. Raises UsageError if one is at work on it."""
     import fcntl  # noqa: PLC0415  not on every system
 
-    lock = path.with_name(f"{path.name}.lock")
-    with lock.open("w") as held:
+    path = path.resolve()
+    with path.with_name(f".{path.name}.pitcheck-lock").open("a") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(f"another process is at work on {path}") from None
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
+        yield
 
 
 def page(files: Sequence[str], out: str) -> int:
@@ -202,7 +210,7 @@ def page(files: Sequence[str], out: str) -> int:
 def merge(target: str, files: Sequence[str], output: Sequence[str]) -> int:
     """Write the results of all parts of a sweep to one file, and return the exit code."""
     destinations = [parse_destination(text, FORMATS) for text in output]
-    check_destinations(destinations, files)
+    check_destinations(destinations, [target, *files])
     found = merged(Path(target), [Path(file) for file in files])
     code = summary(found.planned(), found.results()).exit_code
     return exit_code_after(

@@ -20,16 +20,20 @@ from time import perf_counter
 
 import msgspec
 
+from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
 from pitcheck.sweep.matrix import Planned
-from pitcheck.sweep.result import Result, seed_of, without_report
+from pitcheck.sweep.result import Result, Status, of_report, seed_of, without_report
 from pitcheck.sweep.worker import OUT_OF_MEMORY, Task
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """The environment variables by which a process has one thread: there are many processes."""
 MOST_SAID = 300
 """The characters of a process's last words that are kept."""
-STARTED = "started"
+LAST_WORDS = 5.0
+"""The seconds that are waited for the outputs of a process that was killed."""
+WITHOUT_REPORT: frozenset[Status] = frozenset({"unexpected", "not probed"})
+"""The statuses that a process may answer without a report."""
 
 
 @dataclass
@@ -126,8 +130,7 @@ class Engine:
         try:
             answer, said = process.communicate(msgspec.json.encode(task), timeout=self.seconds)
         except subprocess.TimeoutExpired:
-            _kill(process)
-            process.communicate()
+            _end(process)
             late = f"stopped after {self.seconds:g} s; seconds in the sweep's file is the limit"
             result = without_report(planned, seed, "out of time", late)
         else:
@@ -140,11 +143,12 @@ class Engine:
     def _started(self, planned: Planned) -> subprocess.Popen[bytes]:
         with self._lock:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pitcheck.sweep.worker"],
+                # Nothing is imported from the working directory, which may hold other code.
+                [sys.executable, "-P", "-m", "pitcheck.sweep.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**_inherited(), **dict.fromkeys(ONE_THREAD, "1")},
+                env=_environment(),
                 start_new_session=True,
             )
             self._running[planned.name] = process
@@ -160,13 +164,35 @@ class Engine:
         if code == 0:
             with suppress(msgspec.MsgspecError):
                 result = msgspec.json.decode(answer, type=Result)
-                if result.name == planned.name:
+                if result.code != meaning():
+                    changed = "pitcheck's code changed while the sweep ran; begin anew"
+                    return without_report(planned, seed, "crashed", changed)
+                if _is_sound(planned, result):
                     return result
         return without_report(planned, seed, "crashed", _last_words(code, said))
 
 
-def _inherited() -> Mapping[str, str]:
-    return os.environ
+def _is_sound(planned: Planned, result: Result) -> bool:
+    """Return True if an answer is about a configuration, and its status follows from its report."""
+    if result.name != planned.name or result.expect != planned.expect:
+        return False
+    if result.report is None:
+        return result.status in WITHOUT_REPORT
+    short = result.status == "out of memory"
+    return of_report(planned, result.report, "", out_of_memory=short).status == result.status
+
+
+def _environment() -> Mapping[str, str]:
+    """Return the environment of a process, which finds modules where this one does."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    return {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": path}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process, and wait for its last words if nobody else holds its outputs open."""
+    _kill(process)
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=LAST_WORDS)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

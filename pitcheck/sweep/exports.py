@@ -11,7 +11,7 @@ import msgspec
 
 from pitcheck.report import sarif
 from pitcheck.report.lines import printable
-from pitcheck.sweep.result import command
+from pitcheck.sweep.result import Result, command
 from pitcheck.sweep.results import Results
 from pitcheck.sweep.summary import UNKNOWN, line, summary, what_to_do
 
@@ -88,18 +88,31 @@ def _cases(results: Results) -> Iterator[Element]:
         yield case
 
 
+def _without_results(result: Result) -> dict[str, Any]:
+    """Return the run of a configuration that is not good, and of which no finding says why."""
+    note = {"level": "error", "message": {"text": printable(line(result))}}
+    return {
+        "tool": {"driver": {"name": "pitcheck"}},
+        "invocations": [{"executionSuccessful": False, "toolExecutionNotifications": [note]}],
+        "results": [],
+    }
+
+
 def sarif_log(results: Results) -> bytes:
     """Return a SARIF log with a run for every report of a configuration that is not good."""
     by_name = {each.name: each for each in results.planned()}
     log: dict[str, Any] = {}
     runs: list[Any] = []
     for each in results.results(reports=True):
-        if each.good or each.report is None:
+        if each.good:
             continue
-        log = msgspec.json.decode(sarif.encode(each.report, by_name[each.name].sources))
+        found = []
+        if each.report is not None:
+            log = msgspec.json.decode(sarif.encode(each.report, by_name[each.name].sources))
+            found = [run for run in log["runs"] if run["results"]]
         runs += [
             {**run, "automationDetails": {"id": f"pitcheck sweep/{each.name}"}}
-            for run in log["runs"]
+            for run in found or [_without_results(each)]
         ]
     return msgspec.json.format(msgspec.json.encode({**_EMPTY, **log, "runs": runs}), indent=2)
 

@@ -3,6 +3,9 @@
 seconds = 300                       # of each configuration
 memory = "4GiB"
 
+[options]                           # of every check
+estimates = "accept"
+
 [[matrix]]                          # every combination of models and settings
 models = ["llama3-tiny.toml"]       # configuration files, from the folder of this file
 sample = 20                         # at most so many, always the same ones
@@ -41,6 +44,7 @@ from pathlib import Path
 import msgspec
 
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
+from pitcheck.commands.settings_file import Settings
 from pitcheck.errors import ImpossibleError, PitcheckError, UsageError
 from pitcheck.programs.configuration import read_configuration
 from pitcheck.report.report import Verdict
@@ -99,6 +103,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float = 300.0
     memory: str = "4GiB"
+    options: dict[str, str] = {}
     matrix: list[Matrix] = []
     pair: list[Pair] = []
     program: list[Program] = []
@@ -127,11 +132,13 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     """The configurations of a sweep in the order of its file, and the limits of each.
 
-    ``seconds`` of wall time and ``memory`` in bytes. ``digest`` is equal for equal sweeps.
+    ``seconds`` of wall time and ``memory`` in bytes. ``options`` are those of every check that has
+    no other value of its own. ``digest`` is equal for equal sweeps.
     """
 
     seconds: float
     memory: int
+    options: dict[str, str]
     planned: tuple[Planned, ...]
 
     @property
@@ -147,6 +154,8 @@ def read_sweep(path: Path) -> Sweep:
     value, a matrix of which nothing can run, and two configurations of one name.
     """
     file = _decoded(path)
+    for key, value in file.options.items():
+        _check_option(key, [value], f"{path}: options.{key}")
     if not 0 < file.seconds < float("inf"):
         raise UsageError(f"{path}: seconds is {file.seconds}; a limit is above 0")
     planned = [
@@ -156,12 +165,34 @@ def read_sweep(path: Path) -> Sweep:
     ]
     planned += [_of_pair(pair, path) for pair in file.pair]
     planned += [_of_program(program, path) for program in file.program]
+    planned = [
+        msgspec.structs.replace(each, options={**file.options, **each.options}) for each in planned
+    ]
     if not planned:
         raise UsageError(f"{path}: nothing to check; add a [[matrix]], [[pair]] or [[program]]")
     name, count = Counter(each.name for each in planned).most_common(1)[0]
     if count > 1:
         raise UsageError(f"{path}: {count} configurations are {name!r}; keep one of them")
-    return Sweep(seconds=file.seconds, memory=_memory(file.memory, path), planned=tuple(planned))
+    return Sweep(
+        seconds=file.seconds,
+        memory=_memory(file.memory, path),
+        options=file.options,
+        planned=tuple(planned),
+    )
+
+
+def check_settings(sweep: Sweep, settings: Settings | None) -> None:
+    """Raise UsageError for settings that a check would obey, and this sweep would not.
+
+    The settings are those of the working directory. A sweep has its options in its own file.
+    """
+    for key, value in {} if settings is None else settings.keys.items():
+        name = key.replace("-", "_")
+        if name in CHOICES and sweep.options.get(name) != str(value):
+            raise UsageError(
+                f"{settings.place(key) if settings else key} is {value!r}, which a sweep does not "
+                f"read; write {name} = {str(value)!r} into [options] of its file"
+            )
 
 
 def _decoded(path: Path) -> _File:
@@ -341,8 +372,17 @@ def _probe(each: Planned) -> Planned:
     return msgspec.structs.replace(each, name=f"{each.name} {PROBE}", probe=True, expect="mismatch")
 
 
+def _check_there(sources: Sequence[str], expect: Verdict, path: Path) -> None:
+    """Raise UsageError for a missing file of which a bad verdict is expected: it would be one."""
+    for source in sources if expect != "equivalent" else ():
+        file = source.rpartition(":")[0] if ".py:" in source else source
+        if not Path(file).is_file():
+            raise UsageError(f"{path}: {file}: no such file, of which {expect} is expected")
+
+
 def _of_pair(pair: Pair, path: Path) -> Planned:
     sources = tuple(_from(path, file) for file in (pair.reference, pair.parallel))
+    _check_there(sources, pair.expect, path)
     return Planned(
         name=f"{pair.reference} {pair.parallel}",
         sources=sources,
@@ -353,6 +393,7 @@ def _of_pair(pair: Pair, path: Path) -> Planned:
 
 
 def _of_program(program: Program, path: Path) -> Planned:
+    _check_there([_from(path, program.source)], program.expect, path)
     return Planned(
         name=program.source,
         sources=(_from(path, program.source),),

@@ -98,6 +98,7 @@ def write_page(folder: Path, files: Sequence[Path]) -> None:
 
     Raises UsageError for another folder, and for files that are no results.
     """
+    folder = folder.resolve()
     _check_folder(folder)
     found = sorted((Results(file) for file in files), key=lambda each: each.about().started)
     *earlier, last = found
@@ -124,7 +125,7 @@ def write_page(folder: Path, files: Sequence[Path]) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+    if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is no directory; name a new one")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
         raise UsageError(
@@ -156,9 +157,8 @@ def _content(results: Results, nights: Sequence[Night], pages: Mapping[str, str]
     cells = _cells(planned, found)
     bad = [row for row in rows if row.kind in ("bad", "unknown")]
     return {
-        "said": told.sentence()
-        + ("" if len(found) == len(planned) else f"; {len(planned) - len(found)} {NOT_RUN}"),
-        "good": told.good and len(found) == len(planned),
+        "said": told.sentence(),
+        "good": told.good,
         "version": __version__,
         "about": about,
         "started": f"{datetime.fromtimestamp(about.started, UTC):%Y-%m-%d %H:%M}",

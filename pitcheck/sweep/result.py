@@ -34,7 +34,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ``verdict`` is "" if there is none, and ``report`` None. ``said`` is one line on what was
     planted, why the configuration was left out, or how its process ended. ``seconds`` are those of
     the process; ``memory_mb`` is its peak, 0 if that is not known. ``inputs`` is a number for all
-    that the verdict depends on, "" if that is not known.
+    that the verdict depends on, "" if that is not known. ``code`` is the version of pitcheck's code
+    in its process.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     memory_mb: float = 0.0
     inputs: str = ""
+    code: str = ""
     report: Report | None = None
 
     @property

@@ -43,7 +43,8 @@ _TABLES = (
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What a file has the results of.
 
-    ``sweep`` is the digest of the sweep, ``code`` that of pitcheck's code. ``shard`` of ``shards``,
+    ``sweep`` is the digest of the sweep, ``files`` that of all plan files and configurations of it,
+    ``code`` that of pitcheck's code. ``shard`` of ``shards``,
     from 1: the part of the sweep that was run. ``count`` is the number of configurations of all
     parts. ``fixed``: every check draws by the seed. ``started`` is a time in seconds since 1970.
     """
@@ -51,6 +52,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     code: str
     sweep: str
+    files: str
     seed: int
     fixed: bool
     shard: int = 1
@@ -60,7 +62,17 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     def differs(self, other: About) -> str:
         """Return the first word for what two files cannot differ in, with both values, or ""."""
-        for name in ("version", "code", "sweep", "seed", "fixed", "shard", "shards", "count"):
+        for name in (
+            "version",
+            "code",
+            "sweep",
+            "files",
+            "seed",
+            "fixed",
+            "shard",
+            "shards",
+            "count",
+        ):
             one, two = getattr(self, name), getattr(other, name)
             if one != two:
                 return f"{name} is {one} in one and {two} in the other"
@@ -141,6 +153,11 @@ class Results:
             database.executemany(
                 "INSERT OR IGNORE INTO result VALUES (?, ?, ?)", map(_row, results)
             )
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Remove results, so that their configurations are run again."""
+        with self._open(writes=True) as database:
+            database.executemany("DELETE FROM result WHERE name = ?", ((name,) for name in names))
 
     def _result(self, content: bytes, report: bytes | None) -> Result:
         result = self._decoded(content, Result)

@@ -17,9 +17,13 @@ UNKNOWN: frozenset[Status] = frozenset({"crashed", "out of time", "out of memory
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of a sweep. ``bad`` has the results that somebody has to look at."""
+    """The numbers of a sweep. ``bad`` has the results that somebody has to look at.
+
+    ``missing`` is the number of configurations without a result.
+    """
 
     statuses: Mapping[Status, int]
+    missing: int
     probes: int
     caught: int
     bad: tuple[Result, ...]
@@ -27,7 +31,12 @@ class Summary:
     @property
     def good(self) -> bool:
         """True if nobody has to look at anything: every planted fault was noticed, too."""
-        return not self.bad
+        return not self.bad and not self.missing and self.checked
+
+    @property
+    def checked(self) -> bool:
+        """True if some configuration was not left out as an impossible one."""
+        return sum(self.statuses.values()) > self.statuses.get("skipped", 0)
 
     @property
     def exit_code(self) -> int:
@@ -40,9 +49,12 @@ class Summary:
     def sentence(self) -> str:
         """Return the line that a sweep ends with."""
         done = sum(self.statuses.values())
-        said = ", ".join(f"{count} {status}" for status, count in self.statuses.items())
+        said = ", ".join(f"{n} {status}" for status, n in self.statuses.items()) or "none done"
+        missing = f", {self.missing} not run" if self.missing else ""
+        nothing = "" if self.checked else "; nothing was checked"
         probed = f"; {self.caught} of {self.probes} planted faults caught" if self.probes else ""
-        return f"{'good' if self.good else 'NOT GOOD'}: {done} configurations, {said}{probed}"
+        head = f"{'good' if self.good else 'NOT GOOD'}: {done} configurations, {said}"
+        return f"{head}{missing}{probed}{nothing}"
 
 
 def summary(planned: Sequence[Planned], results: Iterable[Result]) -> Summary:
@@ -56,7 +68,8 @@ def summary(planned: Sequence[Planned], results: Iterable[Result]) -> Summary:
         caught += result.name in probes and result.status == "as expected"
         if not result.good:
             bad.append(result)
-    return Summary(dict(statuses.most_common()), len(probes), caught, tuple(bad))
+    missing = len(planned) - statuses.total()
+    return Summary(dict(statuses.most_common()), missing, len(probes), caught, tuple(bad))
 
 
 def line(result: Result) -> str:

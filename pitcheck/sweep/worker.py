@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from pitcheck.base.options import Options
+from pitcheck.cache.meaning import meaning
 from pitcheck.commands.check import checked, sources
 from pitcheck.commands.number_options import parse_probability_log2
 from pitcheck.commands.remembered_pairs import RememberedPair
@@ -164,7 +165,7 @@ def main() -> int:
     except UsageError as error:
         result = without_report(task.planned, task.seed, "unexpected", str(error))
     usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = msgspec.structs.replace(result, memory_mb=round(usage / 1024, 1))
+    result = msgspec.structs.replace(result, memory_mb=round(usage / 1024, 1), code=meaning())
     answer(msgspec.json.encode(result))
     return 0
 

@@ -285,8 +285,11 @@ def _adamw(
 ) -> dict[str, Tensor]:
     decay = float(Fraction(settings.weight_decay))
     groups = [
-        {"params": [leaf], "weight_decay": decay if leaf.ndim > 1 else 0.0}
-        for leaf in leaves.values()
+        {
+            "params": [leaf],
+            "weight_decay": 0.0 if leaf.ndim < 2 or name.endswith("bias") else decay,
+        }
+        for name, leaf in leaves.items()
     ]
     betas = float(Fraction(settings.beta1)), float(Fraction(settings.beta2))
     optimizer = torch.optim.AdamW(

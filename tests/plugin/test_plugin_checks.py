@@ -38,15 +38,13 @@ def test_right_plans_pass_and_a_wrong_one_fails_with_its_finding(pytester: pytes
     )
     result.assert_outcomes(passed=1, failed=1)
     text = result.stdout.str()
-    assert "mismatch: the parallel plan computes something else" in text
+    assert " and an input shows it" in text
     assert "error[PIT" in text
     assert "= cause: " in text
     assert "model.py:9" in text
     assert "pitcheck check r.plan.json w.plan.json --seed=0 '--error-bound=2^-80'" in text
     assert "pitcheck/pytest_plugin" not in text, "frames of pitcheck are of no use to the reader"
-    result.stdout.fnmatch_lines(
-        ["FAILED test_plans.py::test_wrong - *mismatch: the parallel plan*"]
-    )
+    result.stdout.fnmatch_lines(["FAILED test_plans.py::test_wrong - *mismatch: *"])
 
 
 def test_plans_in_memory_are_taken_and_held_to_the_format(pytester: pytest.Pytester) -> None:
@@ -241,7 +239,7 @@ def test_programs_of_files_are_checked_in_new_processes(pytester: pytest.Pyteste
             name
         )
     assert "mesh is {'dp': 4}" in text
-    assert "mismatch: the parallel plan computes something else" in text
+    assert " and an input shows it" in text
     assert "the mesh of the specification has no axis 'tp'; its axes are dp" in text
     assert "'spek' of right/program.py is not there" in text
     assert "dp=2 are assignments, which change a configuration" in text

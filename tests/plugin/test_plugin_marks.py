@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +379,88 @@ def test_importing_the_plugin_needs_pytest_alone() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )
     assert shown.stdout == "[]\n"
+
+
+SHADOWED = """
+    import pytest
+
+    @pytest.fixture
+    def pitcheck_check():
+        return lambda *_: None
+
+    @pytest.mark.pitcheck(precision="error")
+    def test_hidden(pitcheck_check):
+        pitcheck_check(*WRONG)
+
+    @pytest.mark.parametrize("pitcheck_check", [lambda *_: None])
+    def test_replaced(pitcheck_check):
+        pitcheck_check(*WRONG)
+    """
+STACKED = """
+    import pytest
+
+    @pytest.mark.pitcheck(seeds=[1])
+    @pytest.mark.pitcheck(seeds=[2])
+    def test_stacked(pitcheck_check):
+        pitcheck_check(*RIGHT)
+    """
+TOO_LATE = """
+    import pytest
+
+    @pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.pitcheck(seeds=[1, 2]))])
+    def test_of_a_parameter(pitcheck_check, n):
+        pitcheck_check(*RIGHT)
+
+    @pytest.mark.pitcheck(seeds=[1, 2])
+    @pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.pitcheck(seeds=[3, 4]))])
+    def test_of_both(pitcheck_check, n):
+        pitcheck_check(*RIGHT)
+    """
+PASSED_OVER = """
+    import unittest
+    import pytest
+
+    def swallowed(check):
+        try:
+            check(*WRONG)
+        except BaseException:
+            pass
+
+    def test_unittest_skip(pitcheck_check):
+        swallowed(pitcheck_check)
+        raise unittest.SkipTest("no")
+
+    def test_imperative_xfail(pitcheck_check):
+        swallowed(pitcheck_check)
+        pytest.xfail("known")
+
+    @pytest.fixture
+    def skipping(pitcheck_check):
+        swallowed(pitcheck_check)
+        pytest.skip("no")
+
+    def test_skipped_by_a_fixture(skipping):
+        pass
+    """
+NAMES = 'RIGHT = ("r.plan.json", "p.plan.json")\nWRONG = ("r.plan.json", "w.plan.json")\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "count"),
+    [
+        (SHADOWED, "hides that of pitcheck", 2),
+        (STACKED, "two marks pitcheck on", 1),
+        (TOO_LATE, "only one would be checked", 3),
+        (PASSED_OVER, "a check failed, and the test went on", 3),
+    ],
+    ids=["shadowed", "stacked", "too late", "passed over"],
+)
+def test_what_would_hide_a_check_fails(
+    pytester: pytest.Pytester, text: str, said: str, count: int
+) -> None:
+    write_plans(pytester.path)
+    result = run(pytester, NAMES + textwrap.dedent(text))
+    outcomes = result.parseoutcomes()
+    assert not outcomes.keys() & {"passed", "skipped", "xfailed"}, outcomes
+    assert sum(outcomes.get(each, 0) for each in ("failed", "errors", "error")) == count
+    assert said in result.stdout.str()

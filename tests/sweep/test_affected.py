@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 from pathlib import Path
 
 import pytest
-from sweep.test_sweep import PAIR, REFERENCE, folder, pairs, swept
+from sweep.test_sweep import PAIR, REFERENCE, WRONG, folder, pairs, swept
 
 from pitcheck.errors import UsageError
-from pitcheck.sweep.affected import Inputs, unaffected
-from pitcheck.sweep.matrix import Planned, read_sweep
+from pitcheck.sweep.affected import Inputs
+from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.result import Result
 
 __all__ = ["folder"]
@@ -18,35 +18,6 @@ __all__ = ["folder"]
 
 def left_out(results: list[Result]) -> list[str]:
     return [each.name for each in results if each.status == "unchanged"]
-
-
-def git(*arguments: str) -> None:
-    name = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-    subprocess.run(["git", *name, *arguments], check=True, capture_output=True)
-
-
-def at(revision: str) -> list[str]:
-    """Return what is left out since a revision, without running anything."""
-    sweep = Path("sweep.toml")
-    planned, inputs = read_sweep(sweep).planned, Inputs()
-    known = {each.name: inputs.of(each) for each in planned}
-    return [each.sources[0] for each in planned if each.name in _names(planned, revision, known)]
-
-
-def _names(planned: tuple[Planned, ...], revision: str, known: dict[str, str]) -> set[str]:
-    return {each.name for each in unaffected(planned, revision, known, Path("sweep.toml"))}
-
-
-@pytest.fixture
-def repository(folder: Path) -> Path:
-    """Return a repository with the sweep of three pairs, one of them with a program's file."""
-    text = pairs(3) + '[[program]]\nsource = "p.py:spec"\n'
-    Path("sweep.toml").write_text(text, encoding="utf-8")
-    Path("p.py").write_text("import q\n", encoding="utf-8")
-    git("init", "-q")
-    git("add", "-A")
-    git("commit", "-qm", "all")
-    return folder
 
 
 def test_good_results_of_the_same_files_are_not_made_again(folder: Path) -> None:
@@ -88,39 +59,22 @@ def test_a_missing_file_is_never_left_out(folder: Path) -> None:
     assert Inputs().of(planned) == ""
 
 
-def test_files_that_git_knows_are_unchanged_are_left_out(repository: Path) -> None:
-    assert at("HEAD") == ["0.plan.json", "1.plan.json", "2.plan.json"], "no program"
-    Path("1.plan.json").write_text("{}", encoding="utf-8")
-    assert at("HEAD") == ["0.plan.json", "2.plan.json"]
-    git("add", "-A")
-    git("commit", "-qm", "one")
-    assert at("HEAD") == ["0.plan.json", "1.plan.json", "2.plan.json"]
-    assert at("HEAD~1") == ["0.plan.json", "2.plan.json"]
+def test_another_seed_is_another_draw(folder: Path) -> None:
+    text = PAIR.format(REFERENCE, "same.plan.json")
+    Path("same.plan.json").write_bytes(Path(REFERENCE).read_bytes())
+    swept(text, seed=5)
+    _, results = swept(text, results="s.sqlite", since="r.sqlite", seed=6)
+    assert left_out(results) == []
+    _, results = swept(text, results="t.sqlite", since="r.sqlite", seed=5)
+    assert len(left_out(results)) == 1
 
 
-def test_a_changed_sweep_runs_whole(repository: Path) -> None:
-    sweep = Path("sweep.toml")
-    sweep.write_text(sweep.read_text("utf-8") + "\n# changed\n", encoding="utf-8")
-    assert at("HEAD") == []
+def test_what_is_no_file_is_not_read(folder: Path) -> None:
+    os.mkfifo("f.plan.json")
+    planned = Planned(name="a", sources=("f.plan.json",), row="a", column="a")
+    assert Inputs().of(planned) == ""
 
 
-@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
-def test_files_that_git_was_told_to_skip_are_run(repository: Path, flag: str) -> None:
-    git("update-index", flag, "1.plan.json")
-    Path("1.plan.json").write_text("{}", encoding="utf-8")
-    assert at("HEAD") == ["0.plan.json", "2.plan.json"]
-
-
-def test_files_that_git_does_not_know_are_run(repository: Path) -> None:
-    git("rm", "-q", "--cached", "1.plan.json")
-    Path(".gitignore").write_text("1.plan.json\n", encoding="utf-8")
-    git("add", ".gitignore")
-    git("commit", "-qm", "ignored")
-    assert at("HEAD") == ["0.plan.json", "2.plan.json"]
-
-
-@pytest.mark.parametrize("since", ["none.sqlite", "--output=x", "HEAD~99", "'; rm -rf /'"])
-def test_what_names_nothing_is_refused(repository: Path, since: str) -> None:
-    with pytest.raises(UsageError, match="neither a file of results nor a revision"):
-        at(since)
-    assert not Path("x").exists()
+def test_since_names_results(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        swept(PAIR.format(REFERENCE, WRONG), since="none.sqlite")

@@ -33,7 +33,9 @@ def planned_of(count: int, **changes: object) -> list[Planned]:
 
 
 def about_of(count: int, **changes: object) -> About:
-    about = About(version="1", code="c", sweep="s", seed=7, fixed=True, count=count, started=1.0)
+    about = About(
+        version="1", code="c", sweep="s", files="f", seed=7, fixed=True, count=count, started=1.0
+    )
     return msgspec.structs.replace(about, **changes)
 
 
@@ -157,6 +159,7 @@ def test_merged_parts_are_the_sweep(tmp_path: Path, shards: int) -> None:
     [
         ({"shard": 1}, 2, "are both part 1 of 2"),
         ({"seed": 8}, 2, "seed is 7 in one and 8 in the other"),
+        ({"files": "g"}, 2, "files is f in one and g in the other"),
         ({"code": "d"}, 2, "code is c in one and d in the other"),
         ({"sweep": "t"}, 2, "sweep is s in one and t in the other"),
         ({"shards": 3}, 2, "shards is 2 in one and 3 in the other"),
@@ -223,6 +226,7 @@ def test_every_format_is_read_by_others(tmp_path: Path) -> None:
     found.put([without_report(planned[2], 4, "skipped", "a rule")])
     log = Sarif.model_validate_json(FORMATS["sarif"](found))
     assert [run.automation_details.id for run in log.runs] == ["pitcheck sweep/m tp=1"]
+    assert log.runs[0].invocations[0].execution_successful is False
     (tmp_path / "r.jsonl").write_bytes(FORMATS["jsonl"](found))
     with jsonlines.open(tmp_path / "r.jsonl") as lines:
         head, *rest = lines
@@ -232,6 +236,17 @@ def test_every_format_is_read_by_others(tmp_path: Path) -> None:
     text = FORMATS["text"](found).decode()
     assert text.endswith("NOT GOOD: 3 configurations, 1 as expected, 1 unexpected, 1 skipped\n")
     assert "again: pitcheck check m.toml --seed 3" in text
+
+
+def test_a_sweep_that_was_broken_off_or_checked_nothing_is_not_good() -> None:
+    planned = planned_of(2)
+    broken = summary(planned, [good(planned[0])])
+    assert (broken.good, broken.exit_code) == (False, 3)
+    assert "1 not run" in broken.sentence()
+    skipped = summary(planned, [without_report(each, 1, "skipped", "") for each in planned])
+    assert (skipped.good, skipped.exit_code) == (False, 3)
+    assert "nothing was checked" in skipped.sentence()
+    assert summary([], []).exit_code == 3
 
 
 def test_a_sweep_without_faults_has_a_sarif_log_without_runs(tmp_path: Path) -> None:

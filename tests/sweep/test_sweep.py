@@ -165,6 +165,10 @@ def test_another_sweep_is_not_gone_on_with(folder: Path) -> None:
         swept(text + PAIR.format(REFERENCE, REFERENCE), resume=True)
     with pytest.raises(UsageError, match="seed is 1 in one and 2 in the other"):
         swept(text, resume=True, seed=2)
+    Path("0.plan.json").write_text(Path(WRONG).read_text("utf-8"), encoding="utf-8")
+    with pytest.raises(UsageError, match="files is"):
+        swept(text, resume=True)
+    shutil.copy(REFERENCE, "0.plan.json")
     with pytest.raises(UsageError, match="shards is 1"):
         swept(text, resume=True, shard="1/2")
     with pytest.raises(UsageError, match="is there already"):
@@ -190,6 +194,8 @@ def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "pitcheck", "sweep", "sweep.toml", *arguments],
         start_new_session=True,
+        # What runs in the background may have been told to ignore interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -235,6 +241,42 @@ def test_a_sweep_that_is_killed_at_twenty_moments_ends_like_another(folder: Path
     _, whole = swept(text)
     found = killed_and_resumed(20, random.Random(1), 4.0)
     assert list(map(stable, found)) == list(map(stable, whole))
+
+
+def test_code_of_the_working_directory_does_not_answer(folder: Path) -> None:
+    Path("pitcheck/sweep").mkdir(parents=True)
+    for file in ("pitcheck/__init__.py", "pitcheck/sweep/__init__.py", "pitcheck/sweep/worker.py"):
+        Path(file).write_text("raise SystemExit('another pitcheck')\n", encoding="utf-8")
+    code, (found,) = swept(PAIR.format(REFERENCE, WRONG))
+    assert (code, found.verdict) == (1, "mismatch")
+
+
+def test_settings_that_a_sweep_does_not_read_are_named(folder: Path) -> None:
+    text = PAIR.format(REFERENCE, WRONG) + 'expect = "mismatch"\n'
+    Path("pitcheck.toml").write_text('estimates = "refuse"\n', encoding="utf-8")
+    with pytest.raises(UsageError, match="estimates is 'refuse', which a sweep does not read"):
+        swept(text)
+    code, (found,) = swept('[options]\nestimates = "refuse"\n' + text)
+    assert (code, found.verdict) == (0, "mismatch")
+
+
+def test_outputs_do_not_replace_what_is_read(folder: Path) -> None:
+    text = PAIR.format(REFERENCE, WRONG)
+    for file in (WRONG, "sweep.toml", "r.sqlite"):
+        with pytest.raises(UsageError, match="name another file"):
+            swept(text, output=[f"junit:{file}"])
+
+
+def test_a_process_that_leaves_its_session_does_not_hold_the_night(folder: Path) -> None:
+    Path("escapes.py").write_text(
+        "import subprocess, time\n"
+        "subprocess.Popen(['sleep', '60'], start_new_session=True)\ntime.sleep(60)\n",
+        encoding="utf-8",
+    )
+    begun = time.monotonic()
+    _, (found,) = swept('seconds = 2\n[[program]]\nsource = "escapes.py:spec"\n')
+    assert found.status == "out of time"
+    assert time.monotonic() - begun < 40
 
 
 def test_two_processes_do_not_work_on_one_file(folder: Path) -> None:
