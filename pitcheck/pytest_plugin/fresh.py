@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from pitcheck.base.import_path import import_path
 from pitcheck.base.options import Options
 from pitcheck.errors import PitcheckError, UsageError
 from pitcheck.report.json import encode
@@ -60,7 +61,7 @@ def checked_in_new_process(source: str, mesh: Mapping[str, int], options: Option
         answer = Path(scratch, "answer.json")
         # Nothing is imported from the working directory before the program's own imports are.
         command = [sys.executable, "-P", "-m", __name__, str(answer)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment = {**os.environ, "PYTHONPATH": import_path()}
         ended = subprocess.run(
             command, input=msgspec.json.encode(request), check=False, env=environment
         )

@@ -20,6 +20,7 @@ from time import perf_counter
 
 import msgspec
 
+from pitcheck.base.import_path import import_path
 from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
 from pitcheck.sweep.matrix import Planned
@@ -184,8 +185,7 @@ def _is_sound(planned: Planned, result: Result) -> bool:
 
 def _environment() -> Mapping[str, str]:
     """Return the environment of a process, which finds modules where this one does."""
-    path = os.pathsep.join(each for each in sys.path if each)
-    return {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": path}
+    return {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": import_path()}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
