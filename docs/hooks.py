@@ -1,4 +1,4 @@
-"""What the site has beside the files of this folder (``mkdocs.yml`` names this file).
+"""Add what the site has beside the files of this folder (``mkdocs.yml`` names this file).
 
 Files of the repository that pages link to are pages or files of the site, too. Links to its folders
 become plain text, because the site has no pages of folders.

@@ -31,7 +31,14 @@ class ConfigurationError(PlanError):
 
 
 class ImpossibleError(ConfigurationError):
-    """Sizes of a configuration that break a rule of its model or layout."""
+    """Sizes of a configuration that break a rule of its model or layout.
+
+    ``rule`` is the rule with its values, without what was assigned.
+    """
+
+    def __init__(self, message: str, place: str = "", rule: str = "") -> None:
+        super().__init__(message, place)
+        self.rule = rule or message
 
 
 class ShapeError(PlanError):

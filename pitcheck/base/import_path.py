@@ -1,4 +1,4 @@
-"""Where a new process finds modules: this pitcheck, and then what this process finds."""
+"""The path on which a new process finds modules: this pitcheck first, then as this process."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pitcheck.cache.folder import FOLDER
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.progress import Progress, watched
 from pitcheck.commands.reading import PROGRAM_HINT, frontend_of, pair_at, pairs, read, read_pair
-from pitcheck.commands.remembered_pairs import RememberedPair
+from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.commands.wrong_pairs import refuse_files, refuse_swapped
 from pitcheck.errors import (
     BudgetError,
@@ -103,14 +103,13 @@ def run(
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 
     given = (reference,) if parallel is None else (reference, parallel)
-    pair = RememberedPair.of(given, assignments, options)
-    found = None if pair is None else pair.report()
-    if found is None:
+
+    def checked_now() -> Report:
         with collector_off(), watched(shown=not quiet) as progress:
             again = None if parallel is not None else pair_at(reference, assignments, jobs)
-            found = checked(files, options, progress, again, named)
-        if pair is not None:
-            pair.keep(found)
+            return checked(files, options, progress, again, named)
+
+    found = remembered(given, assignments, options, checked_now)
     known = found if accepted is None else held_against(found, accepted, str(baseline))
     report = without_ignored(known, left_out)
     form = Form(quiet, verbose, named)

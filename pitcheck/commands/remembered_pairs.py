@@ -6,7 +6,7 @@ wrong with the pair; what is wrong is looked for again every time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -83,6 +83,23 @@ class RememberedPair:
         )
         if _is_worth_keeping(report) and unchanged:
             self.store.put(KIND, self.key, encode(report))
+
+
+def remembered(
+    sources: Sequence[str],
+    assignments: Sequence[str],
+    options: Options,
+    make: Callable[[], Report],
+) -> Report:
+    """Return the report that an earlier run made of a pair, or that of ``make``, which is kept."""
+    pair = RememberedPair.of(sources, assignments, options)
+    found = None if pair is None else pair.report()
+    if found is not None:
+        return found
+    report = make()
+    if pair is not None:
+        pair.keep(report)
+    return report
 
 
 def is_read_alone(source: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a field of a configuration means, written once: beside the field, for code and page."""
+"""The meaning of a field of a configuration, written once: beside the field, for code and page."""
 
 from __future__ import annotations
 

@@ -77,6 +77,21 @@ def _effect(judged: Judgement) -> Effect:
 def trial(reference: Plan, parallel: Plan, check: Check) -> Trial:
     """Return the judge and the check of mutants of ``parallel``.
 
+    Raises UsageError as :func:`judge_of` does, and for a ``parallel`` that is not proven.
+    """
+    judge = judge_of(reference, parallel)
+    report = check(parallel)
+    if report.verdict != "equivalent":
+        raise UsageError(
+            f"mutants are made of a plan that is proven, but of this one the check says "
+            f"{report.verdict}; see pitcheck check"
+        )
+    return Trial(judge, check)
+
+
+def judge_of(reference: Plan, parallel: Plan) -> Judge:
+    """Return the judge of mutants of ``parallel``, whose tolerance is above the plan's rounding.
+
     Raises UsageError for plans that are too large to be executed rank by rank, and for a
     ``parallel`` that is not right itself.
     """
@@ -92,13 +107,7 @@ def trial(reference: Plan, parallel: Plan, check: Check) -> Trial:
                 f"(pitcheck check says more)"
             )
         noise = max(noise, found.largest)
-    report = check(parallel)
-    if report.verdict != "equivalent":
-        raise UsageError(
-            f"mutants are made of a plan that is proven, but of this one the check says "
-            f"{report.verdict}; see pitcheck check"
-        )
-    return Trial(judge.of_tolerance(min(TOLERANCE, max(FINEST, ABOVE_NOISE * noise))), check)
+    return judge.of_tolerance(min(TOLERANCE, max(FINEST, ABOVE_NOISE * noise)))
 
 
 def _wrong(found: Judgement) -> str:

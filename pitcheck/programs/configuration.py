@@ -105,7 +105,10 @@ def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configura
         if not assignments:
             raise
         given = " ".join(f"--set {cut(each)}" for each in assignments)
-        raise type(error)(f"{error.message} (with {given})", error.place) from None
+        said = f"{error.message} (with {given})"
+        if isinstance(error, ImpossibleError):
+            raise ImpossibleError(said, error.place, error.rule) from None
+        raise ConfigurationError(said, error.place) from None
 
 
 def _built(content: Mapping[str, Any], path: Path) -> Configuration:

@@ -1,4 +1,4 @@
-"""What a change can affect: configurations whose files are what they were need not run again.
+"""Configurations that a change cannot affect: their files are as they were, and they need no run.
 
 Plan files and configurations are recognised by their content. Programs run always: they may import
 and read anything.

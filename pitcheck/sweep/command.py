@@ -130,7 +130,7 @@ def _kept(
                 f"{path} cannot be gone on with: {difference}; begin a new file (--since {path} "
                 f"leaves out what nothing has changed for)"
             )
-        # What a program imports and reads may have changed, and nothing here would know.
+        # Files that a program imports or reads may have changed, and nothing here would know.
         kept.drop([each.name for each in kept.results() if not each.inputs])
         yield kept
 

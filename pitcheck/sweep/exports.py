@@ -101,26 +101,22 @@ def _without_results(result: Result) -> dict[str, Any]:
 def sarif_log(results: Results) -> bytes:
     """Return a SARIF log with a run for every report of a configuration that is not good."""
     by_name = {each.name: each for each in results.planned()}
-    log: dict[str, Any] = {}
     runs: list[Any] = []
     for each in results.results(reports=True):
         if each.good:
             continue
         found = []
         if each.report is not None:
-            log = msgspec.json.decode(sarif.encode(each.report, by_name[each.name].sources))
-            found = [run for run in log["runs"] if run["results"]]
+            own = msgspec.json.decode(sarif.encode(each.report, by_name[each.name].sources))
+            found = [run for run in own["runs"] if run["results"]]
         runs += [
             {**run, "automationDetails": {"id": f"pitcheck sweep/{each.name}"}}
             for run in found or [_without_results(each)]
         ]
-    return msgspec.json.format(msgspec.json.encode({**_EMPTY, **log, "runs": runs}), indent=2)
+    log = {"$schema": sarif.SCHEMA, "version": "2.1.0", "runs": runs}
+    return msgspec.json.format(msgspec.json.encode(log), indent=2)
 
 
-_EMPTY: Mapping[str, str] = {
-    "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-    "version": "2.1.0",
-}
 FORMATS: Mapping[str, Callable[[Results], bytes]] = {
     "text": text,
     "jsonl": json_lines,

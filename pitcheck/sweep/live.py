@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs: a table on a terminal, and plain lines elsewhere."""
+"""The progress of a sweep on stderr: a table on a terminal, and plain lines elsewhere."""
 
 from __future__ import annotations
 

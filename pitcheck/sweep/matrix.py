@@ -341,7 +341,7 @@ def _rule(source: str, assignments: Sequence[str]) -> str:
     try:
         read_configuration(Path(source), assignments)
     except ImpossibleError as error:
-        return error.message.partition(" (with --set ")[0]
+        return error.rule
     except PitcheckError as error:
         raise UsageError(f"{' '.join((source, *assignments))}: {error}") from None
     return ""

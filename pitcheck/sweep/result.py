@@ -29,7 +29,7 @@ CAUGHT = frozenset({"mismatch", "invalid"})
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a configuration.
+    """The end of a configuration: checked, left out, or broken off.
 
     ``verdict`` is "" if there is none, and ``report`` None. ``said`` is one line on what was
     planted, why the configuration was left out, or how its process ended. ``seconds`` are those of

@@ -41,7 +41,7 @@ _TABLES = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file has the results of.
+    """The sweep, or the part of one, that a file has the results of.
 
     ``sweep`` is the digest of the sweep, ``files`` that of all plan files and configurations of it,
     ``code`` that of pitcheck's code. ``shard`` of ``shards``,

@@ -1,4 +1,4 @@
-"""What a sweep found, in numbers and lines."""
+"""The results of a sweep in numbers and lines."""
 
 from __future__ import annotations
 

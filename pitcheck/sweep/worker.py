@@ -19,7 +19,7 @@ from pitcheck.base.options import Options
 from pitcheck.cache.meaning import meaning
 from pitcheck.commands.check import checked, sources
 from pitcheck.commands.number_options import parse_probability_log2
-from pitcheck.commands.remembered_pairs import RememberedPair
+from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.errors import UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
@@ -54,14 +54,10 @@ def run(task: Task) -> Result:
     options = _options(task)
     if planned.probe:
         return _probed(task, options)
-    reference, parallel = (*planned.sources, None)[:2]
-    files = sources(str(reference), parallel, planned.assignments)
-    pair = RememberedPair.of(planned.sources, planned.assignments, options)
-    report = None if pair is None else pair.report()
-    if report is None:
-        report = checked(files, options)
-        if pair is not None:
-            pair.keep(report)
+    files = sources(*_both(planned), planned.assignments)
+    report = remembered(
+        planned.sources, planned.assignments, options, lambda: checked(files, options)
+    )
     return _result(task, report, "")
 
 
@@ -120,13 +116,10 @@ def _fault(reference: Plan, parallel: Plan, seed: int) -> tuple[Plan, str] | Non
 
     Raises ModuleNotFoundError without PyTorch, and UsageError for a plan that is not right itself.
     """
-    from pitcheck.execution.judge import Judge  # noqa: PLC0415  PyTorch is an extra
     from pitcheck.mutation.mutants import mutants  # noqa: PLC0415  only a probe needs it
+    from pitcheck.mutation.trial import judge_of  # noqa: PLC0415  PyTorch is an extra
 
-    judge = Judge(reference)
-    right = judge.once(parallel, DRAWS[0])
-    if not right.same:
-        raise UsageError("a fault is planted in a right plan, and this one is not right")
+    judge = judge_of(reference, parallel)
     for mutant in mutants(parallel, MOST_MUTANTS, seed):
         judged = judge.often(mutant.plan, DRAWS)
         if not judged.error and not judged.same:

@@ -13,19 +13,9 @@ from select import select
 from time import monotonic, sleep
 from typing import Any
 
-from report.browser import chromium
+from report.browser import COMMON, chromium
 
-SWITCHES = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--remote-debugging-pipe",
-)
+SWITCHES = (*COMMON, "--remote-debugging-pipe")
 START = """
 import os, sys
 read, write = (os.dup2(int(number), 20 + place) for place, number in enumerate(sys.argv[1:3]))

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SWITCHES = (
+COMMON = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -24,9 +24,8 @@ SWITCHES = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--virtual-time-budget=20000",
-    "--dump-dom",
 )
+SWITCHES = (*COMMON, "--virtual-time-budget=20000", "--dump-dom")
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 FOUND = re.compile(r'<pre id="found-by-the-test">(.*?)</pre>', re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Which tokens see which: causal, and in local layers within a window or a chunk.
+"""The tokens that a token sees: causal, and in local layers within a window or a chunk.
 
 Places are those in the whole sequence, wherever a rank's part of it begins.
 """

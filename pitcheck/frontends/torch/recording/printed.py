@@ -1,4 +1,4 @@
-"""What ranks print while they are recorded, told once for all ranks that print it.
+"""The prints of ranks while they are recorded, told once for all ranks that print it.
 
 Each rank is a process, and frameworks warn in every one of them.
 """
