@@ -11,11 +11,12 @@ import msgspec
 
 from pitcheck.report import sarif
 from pitcheck.report.lines import printable
-from pitcheck.sweep.result import Result, command
+from pitcheck.sweep.result import command
 from pitcheck.sweep.results import Results
 from pitcheck.sweep.summary import UNKNOWN, line, summary, what_to_do
 
 SCHEMA = "pitcheck.sweep/1"
+BROKEN_OFF = "it has no result: the sweep was broken off"
 
 
 def text(results: Results) -> bytes:
@@ -77,7 +78,7 @@ def _cases(results: Results) -> Iterator[Element]:
             },
         )
         if result is None:
-            SubElement(case, "error", {"message": "it has no result: the sweep was broken off"})
+            SubElement(case, "error", {"message": BROKEN_OFF})
         elif result.status == "skipped":
             SubElement(case, "skipped", {"message": printable(result.said)})
         elif not result.good:
@@ -88,9 +89,9 @@ def _cases(results: Results) -> Iterator[Element]:
         yield case
 
 
-def _without_results(result: Result) -> dict[str, Any]:
+def _without_results(said: str) -> dict[str, Any]:
     """Return the run of a configuration that is not good, and of which no finding says why."""
-    note = {"level": "error", "message": {"text": printable(line(result))}}
+    note = {"level": "error", "message": {"text": printable(said)}}
     return {
         "tool": {"driver": {"name": "pitcheck"}},
         "invocations": [{"executionSuccessful": False, "toolExecutionNotifications": [note]}],
@@ -99,7 +100,7 @@ def _without_results(result: Result) -> dict[str, Any]:
 
 
 def sarif_log(results: Results) -> bytes:
-    """Return a SARIF log with a run for every report of a configuration that is not good."""
+    """Return a SARIF log with a run for every configuration that is not good or has no result."""
     by_name = {each.name: each for each in results.planned()}
     runs: list[Any] = []
     for each in results.results(reports=True):
@@ -111,8 +112,14 @@ def sarif_log(results: Results) -> bytes:
             found = [run for run in own["runs"] if run["results"]]
         runs += [
             {**run, "automationDetails": {"id": f"pitcheck sweep/{each.name}"}}
-            for run in found or [_without_results(each)]
+            for run in found or [_without_results(line(each))]
         ]
+    done = {each.name for each in results.results()}
+    runs += [
+        {**_without_results(BROKEN_OFF), "automationDetails": {"id": f"pitcheck sweep/{name}"}}
+        for name in by_name
+        if name not in done
+    ]
     log = {"$schema": sarif.SCHEMA, "version": "2.1.0", "runs": runs}
     return msgspec.json.format(msgspec.json.encode(log), indent=2)
 

@@ -238,6 +238,13 @@ def test_every_format_is_read_by_others(tmp_path: Path) -> None:
     assert "again: pitcheck check m.toml --seed 3" in text
 
 
+def test_what_has_no_result_is_a_failed_run_of_the_sarif_log(tmp_path: Path) -> None:
+    log = msgspec.json.decode(FORMATS["sarif"](written(tmp_path / "r.sqlite", planned_of(2), 1)))
+    (run,) = log["runs"]
+    assert run["automationDetails"]["id"] == "pitcheck sweep/m tp=1"
+    assert run["invocations"][0]["executionSuccessful"] is False
+
+
 def test_a_sweep_that_was_broken_off_or_checked_nothing_is_not_good() -> None:
     planned = planned_of(2)
     broken = summary(planned, [good(planned[0])])
