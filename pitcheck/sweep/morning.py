@@ -114,14 +114,28 @@ def write_page(folder: Path, files: Sequence[Path]) -> None:
         pages = _write_reports(beside, last)
         page = html.rendered(_FOLDER, _content(last, nights, pages))
         (beside / "index.html").write_text(page, encoding="utf-8")
-        if folder.exists():
-            folder.rename(old)
-        beside.rename(folder)
+        _replace(folder, beside, old)
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _replace(folder: Path, new: Path, old: Path) -> None:
+    """Put a new folder in the place of another one, which is ``old`` then, or stays if that fails.
+
+    Raises OSError.
+    """
+    if not folder.exists():
+        new.rename(folder)
+        return
+    folder.rename(old)
+    try:
+        new.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
 
 
 def _check_folder(folder: Path) -> None:

@@ -90,6 +90,24 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.sqlite", "page"]
 
 
+def test_an_older_page_stays_where_a_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = page_of(tmp_path, night(tmp_path / "1.sqlite", planned_of(1), None, 1.0))
+    rename = Path.rename
+
+    def fails_for_the_new_one(path: Path, target: Path) -> Path:
+        if path.suffix == ".part":
+            raise OSError(28, "No space left on device")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails_for_the_new_one)
+    with pytest.raises(UsageError, match="No space left"):
+        page_of(tmp_path, night(tmp_path / "2.sqlite", planned_of(1), 0, 2.0))
+    assert (tmp_path / "page" / "index.html").read_text(encoding="utf-8") == old
+    assert {path.name for path in tmp_path.iterdir()} == {"1.sqlite", "2.sqlite", "page"}
+
+
 def test_the_mesh_of_a_configuration() -> None:
     (planned,) = planned_of(1)
     for assignments, said in (
