@@ -1,6 +1,6 @@
 """Draws that are the same in every run: a profile of Hypothesis, and one seed for the checks that
-state none; a collector that looks less often at the plans that tests keep; and the tests that are
-left to the night.
+state none; outputs that do not depend on where tests run; a collector that looks less often at the
+plans that tests keep; and the tests that are left to the night.
 """
 
 import gc
@@ -15,6 +15,20 @@ from support import night
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("ci")
 gc.set_threshold(100_000, 50, 100)
+
+# Variables that change what pytest, rich or click print: a service of CI sets some, a desk others.
+SURROUNDINGS = (
+    "BUILD_NUMBER",
+    "CI",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "GITHUB_ACTIONS",
+    "GITLAB_CI",
+    "LINES",
+    "NO_COLOR",
+    "PYTEST_ADDOPTS",
+    "PY_COLORS",
+)
 
 
 def seed_of(text: str) -> int | None:
@@ -42,6 +56,15 @@ def one_seed(pytestconfig: pytest.Config) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if seed is not None:
             patch.setattr(secrets, "randbits", lambda bits: seed % 2**bits)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_surroundings() -> Iterator[None]:
+    """Let tests and the programs that they start print the same, at a desk and in CI."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in SURROUNDINGS:
+            patch.delenv(name, raising=False)
         yield
 
 
