@@ -51,7 +51,33 @@ _OUTPUT = click.option(
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Configurations that are checked at once. [default: one per processor]",
+    help="Configurations that are checked at once. [default: one per processor or GPU]",
+)
+@click.option(
+    "--stage-jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes that prove the stages of one configuration.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["processes", "ray"]),
+    default="processes",
+    show_default=True,
+    help="Where configurations are checked: on this machine, or on a Ray cluster.",
+)
+@click.option(
+    "--address",
+    metavar="ADDRESS",
+    help="The Ray cluster. [default: that of RAY_ADDRESS, or one on this machine]",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "numpy", "cupy"]),
+    default="auto",
+    show_default=True,
+    help="Array library. With a GPU for each process; auto uses none on a Ray cluster.",
 )
 @REMEMBER
 @CACHE_DIRECTORY
