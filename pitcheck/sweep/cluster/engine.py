@@ -96,14 +96,12 @@ def _reach(address: str) -> None:
 class RayEngine:
     """Tasks on the cluster to which ``ray`` is connected, at most ``jobs`` of them in flight.
 
-    ``jobs`` None: as many as the cluster has room for by its processors or GPUs. ``patience`` are
-    the seconds that are waited for a node that could run a configuration.
+    ``jobs`` None: as many as the cluster has room for by its processors or GPUs.
     """
 
     ray: Any
     terms: Terms
     jobs: int | None
-    patience: float = PATIENCE
     _refused: dict[str, str] = field(default_factory=dict)
     """Why each node that can check nothing cannot, by its number."""
 
@@ -144,7 +142,7 @@ class RayEngine:
                 return list(ended)
             if self._has_room():
                 since = monotonic()
-            elif monotonic() - since > self.patience:
+            elif monotonic() - since > PATIENCE:
                 raise UsageError(f"{self._no_room()}; --resume goes on with the results")
             elif not told:
                 say(printable(f"{self._no_room()}; waiting for one"))
