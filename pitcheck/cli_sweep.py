@@ -105,7 +105,7 @@ def sweep(**values: Any) -> int:
     help="Where the page is written: a new or an empty folder, or one with an older page.",
 )
 def page(files: tuple[str, ...], out: str) -> int:
-    """Write the results of a sweep as a page, with the report of every check.
+    """Write the results of a sweep as a page, with the report of every check and a badge.
 
     Of several FILES the newest is shown; the others are earlier sweeps, with which it is compared.
     """

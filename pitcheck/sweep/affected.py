@@ -81,7 +81,7 @@ def unaffected(
     found = {each.name: each for each in earlier.results()}
     said = f"not run: nothing that it depends on has changed since {earlier.path}"
     return [
-        msgspec.structs.replace(then, status="unchanged", said=said, seconds=0.0)
+        msgspec.structs.replace(then, status="unchanged", said=said, seconds=0.0, lost=())
         for each in planned
         if (then := found.get(each.name)) is not None
         and inputs[each.name]

@@ -14,13 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweep.test_sweep import DEMO, PAIR, PROGRAMS, REFERENCE, WRONG, pairs, stable, start, swept
+from sweep.test_sweep import (
+    DEMO,
+    PAIR,
+    PROGRAMS,
+    REFERENCE,
+    folder,
+    pairs,
+    stable,
+    start,
+    swept,
+)
 
 from pitcheck.errors import UsageError
 from pitcheck.sweep.cluster import engine as cluster_engine
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import Results
+
+__all__ = ["folder"]
 
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -39,15 +51,6 @@ def cluster() -> Iterator[Any]:
             found.add_node(num_cpus=1, num_gpus=1, memory=MEMORY)
         yield found
         found.shutdown()
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a working directory with small plans."""
-    monkeypatch.chdir(tmp_path)
-    for file in (REFERENCE, WRONG):
-        shutil.copy(DEMO / file, tmp_path / file)
-    return tmp_path
 
 
 def on(cluster: Any, text: str, **options: object) -> tuple[int, list[Result]]:
