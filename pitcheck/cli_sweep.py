@@ -51,7 +51,33 @@ _OUTPUT = click.option(
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Configurations that are checked at once. [default: one per processor]",
+    help="Configurations that are checked at once. [default: one per processor or GPU]",
+)
+@click.option(
+    "--stage-jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes that prove the stages of one configuration.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["processes", "ray"]),
+    default="processes",
+    show_default=True,
+    help="Where configurations are checked: on this machine, or on a Ray cluster.",
+)
+@click.option(
+    "--address",
+    metavar="ADDRESS",
+    help="The Ray cluster. [default: that of RAY_ADDRESS, or one on this machine]",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "numpy", "cupy"]),
+    default="auto",
+    show_default=True,
+    help="Array library; cupy has a GPU for each process. On a Ray cluster auto is numpy.",
 )
 @REMEMBER
 @CACHE_DIRECTORY
@@ -79,7 +105,7 @@ def sweep(**values: Any) -> int:
     help="Where the page is written: a new or an empty folder, or one with an older page.",
 )
 def page(files: tuple[str, ...], out: str) -> int:
-    """Write the results of a sweep as a page, with the report of every check.
+    """Write the results of a sweep as a page, with the report of every check and a badge.
 
     Of several FILES the newest is shown; the others are earlier sweeps, with which it is compared.
     """

@@ -58,6 +58,15 @@ def _usable_cupy() -> Any:
     return cupy
 
 
+def gpu_count() -> int:
+    """Return the number of GPUs that CuPy sees, 0 without CuPy. Nothing is computed on them."""
+    try:
+        return int(importlib.import_module("cupy").cuda.runtime.getDeviceCount())
+    # CuPy raises errors of many classes where the driver is missing or does not fit
+    except Exception:
+        return 0
+
+
 def small_product(xp: Any) -> FusedProduct | None:
     """Return a kernel that multiplies small matrices in one launch.
 

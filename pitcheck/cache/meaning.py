@@ -25,6 +25,7 @@ LIBRARIES = (
     "gmpy2",
     "msgspec",
     "zstandard",
+    "torch",  # it records programs, and judges planted faults
 )
 """The libraries whose versions count."""
 

@@ -7,6 +7,7 @@ and read anything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b, file_digest
 from pathlib import Path
 from stat import S_ISREG
@@ -16,7 +17,7 @@ import msgspec
 from pitcheck.cache.meaning import meaning
 from pitcheck.commands.remembered_pairs import is_read_alone
 from pitcheck.errors import UsageError
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.matrix import Planned, file_of
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import About, Results
 
@@ -43,6 +44,20 @@ class Inputs:
             return ""
         return digest.hexdigest()
 
+    def named(self, planned: Planned) -> str:
+        """Return a number for a configuration and all files that it names, those of programs, too.
+
+        What a program imports and reads is not in it, and what is no regular file counts as absent.
+        """
+        digest = blake2b(msgspec.json.encode(planned), digest_size=16)
+        for source in planned.sources:
+            named = Path(file_of(source))
+            for path in sorted(named.rglob("*")) if named.is_dir() else [named]:
+                digest.update(f"{path}\n".encode("utf-8", "surrogateescape"))
+                with suppress(OSError):
+                    digest.update(self._file(str(path)))
+        return digest.hexdigest()
+
     def _file(self, source: str) -> bytes:
         """Return the digest of a file. Raises OSError for what has no end, such as a device."""
         if source not in self._files:
@@ -66,7 +81,7 @@ def unaffected(
     found = {each.name: each for each in earlier.results()}
     said = f"not run: nothing that it depends on has changed since {earlier.path}"
     return [
-        msgspec.structs.replace(then, status="unchanged", said=said, seconds=0.0)
+        msgspec.structs.replace(then, status="unchanged", said=said, seconds=0.0, lost=())
         for each in planned
         if (then := found.get(each.name)) is not None
         and inputs[each.name]

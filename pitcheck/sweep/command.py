@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from pitcheck.report.destinations import (
     write_everywhere,
 )
 from pitcheck.sweep.affected import Inputs, together, unaffected
-from pitcheck.sweep.engine import Engine
+from pitcheck.sweep.choice import chosen
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.live import shown
 from pitcheck.sweep.matrix import Sweep, check_settings, read_sweep
@@ -34,6 +33,7 @@ from pitcheck.sweep.results import About, Results
 from pitcheck.sweep.shards import merge as merged
 from pitcheck.sweep.shards import parse_shard, part
 from pitcheck.sweep.summary import summary
+from pitcheck.sweep.task import Terms
 
 SWEEPS = Path(FOLDER, "sweeps")
 """The folder of results if no file is named."""
@@ -50,6 +50,10 @@ def run(
     shard: str,
     seed: int | None,
     jobs: int | None,
+    stage_jobs: int,
+    engine: str,
+    address: str | None,
+    backend: str,
     cache: bool,
     cache_directory: str,
     output: Sequence[str],
@@ -66,7 +70,10 @@ def run(
     check_destinations(destinations, [file, *([results] if results else []), *read])
     check_settings(sweep, nearest_settings(Path.cwd()))
     known = _before(before, results)
-    with _kept(sweep, results, resume, (number, count), seed) as kept:
+    with (
+        chosen(engine, address, backend, jobs, stage_jobs) as made_engine,
+        _kept(sweep, results, resume, (number, count), seed) as kept,
+    ):
         about, planned = kept.about(), kept.planned()
         if since is not None:
             kept.put(_unaffected(kept, since))
@@ -76,16 +83,17 @@ def run(
             f"{kept.path}: seed {about.seed}, {len(planned)} configurations"
             + (f", {len(done)} of them done before" if done else "")
         )
-        engine = Engine(
-            jobs=jobs or os.cpu_count() or 1,
+        terms = Terms(
             seed=about.seed,
             fixed=about.fixed,
             seconds=sweep.seconds,
             memory=sweep.memory,
             cache_directory=cache_directory if cache else None,
+            backend=backend,
+            jobs=stage_jobs,
         )
         with shown(len(left), quiet=quiet) as tell:
-            for found in engine.run(ordered(left, known)):
+            for found in made_engine(terms).run(ordered(left, known)):
                 if isinstance(found, Result):
                     kept.put([found])
                 tell(found)

@@ -375,9 +375,14 @@ def _probe(each: Planned) -> Planned:
 def _check_there(sources: Sequence[str], expect: Verdict, path: Path) -> None:
     """Raise UsageError for a missing file of which a bad verdict is expected: it would be one."""
     for source in sources if expect != "equivalent" else ():
-        file = source.rpartition(":")[0] if ".py:" in source else source
+        file = file_of(source)
         if not Path(file).is_file():
             raise UsageError(f"{path}: {file}: no such file, of which {expect} is expected")
+
+
+def file_of(source: str) -> str:
+    """Return the file that a source names: that of a program is followed by a name in it."""
+    return source.rpartition(":")[0] if ".py:" in source else source
 
 
 def _of_pair(pair: Pair, path: Path) -> Planned:

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from pitcheck import __version__
 from pitcheck.errors import UsageError
 from pitcheck.report import html
+from pitcheck.sweep.badge import BADGE, badge
 from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.pictures import trend
 from pitcheck.sweep.result import Result, Status, command
 from pitcheck.sweep.results import Results
-from pitcheck.sweep.summary import UNKNOWN, summary
+from pitcheck.sweep.summary import UNKNOWN, lost_workers, summary
 
 MARK = ".pitcheck-sweep"
 """The file in a folder that may be replaced by a newer page."""
@@ -42,6 +43,7 @@ class Row(NamedTuple):
     kind: str
     verdict: str
     said: str
+    note: str
     seconds: str
     memory: str
     page: str
@@ -114,6 +116,8 @@ def write_page(folder: Path, files: Sequence[Path]) -> None:
         pages = _write_reports(beside, last)
         page = html.rendered(_FOLDER, _content(last, nights, pages))
         (beside / "index.html").write_text(page, encoding="utf-8")
+        told = summary(last.planned(), last.results())
+        (beside / BADGE).write_text(badge(last.about(), told), encoding="utf-8")
         _replace(folder, beside, old)
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror or error}") from None
@@ -202,12 +206,20 @@ def _row(
         kind=kind(result),
         verdict=result.verdict if result else "",
         said=result.said if result else "the sweep was broken off",
+        note=_note(result),
         seconds=f"{result.seconds:.1f}" if result else "",
         memory=f"{result.memory_mb:.0f}" if result and result.memory_mb else "",
         page=pages.get(planned.name, ""),
         command=command(planned, result.seed) if result else "",
         picture=trend([*seconds, result.seconds], "seconds") if result and seconds else "",
     )
+
+
+def _note(result: Result | None) -> str:
+    """Return why a configuration was left out, or how often it was sent again to a cluster."""
+    if result is None or not result.lost:
+        return result.said if result and result.status == "skipped" else ""
+    return lost_workers(result)
 
 
 def kind(result: Result | None) -> str:

@@ -35,7 +35,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     planted, why the configuration was left out, or how its process ended. ``seconds`` are those of
     the process; ``memory_mb`` is its peak, 0 if that is not known. ``inputs`` is a number for all
     that the verdict depends on, "" if that is not known. ``code`` is the version of pitcheck's code
-    in its process.
+    in its process. ``lost`` says what became of each worker of a cluster that died with the
+    configuration before.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: float = 0.0
     inputs: str = ""
     code: str = ""
+    lost: tuple[str, ...] = ()
     report: Report | None = None
 
     @property

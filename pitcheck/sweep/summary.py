@@ -76,7 +76,14 @@ def line(result: Result) -> str:
     """Return the line of a result."""
     verdict = f" {result.verdict}" if result.verdict else ""
     said = f": {result.said}" if result.said and not (result.good and result.verdict) else ""
-    return f"{result.status:13s} {result.seconds:7.1f} s  {result.name}{verdict}{said}"
+    lost = f" ({lost_workers(result)})" if result.lost else ""
+    return f"{result.status:13s} {result.seconds:7.1f} s  {result.name}{verdict}{said}{lost}"
+
+
+def lost_workers(result: Result) -> str:
+    """Return how many workers of a cluster died with a configuration, and what became of them."""
+    count = len(result.lost)
+    return f"{count} worker{'s' * (count > 1)} died with it: {'; '.join(result.lost)}"
 
 
 def what_to_do(planned: Sequence[Planned], found: Summary) -> Iterator[str]:

@@ -1,14 +1,18 @@
-"""The process that checks one configuration of a sweep: ``python -m pitcheck.sweep.worker``.
+"""The process that checks one configuration of a sweep: ``python -m pitcheck.sweep.worker PID``.
 
 It reads a :class:`Task` from standard input and writes a :class:`Result` to standard output. What
-programs print while they are recorded goes to standard error.
+programs print while they are recorded goes to standard error. It ends when the process PID that
+waits for it does: nobody else would end it at its limit of time.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.result import Result, of_report, without_report
+from pitcheck.sweep.task import Task
 
 MOST_MUTANTS = 200
 """The mutants of a plan among which one that changes an output is looked for."""
@@ -32,20 +37,8 @@ DRAWS = tuple(range(4))
 """The draws in which a planted fault may change an output."""
 OUT_OF_MEMORY = 13
 """The exit code of a worker that ran out of memory outside the check."""
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration, its seed, the memory of its process in bytes, and a folder of proofs.
-
-    ``fixed``: the check draws by the seed, too, and not by one of its own. Then it remembers no
-    proof that was made with another one.
-    """
-
-    planned: Planned
-    seed: int
-    fixed: bool
-    memory: int
-    cache_directory: str | None = None
+WATCHED = 0.5
+"""The seconds after which a process looks again if the one that waits for it is there."""
 
 
 def run(task: Task) -> Result:
@@ -62,14 +55,16 @@ def run(task: Task) -> Result:
 
 
 def _options(task: Task) -> Options:
+    terms = task.terms
     given: dict[str, Any] = dict(task.planned.options)
     bound = given.pop("error_bound", "2^-64")
     return Options(
         error_bound_log2=parse_probability_log2(bound),
-        seed=task.seed if task.fixed or task.planned.probe else None,
-        jobs=1,
-        max_memory=task.memory,
-        cache_directory=None if task.cache_directory is None else Path(task.cache_directory),
+        seed=task.seed if task.draws_by_seed else None,
+        backend=terms.backend,
+        jobs=terms.jobs,
+        max_memory=terms.memory,
+        cache_directory=None if terms.cache_directory is None else Path(terms.cache_directory),
         # A planted fault has to be noticed; nobody asks for its repair.
         explain=not task.planned.probe,
         **given,
@@ -134,6 +129,13 @@ def _limited(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
+def _end_with(parent: int) -> None:
+    """End this process, and all that it has started, soon after its parent has ended."""
+    while os.getppid() == parent:
+        time.sleep(WATCHED)
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
 def _answering() -> Callable[[bytes], None]:
     """Return what writes the answer; from now on prints go to standard error."""
     answer = os.dup(sys.stdout.fileno())
@@ -149,8 +151,9 @@ def _answering() -> Callable[[bytes], None]:
 def main() -> int:
     """Check what standard input names, and return 0 if there is an answer."""
     answer = _answering()
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    _limited(task.memory)
+    _limited(task.terms.memory)
     try:
         result = run(task)
     except MemoryError:

@@ -68,3 +68,14 @@ def test_the_commands_of_a_workflow_exist(name: str) -> None:
         said = CliRunner().invoke(cli, [command, "--help"]).output
         for option in re.findall(r"--[a-z-]+", rest):
             assert option in said, (command, option)
+
+
+def test_the_page_of_a_bad_night_is_published() -> None:
+    """A badge that stays green after a bad night would be worse than none."""
+    github = (NIGHT / "github.yml").read_text(encoding="utf-8")
+    upload = github[github.index("upload-pages-artifact") :]
+    assert upload.split("\n")[1].strip() == "if: always()"
+    assert "path: night\n" in upload
+    assert "\n  pages:\n    needs: sweep\n    if: always()\n" in github
+    gitlab = (NIGHT / "gitlab.yml").read_text(encoding="utf-8")
+    assert "when: always" in gitlab[gitlab.index("\npages:") :]

@@ -55,6 +55,10 @@ def swept(text: str, **options: object) -> tuple[int, list[Result]]:
         "shard": "1/1",
         "seed": 1,
         "jobs": 2,
+        "stage_jobs": 1,
+        "engine": "processes",
+        "address": None,
+        "backend": "auto",
         "cache": False,
         "cache_directory": ".pitcheck",
         "output": (),
@@ -121,6 +125,14 @@ def test_the_same_seed_gives_the_same_reports(folder: Path) -> None:
     text = PAIR.format(REFERENCE, REFERENCE) + PAIR.format(REFERENCE, WRONG)
     _, one = swept(text)
     _, two = swept(text, results="s.sqlite", jobs=1)
+    assert list(map(stable, one)) == list(map(stable, two))
+
+
+@pytest.mark.slow
+def test_stages_are_proven_by_several_processes_with_the_same_reports(folder: Path) -> None:
+    text = PAIR.format(REFERENCE, REFERENCE) + PAIR.format(REFERENCE, WRONG)
+    _, one = swept(text)
+    _, two = swept(text, results="s.sqlite", jobs=1, stage_jobs=2)
     assert list(map(stable, one)) == list(map(stable, two))
 
 
@@ -232,6 +244,36 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
     assert code == 0
     assert list(map(stable, results)) == list(map(stable, whole))
     assert summary(kept.planned(), results).good
+
+
+def test_processes_end_with_the_sweep_that_waits_for_them(folder: Path) -> None:
+    Path("endless.py").write_text(
+        "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\n"
+        "while True:\n    time.sleep(1)\n",
+        encoding="utf-8",
+    )
+    text = 'seconds = 600\n[[program]]\nsource = "endless.py:spec"\n'
+    Path("sweep.toml").write_text(text, encoding="utf-8")
+    process = start(["--results", "r.sqlite", "--no-cache"])
+    while not Path("pid").exists() or not Path("pid").read_text("utf-8"):
+        time.sleep(0.1)
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 30
+    worker = int(Path("pid").read_text("utf-8"))
+    while is_running(worker):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def is_running(process: int) -> bool:
+    """Return True if a process is there and has not ended."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text("utf-8")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.slow

@@ -1,0 +1,165 @@
+"""A process for each configuration, with limits that end it and nothing else.
+
+The processes share nothing but the folder of remembered proofs. Every engine checks by this code,
+on this machine or on another one, so that limits and crashes become the same results everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import msgspec
+
+from pitcheck.base.import_path import import_path
+from pitcheck.cache.meaning import meaning
+from pitcheck.sweep.affected import Inputs
+from pitcheck.sweep.result import Result, Status, of_report, without_report
+from pitcheck.sweep.task import Task
+from pitcheck.sweep.worker import OUT_OF_MEMORY
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""The environment variables by which a process has one thread: there are many processes."""
+MOST_SAID = 300
+"""The characters of a process's last words that are kept."""
+LAST_WORDS = 5.0
+"""The seconds that are waited for the outputs of a process that was killed."""
+WITHOUT_REPORT: frozenset[Status] = frozenset({"unexpected", "not probed"})
+"""The statuses that a process may answer without a report."""
+
+
+@dataclass
+class Processes:
+    """The processes that are at work, which another thread may end all at once."""
+
+    _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def stop(self) -> None:
+        """Kill all processes, and those that are started from now on."""
+        self._stopped.set()
+        with self._lock:
+            for process in self._running.values():
+                _kill(process)
+
+    @property
+    def stopped(self) -> bool:
+        """True if all processes were killed."""
+        return self._stopped.is_set()
+
+    def checked(self, task: Task, environment: Mapping[str, str]) -> Result:
+        """Return the result of a task, with what it was made from if that stayed the same.
+
+        Its process has the variables of ``environment`` in addition to those of this one.
+        """
+        before = Inputs().of(task.planned)
+        result = self._result(task, environment)
+        same = before == Inputs().of(task.planned)
+        return msgspec.structs.replace(result, inputs=before if same else "")
+
+    def _result(self, task: Task, environment: Mapping[str, str]) -> Result:
+        """Return the result of a task, whatever becomes of its process."""
+        planned = task.planned
+        if planned.impossible:
+            return without_report(planned, task.seed, "skipped", planned.impossible)
+        start = perf_counter()
+        process = self._started(planned.name, environment)
+        try:
+            answer, said = process.communicate(msgspec.json.encode(task), task.terms.seconds)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            late = (
+                f"stopped after {task.terms.seconds:g} s; seconds in the sweep's file is the limit"
+            )
+            result = without_report(planned, task.seed, "out of time", late)
+        else:
+            result = _ended(task, process.returncode, answer, said)
+        finally:
+            with self._lock:
+                del self._running[planned.name]
+        return msgspec.structs.replace(result, seconds=round(perf_counter() - start, 3))
+
+    def _started(self, name: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            process = subprocess.Popen(
+                # Nothing is imported from the working directory, which may hold other code.
+                [sys.executable, "-P", "-m", "pitcheck.sweep.worker", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**_environment(), **environment},
+                start_new_session=True,
+            )
+            self._running[name] = process
+        if self._stopped.is_set():
+            _kill(process)
+        return process
+
+
+def is_sound(task: Task, result: Result) -> bool:
+    """Return True if a result is of a task, drawn by its seed, and follows from its report."""
+    planned = task.planned
+    if result.name != planned.name or result.expect != planned.expect:
+        return False
+    if result.seed != task.seed and (task.draws_by_seed or result.report is None):
+        return False
+    if result.report is None:
+        return True
+    short = result.status == "out of memory"
+    made = of_report(planned, result.report, "", out_of_memory=short)
+    return (made.status, made.verdict, made.seed) == (result.status, result.verdict, result.seed)
+
+
+def _ended(task: Task, code: int, answer: bytes, said: bytes) -> Result:
+    """Return the result of a task whose process has ended."""
+    planned, seed = task.planned, task.seed
+    if code == OUT_OF_MEMORY:
+        short = f"more than {task.terms.memory} bytes; memory in the sweep's file is the limit"
+        return without_report(planned, seed, "out of memory", short)
+    if code == 0:
+        with suppress(msgspec.MsgspecError):
+            result = msgspec.json.decode(answer, type=Result)
+            if result.code != meaning():
+                changed = "pitcheck's code changed while the sweep ran; begin anew"
+                return without_report(planned, seed, "crashed", changed)
+            checked = result.report is not None or result.status in WITHOUT_REPORT
+            if checked and is_sound(task, result):
+                return result
+    return without_report(planned, seed, "crashed", _last_words(code, said))
+
+
+def _environment() -> Mapping[str, str]:
+    """Return the environment of a process, which finds modules where this one does."""
+    return {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": import_path()}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process, and wait for its last words if nobody else holds its outputs open."""
+    _kill(process)
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=LAST_WORDS)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all that it has started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _last_words(code: int, said: bytes) -> str:
+    """Return how a process ended, and the last line that it wrote."""
+    how = f"exit code {code}"
+    if code < 0:
+        with suppress(ValueError):
+            how = f"killed by {signal.Signals(-code).name}"
+    lines = said.decode("utf-8", "backslashreplace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return f"{how}: {last[:MOST_SAID]}" if last else how
