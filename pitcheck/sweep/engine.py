@@ -24,6 +24,7 @@ from pitcheck.base.import_path import import_path
 from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
 from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.processes import Watcher, kill
 from pitcheck.sweep.result import Result, Status, of_report, seed_of, without_report
 from pitcheck.sweep.worker import OUT_OF_MEMORY, Task
 
@@ -32,7 +33,9 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 MOST_SAID = 300
 """The characters of a process's last words that are kept."""
 LAST_WORDS = 5.0
-"""The seconds that are waited for the outputs of a process that was killed."""
+"""The seconds that are waited for the outputs of a process that has ended or was killed."""
+LOOK = 0.25
+"""The seconds between two looks at the memory of a process."""
 WITHOUT_REPORT: frozenset[Status] = frozenset({"unexpected", "not probed"})
 """The statuses that a process may answer without a report."""
 
@@ -54,6 +57,7 @@ class Engine:
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _stopped: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _watcher: Watcher = field(default_factory=Watcher)
 
     def run(self, planned: Sequence[Planned]) -> Iterator[Planned | Result]:
         """Yield every configuration when its process starts, and its result when that ends.
@@ -87,7 +91,7 @@ class Engine:
         self._stopped.set()
         with self._lock:
             for process in self._running.values():
-                _kill(process)
+                kill(process.pid)
 
     def _work(
         self,
@@ -127,41 +131,77 @@ class Engine:
             cache_directory=self.cache_directory,
         )
         start = perf_counter()
-        process = self._started(planned)
+        read, lifeline = os.pipe()
         try:
-            answer, said = process.communicate(msgspec.json.encode(task), timeout=self.seconds)
-        except subprocess.TimeoutExpired:
-            _end(process)
-            late = f"stopped after {self.seconds:g} s; seconds in the sweep's file is the limit"
-            result = without_report(planned, seed, "out of time", late)
-        else:
-            result = self._ended(planned, seed, process.returncode, answer, said)
+            process = self._started(planned, read)
+        except BaseException:
+            os.close(lifeline)
+            raise
+        finally:
+            os.close(read)
+        try:
+            result = self._waited(planned, task, process, start + self.seconds)
         finally:
             with self._lock:
                 del self._running[planned.name]
+            os.close(lifeline)
         return msgspec.structs.replace(result, seconds=round(perf_counter() - start, 3))
 
-    def _started(self, planned: Planned) -> subprocess.Popen[bytes]:
+    def _started(self, planned: Planned, lifeline: int) -> subprocess.Popen[bytes]:
+        """Start a process, which ends with all it has started when nobody holds the lifeline."""
         with self._lock:
             process = subprocess.Popen(
                 # Nothing is imported from the working directory, which may hold other code.
-                [sys.executable, "-P", "-m", "pitcheck.sweep.worker"],
+                [sys.executable, "-P", "-m", "pitcheck.sweep.worker", str(lifeline)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=_environment(),
                 start_new_session=True,
+                pass_fds=(lifeline,),
             )
             self._running[planned.name] = process
         if self._stopped.is_set():
-            _kill(process)
+            kill(process.pid)
         return process
+
+    def _waited(
+        self, planned: Planned, task: Task, process: subprocess.Popen[bytes], end: float
+    ) -> Result:
+        """Return the result of a process that has ended, or has reached a limit and is killed."""
+        given: bytes | None = msgspec.json.encode(task)
+        most, silent = 0, 0.0
+        while True:
+            try:
+                answer, said = process.communicate(given, timeout=LOOK)
+            except subprocess.TimeoutExpired:
+                given = None
+            else:
+                result = self._ended(planned, task.seed, process.returncode, answer, said)
+                return _with_peak(result, most)
+            most = max(most, self._watcher.of(process.pid))
+            silent += LOOK if process.poll() is not None else 0.0
+            if most > self.memory:
+                _end(process)
+                return _with_peak(self._too_large(planned, task.seed), most)
+            if perf_counter() > end:
+                _end(process)
+                late = f"stopped after {self.seconds:g} s; seconds in the sweep's file is the limit"
+                return _with_peak(without_report(planned, task.seed, "out of time", late), most)
+            if silent > LAST_WORDS:  # something that it has left behind holds its outputs open
+                kill(process.pid)
+
+    def _too_large(self, planned: Planned, seed: int) -> Result:
+        short = (
+            f"it and all that it started held more than {self.memory} bytes; memory in the "
+            f"sweep's file is the limit"
+        )
+        return without_report(planned, seed, "out of memory", short)
 
     def _ended(self, planned: Planned, seed: int, code: int, answer: bytes, said: bytes) -> Result:
         """Return the result of a process that has ended."""
         if code == OUT_OF_MEMORY:
-            short = f"more than {self.memory} bytes; memory in the sweep's file is the limit"
-            return without_report(planned, seed, "out of memory", short)
+            return self._too_large(planned, seed)
         if code == 0:
             with suppress(msgspec.MsgspecError):
                 result = msgspec.json.decode(answer, type=Result)
@@ -190,15 +230,14 @@ def _environment() -> Mapping[str, str]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process, and wait for its last words if nobody else holds its outputs open."""
-    _kill(process)
+    kill(process.pid)
     with suppress(subprocess.TimeoutExpired):
         process.communicate(timeout=LAST_WORDS)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it has started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _with_peak(result: Result, most: int) -> Result:
+    """Return a result with the most memory that was seen, if that is more than it says."""
+    return msgspec.structs.replace(result, memory_mb=max(result.memory_mb, round(most / 2**20, 1)))
 
 
 def _last_words(code: int, said: bytes) -> str:

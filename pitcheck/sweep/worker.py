@@ -1,7 +1,8 @@
 """The process that checks one configuration of a sweep: ``python -m pitcheck.sweep.worker``.
 
 It reads a :class:`Task` from standard input and writes a :class:`Result` to standard output. What
-programs print while they are recorded goes to standard error.
+programs print while they are recorded goes to standard error. Its argument is a pipe that nobody
+writes to: when its other end is closed the sweep has ended, and so does this process.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pitcheck.errors import UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.processes import end_with, kill
 from pitcheck.sweep.result import Result, of_report, without_report
 
 MOST_MUTANTS = 200
@@ -149,6 +151,7 @@ def _answering() -> Callable[[bytes], None]:
 def main() -> int:
     """Check what standard input names, and return 0 if there is an answer."""
     answer = _answering()
+    end_with(int(sys.argv[1]), lambda: kill(os.getpid()))
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
     _limited(task.memory)
     try:
