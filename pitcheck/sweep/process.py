@@ -21,6 +21,7 @@ import msgspec
 from pitcheck.base.import_path import import_path
 from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
+from pitcheck.sweep.process_tree import Watcher, kill
 from pitcheck.sweep.result import Result, Status, of_report, without_report
 from pitcheck.sweep.task import Task
 from pitcheck.sweep.worker import OUT_OF_MEMORY
@@ -30,7 +31,9 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 MOST_SAID = 300
 """The characters of a process's last words that are kept."""
 LAST_WORDS = 5.0
-"""The seconds that are waited for the outputs of a process that was killed."""
+"""The seconds that are waited for the outputs of a process that has ended or was killed."""
+LOOK = 0.25
+"""The seconds between two looks at the memory of a process."""
 WITHOUT_REPORT: frozenset[Status] = frozenset({"unexpected", "not probed"})
 """The statuses that a process may answer without a report."""
 
@@ -42,13 +45,14 @@ class Processes:
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _stopped: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _watcher: Watcher = field(default_factory=Watcher)
 
     def stop(self) -> None:
         """Kill all processes, and those that are started from now on."""
         self._stopped.set()
         with self._lock:
             for process in self._running.values():
-                _kill(process)
+                kill(process.pid)
 
     @property
     def stopped(self) -> bool:
@@ -71,37 +75,63 @@ class Processes:
         if planned.impossible:
             return without_report(planned, task.seed, "skipped", planned.impossible)
         start = perf_counter()
-        process = self._started(planned.name, environment)
+        read, lifeline = os.pipe()
         try:
-            answer, said = process.communicate(msgspec.json.encode(task), task.terms.seconds)
-        except subprocess.TimeoutExpired:
-            _end(process)
-            late = (
-                f"stopped after {task.terms.seconds:g} s; seconds in the sweep's file is the limit"
-            )
-            result = without_report(planned, task.seed, "out of time", late)
-        else:
-            result = _ended(task, process.returncode, answer, said)
+            process = self._started(planned.name, environment, read)
+        except BaseException:
+            os.close(lifeline)
+            raise
+        finally:
+            os.close(read)
+        try:
+            result = self._waited(task, process, start + task.terms.seconds)
         finally:
             with self._lock:
                 del self._running[planned.name]
+            os.close(lifeline)
         return msgspec.structs.replace(result, seconds=round(perf_counter() - start, 3))
 
-    def _started(self, name: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _started(
+        self, name: str, environment: Mapping[str, str], lifeline: int
+    ) -> subprocess.Popen[bytes]:
+        """Start a process, which ends with all it has started when nobody holds the lifeline."""
         with self._lock:
             process = subprocess.Popen(
                 # Nothing is imported from the working directory, which may hold other code.
-                [sys.executable, "-P", "-m", "pitcheck.sweep.worker", str(os.getpid())],
+                [sys.executable, "-P", "-m", "pitcheck.sweep.worker", str(lifeline)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env={**_environment(), **environment},
                 start_new_session=True,
+                pass_fds=(lifeline,),
             )
             self._running[name] = process
         if self._stopped.is_set():
-            _kill(process)
+            kill(process.pid)
         return process
+
+    def _waited(self, task: Task, process: subprocess.Popen[bytes], end: float) -> Result:
+        """Return the result of a process that has ended, or has reached a limit and is killed."""
+        given: bytes | None = msgspec.json.encode(task)
+        most, silent = 0, 0.0
+        while True:
+            try:
+                answer, said = process.communicate(given, timeout=LOOK)
+            except subprocess.TimeoutExpired:
+                given = None
+            else:
+                return _with_peak(_ended(task, process.returncode, answer, said), most)
+            most = max(most, self._watcher.of(process.pid))
+            silent += LOOK if process.poll() is not None else 0.0
+            if most > task.terms.memory:
+                _end(process)
+                return _with_peak(_too_large(task), most)
+            if perf_counter() > end:
+                _end(process)
+                return _with_peak(_too_late(task), most)
+            if silent > LAST_WORDS:  # something that it has left behind holds its outputs open
+                kill(process.pid)
 
 
 def is_sound(task: Task, result: Result) -> bool:
@@ -122,8 +152,7 @@ def _ended(task: Task, code: int, answer: bytes, said: bytes) -> Result:
     """Return the result of a task whose process has ended."""
     planned, seed = task.planned, task.seed
     if code == OUT_OF_MEMORY:
-        short = f"more than {task.terms.memory} bytes; memory in the sweep's file is the limit"
-        return without_report(planned, seed, "out of memory", short)
+        return _too_large(task)
     if code == 0:
         with suppress(msgspec.MsgspecError):
             result = msgspec.json.decode(answer, type=Result)
@@ -136,6 +165,19 @@ def _ended(task: Task, code: int, answer: bytes, said: bytes) -> Result:
     return without_report(planned, seed, "crashed", _last_words(code, said))
 
 
+def _too_large(task: Task) -> Result:
+    said = (
+        f"it and all that it started held more than {task.terms.memory} bytes; memory in the "
+        f"sweep's file is the limit"
+    )
+    return without_report(task.planned, task.seed, "out of memory", said)
+
+
+def _too_late(task: Task) -> Result:
+    said = f"stopped after {task.terms.seconds:g} s; seconds in the sweep's file is the limit"
+    return without_report(task.planned, task.seed, "out of time", said)
+
+
 def _environment() -> Mapping[str, str]:
     """Return the environment of a process, which finds modules where this one does."""
     return {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": import_path()}
@@ -143,15 +185,14 @@ def _environment() -> Mapping[str, str]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process, and wait for its last words if nobody else holds its outputs open."""
-    _kill(process)
+    kill(process.pid)
     with suppress(subprocess.TimeoutExpired):
         process.communicate(timeout=LAST_WORDS)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it has started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _with_peak(result: Result, most: int) -> Result:
+    """Return a result with the most memory that was seen, if that is more than it says."""
+    return msgspec.structs.replace(result, memory_mb=max(result.memory_mb, round(most / 2**20, 1)))
 
 
 def _last_words(code: int, said: bytes) -> str:

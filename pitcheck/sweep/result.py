@@ -33,10 +33,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     ``verdict`` is "" if there is none, and ``report`` None. ``said`` is one line on what was
     planted, why the configuration was left out, or how its process ended. ``seconds`` are those of
-    the process; ``memory_mb`` is its peak, 0 if that is not known. ``inputs`` is a number for all
-    that the verdict depends on, "" if that is not known. ``code`` is the version of pitcheck's code
-    in its process. ``lost`` says what became of each worker of a cluster that died with the
-    configuration before.
+    the process; ``memory_mb`` is the peak of it and of all that it started, 0 if that is not known.
+    ``inputs`` is a number for all that the verdict depends on, "" if that is not known. ``code`` is
+    the version of pitcheck's code in its process. ``lost`` says what became of each worker of a
+    cluster that died with the configuration before.
     """
 
     name: str

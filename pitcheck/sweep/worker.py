@@ -1,18 +1,15 @@
-"""The process that checks one configuration of a sweep: ``python -m pitcheck.sweep.worker PID``.
+"""The process that checks one configuration of a sweep: ``python -m pitcheck.sweep.worker FD``.
 
 It reads a :class:`Task` from standard input and writes a :class:`Result` to standard output. What
-programs print while they are recorded goes to standard error. It ends when the process PID that
-waits for it does: nobody else would end it at its limit of time.
+programs print while they are recorded goes to standard error. FD is a pipe that nobody writes to:
+when its other end is closed, the process that waits for this one has ended, and so does this one.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-import signal
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,7 @@ from pitcheck.errors import UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.process_tree import end_with, kill
 from pitcheck.sweep.result import Result, of_report, without_report
 from pitcheck.sweep.task import Task
 
@@ -37,8 +35,6 @@ DRAWS = tuple(range(4))
 """The draws in which a planted fault may change an output."""
 OUT_OF_MEMORY = 13
 """The exit code of a worker that ran out of memory outside the check."""
-WATCHED = 0.5
-"""The seconds after which a process looks again if the one that waits for it is there."""
 
 
 def run(task: Task) -> Result:
@@ -129,13 +125,6 @@ def _limited(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _end_with(parent: int) -> None:
-    """End this process, and all that it has started, soon after its parent has ended."""
-    while os.getppid() == parent:
-        time.sleep(WATCHED)
-    os.killpg(os.getpid(), signal.SIGKILL)
-
-
 def _answering() -> Callable[[bytes], None]:
     """Return what writes the answer; from now on prints go to standard error."""
     answer = os.dup(sys.stdout.fileno())
@@ -151,7 +140,7 @@ def _answering() -> Callable[[bytes], None]:
 def main() -> int:
     """Check what standard input names, and return 0 if there is an answer."""
     answer = _answering()
-    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    end_with(int(sys.argv[1]), lambda: kill(os.getpid()))
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
     _limited(task.terms.memory)
     try:

@@ -151,10 +151,44 @@ def test_it_says_what_it_found_wrote_and_what_to_run(call: Call, folder: Path) -
         "it)",
         "wrote        repository/plans/pitcheck-start.toml",
         "wrote        repository/pitcheck.toml",
-        "note         pitcheck does not record DeepSpeed's engine yet, so your program itself is "
-        "not checked; the configuration proves the layout that it stands for",
+        "note         your own program is not checked: plans/pitcheck-start.toml is an example of "
+        "a model and a layout; put your numbers at the places that say EDIT",
+        "note         pitcheck does not record DeepSpeed's engine yet; the configuration proves "
+        "the layout that it stands for",
         "next         cd repository && pitcheck check plans/pitcheck-start.toml",
     ]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_it_says_that_the_program_of_the_user_is_not_checked(
+    call: Call, folder: Path, name: str
+) -> None:
+    result = call("init", *(() if name == "none" else ("--framework", name)))
+    yet = " yet" if NAMED[name].is_program else ""
+    assert f"note         your own program is not checked{yet}: " in result.out
+    assert NAMED[name].target in result.out
+
+
+@pytest.mark.parametrize("above", [SETTINGS, "pyproject.toml", None])
+def test_hidden_settings_of_a_folder_above_are_named(
+    call: Call, folder: Path, above: str | None
+) -> None:
+    (folder / "inner" / "deep").mkdir(parents=True)
+    if above is not None:
+        (folder / above).write_text(
+            "quiet = true\n" if above == SETTINGS else "[tool.pitcheck]\nquiet = true\n"
+        )
+    said = call("init", "inner/deep").out
+    hidden = f"inner/deep/{SETTINGS} hides the settings of {folder / (above or '')}: "
+    assert (hidden in said) == (above is not None)
+    assert ("hides" in said) == (above is not None)
+
+
+def test_settings_that_stay_hide_nothing_new(call: Call, folder: Path) -> None:
+    (folder / SETTINGS).write_text("quiet = true\n")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "pyproject.toml").write_text("[tool.pitcheck]\nquiet = true\n")
+    assert "hides" not in call("init", "inner").out
 
 
 def test_it_says_what_to_install(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,10 @@ from conftest import Call
 from plugin.plugin_projects import PROGRAM, write_program, wrong_plan
 
 from pitcheck.commands.watching import watch
-from pitcheck.commands.watching.files_read import Signature, read_log, signature
-from pitcheck.commands.watching.watch import Ended, Inputs, compared
+from pitcheck.commands.watching.answers import signature
+from pitcheck.commands.watching.files_read import Reads
+from pitcheck.commands.watching.inputs import Inputs
+from pitcheck.commands.watching.watch import Ended, compared
 from pitcheck.plan.files import write_plan
 from pitcheck.report.report import Finding, Report
 
@@ -123,6 +125,28 @@ def test_the_exit_code_is_that_of_the_last_verdict(start: Callable[..., Watch]) 
     assert watching.interrupted() == 1
 
 
+def test_settings_that_appear_count_and_a_stale_output_goes(
+    start: Callable[..., Watch], folder: Path
+) -> None:
+    """Without a verdict the report of the check before must not be taken for the new one."""
+    (folder / "pyproject.toml").unlink()
+    report = folder / "report.json"
+    watching = start(*FILES, "--seed", "1", "--output", "json:report.json")
+    watching.reached(1)
+    assert b'"equivalent"' in report.read_bytes()
+    put(folder / "pitcheck.toml", b"error-bound = 3\n")
+    watching.reached(2)
+    assert "pitcheck: changed: pitcheck.toml\n" in watching.err()
+    assert "pitcheck: removed report.json: it is of an earlier check\n" in watching.err()
+    assert not report.exists()
+    put(folder / "pitcheck.toml", b'error-bound = "2^-70"\n')
+    watching.reached(3)
+    assert "still equivalent" in watching.err()
+    assert b'"equivalent"' in report.read_bytes()
+    assert watching.interrupted() == 0
+    assert report.exists()
+
+
 LAZY = PROGRAM.replace("from scale import factor\n", "").replace(
     "        for parameter", "        from scale import factor\n        for parameter"
 )
@@ -221,7 +245,7 @@ def test_an_interrupt_gives_the_code_of_what_stands_there(
     ends: Callable[..., list[float]], codes: tuple[int, ...], changes: int, code: int
 ) -> None:
     """A verdict on files that have changed since is none."""
-    slept = ends(*(Ended(each, EQUIVALENT, {}) for each in codes), changes=changes)
+    slept = ends(*(Ended(each, EQUIVALENT, Reads()) for each in codes), changes=changes)
     assert run() == code
     assert set(slept) <= {watch.POLL, watch.SETTLED}
 
@@ -229,7 +253,7 @@ def test_an_interrupt_gives_the_code_of_what_stands_there(
 def test_what_is_not_checked_is_said_and_waited_for(
     ends: Callable[..., list[float]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ends(Ended(0, EQUIVALENT, {}), Ended(2, None, {}), Ended(2, INVALID, {}))
+    ends(Ended(0, EQUIVALENT, Reads()), Ended(2, None, Reads()), Ended(2, INVALID, Reads()))
     assert run() == 2
     said = capsys.readouterr().err
     assert said.count("pitcheck: no verdict; the check runs again when a file changes") == 1
@@ -237,8 +261,41 @@ def test_what_is_not_checked_is_said_and_waited_for(
     assert "  new  [PIT001] t" in said
 
 
+@pytest.mark.parametrize("mine", [True, False])
+def test_an_output_that_somebody_else_wrote_stays(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, mine: bool
+) -> None:
+    def check(_: Sequence[str]) -> Ended:
+        (folder / "report.json").write_text("of a check")
+        return Ended(0, EQUIVALENT, Reads())
+
+    last, files = watch._Last(), [str(folder / "report.json")]
+    monkeypatch.setattr(watch, "check_in_new_process", check)
+    watch._check_once(Inputs(()), (), files, last)
+    if mine:
+        (folder / "report.json").write_text("of somebody else")
+    monkeypatch.setattr(watch, "check_in_new_process", lambda _: Ended(2, None, Reads()))
+    watch._check_once(Inputs(()), (), files, last)
+    assert (folder / "report.json").exists() == mine
+
+
+def test_an_output_goes_if_the_next_check_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    def stop(_: Sequence[str]) -> Ended:
+        raise KeyboardInterrupt
+
+    (folder / "report.json").write_text("of a check")
+    file = str(folder / "report.json")
+    last = watch._Last(written={file: signature(file)})
+    monkeypatch.setattr(watch, "check_in_new_process", stop)
+    with pytest.raises(KeyboardInterrupt):
+        watch._check_once(Inputs(()), (), [file], last)
+    assert not (folder / "report.json").exists()
+
+
 def test_a_wrong_command_is_not_waited_for(ends: Callable[..., list[float]], call: Call) -> None:
-    ends(Ended(2, None, {}))
+    ends(Ended(2, None, Reads()))
     assert run() == 2
 
 
@@ -254,7 +311,7 @@ def test_a_terminal_shows_a_line_between_two_checks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    ends(Ended(0, EQUIVALENT, {}), Ended(0, EQUIVALENT, {}))
+    ends(Ended(0, EQUIVALENT, Reads()), Ended(0, EQUIVALENT, Reads()))
     assert run() == 0
     assert "-" * 60 in capsys.readouterr().err
 
@@ -289,78 +346,6 @@ def test_a_file_of_settings_does_not_watch(call: Call, folder: Path) -> None:
     assert "--watch is given on the command line alone" in result.err
 
 
-# --- what is read
-
-
-def test_a_change_while_the_check_runs_is_seen(folder: Path) -> None:
-    """The state that counts is the one when the check opened the file."""
-    inputs = Inputs((str(folder / "r.plan.json"),))
-    inputs.look()
-    opened: dict[str, Signature] = {str(folder / "part.py"): None}
-    inputs.take(opened)
-    assert inputs.changed() == []
-    (folder / "part.py").write_text("")
-    assert inputs.changed() == [str(folder / "part.py")]
-
-
-def test_a_new_module_beside_a_program_is_a_change(folder: Path) -> None:
-    (folder / "program.py").write_text("")
-    inputs = Inputs((str(folder / "program.py"),))
-    inputs.look()
-    (folder / ".hidden").mkdir()
-    (folder / "__pycache__").mkdir()
-    (folder / "notes.txt").write_text("")
-    assert inputs.changed() == []
-    (folder / "numbers").mkdir()
-    assert inputs.changed() == [str(folder)]
-    inputs.look()
-    assert inputs.changed() == []
-
-
-READER = """
-import os, sys
-from pathlib import Path
-from pitcheck.commands.watching.files_read import log_files
-
-log_files(Path("log"), [Path("left")])
-open("a.txt").close()
-Path("a.txt").write_text("changed")
-os.close(os.open("b.txt", os.O_RDONLY))
-Path("made.txt").write_text("x")
-Path("made.txt").read_text()
-Path("left/c.txt").read_text()
-try:
-    open("none.txt")
-except OSError:
-    pass
-sys.path.insert(0, "")
-if os.fork() == 0:
-    import part
-    os._exit(0)
-os.wait()
-import json
-with open(0, closefd=False):
-    pass
-"""
-
-
-def test_all_that_a_process_and_its_forks_read_is_logged(folder: Path) -> None:
-    (folder / "left").mkdir()
-    for name in ("a.txt", "b.txt", "left/c.txt"):
-        (folder / name).write_text("")
-    (folder / "part.py").write_text("import inner.deep\n")
-    (folder / "inner").mkdir()
-    (folder / "inner" / "deep.py").write_text("")
-    for _ in range(2):  # the second time there is bytecode
-        (folder / "log").unlink(missing_ok=True)
-        subprocess.run([sys.executable, "-c", READER], check=True, timeout=60, input=b"")
-        read = read_log(folder / "log")
-        names = {os.path.relpath(name) for name in read if name.startswith(str(folder))}
-        assert names == {"b.txt", "none.txt", "part.py", "inner/deep.py"}
-        assert read[str(folder / "none.txt")] is None
-        assert read[str(folder / "b.txt")] == signature("b.txt")
-
-
 def test_findings_are_compared_by_their_fingerprints() -> None:
     def found(*titles: str) -> Report:
         findings = [Finding(code="PIT001", verdict="invalid", title=title) for title in titles]
@@ -373,8 +358,3 @@ def test_findings_are_compared_by_their_fingerprints() -> None:
         "  gone [PIT001] a",
     ]
     assert compared(found(), found("a", "b", "c", "d"))[-1] == "  new  and 1 more"
-
-
-def test_a_file_that_is_not_there_has_no_state(folder: Path) -> None:
-    assert signature(str(folder / "none")) is None
-    assert signature("nul\0") is None

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pitcheck.errors import UsageError
+from pitcheck.sweep import process_tree
 from pitcheck.sweep.command import merge, run
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import Results
@@ -23,6 +24,8 @@ from pitcheck.sweep.summary import summary
 PLANS = Path(__file__).resolve().parents[2] / "plans"
 DEMO = PLANS / "demo"
 REFERENCE = "mlp-L4.reference.plan.json"
+SAME = "same.plan.json"
+"""A file with the plan of the reference: one file twice is refused."""
 WRONG = "mlp-L4.missing-allreduce.plan.json"
 PAIR = '[[pair]]\nreference = "{0}"\nparallel = "{1}"\n'
 PROGRAMS = {
@@ -40,6 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for file in (REFERENCE, WRONG):
         shutil.copy(DEMO / file, tmp_path / file)
+    shutil.copy(REFERENCE, SAME)
     return tmp_path
 
 
@@ -70,7 +74,7 @@ def swept(text: str, **options: object) -> tuple[int, list[Result]]:
 
 
 def test_a_sweep_of_right_and_wrong_pairs(folder: Path) -> None:
-    both = PAIR.format(REFERENCE, REFERENCE) + PAIR.format(REFERENCE, WRONG)
+    both = PAIR.format(REFERENCE, SAME) + PAIR.format(REFERENCE, WRONG)
     code, (right, wrong) = swept(both)
     assert (code, right.status, wrong.status) == (1, "as expected", "unexpected")
     assert (right.verdict, wrong.verdict) == ("equivalent", "mismatch")
@@ -82,7 +86,7 @@ def test_a_sweep_of_right_and_wrong_pairs(folder: Path) -> None:
 
 
 def test_a_pair_that_is_right_but_should_not_be_is_not_good(folder: Path) -> None:
-    code, (found,) = swept(PAIR.format(REFERENCE, REFERENCE) + 'expect = "mismatch"\n')
+    code, (found,) = swept(PAIR.format(REFERENCE, SAME) + 'expect = "mismatch"\n')
     assert (code, found.status) == (1, "unexpected")
 
 
@@ -104,7 +108,7 @@ def test_what_ends_one_process_ends_one_configuration(
     seconds = 4 if name == "endless" else 100
     code, (right, found) = swept(
         f'seconds = {seconds}\nmemory = "2GiB"\n'
-        + PAIR.format(REFERENCE, REFERENCE)
+        + PAIR.format(REFERENCE, SAME)
         + f'[[program]]\nsource = "{name}.py:spec"\n'
     )
     assert right.status == "as expected" or name == "endless"
@@ -114,15 +118,54 @@ def test_what_ends_one_process_ends_one_configuration(
     assert not found.good
 
 
+TOGETHER = {
+    "forks": "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
+    "        x = bytearray(os.urandom(1)) * 150_000_000\n        time.sleep(60)\n"
+    "        os._exit(0)\ntime.sleep(60)\n",
+    "shared": "import mmap, time\nm = mmap.mmap(-1, 600_000_000)\n"
+    "for n in range(0, len(m), 4096):\n    m[n] = 1\ntime.sleep(60)\n",
+    "apart": "import os, time\nfor _ in range(2):\n    if os.fork() == 0:\n        os.setsid()\n"
+    "        x = bytearray(b'1') * 250_000_000\n        time.sleep(60)\n        os._exit(0)\n"
+    "time.sleep(60)\n",
+}
+"""Programs of which no process has much data of its own that Python counts, but all have."""
+
+
+@pytest.mark.skipif(not process_tree.PROC.is_dir(), reason="the memory is read from /proc")
+@pytest.mark.parametrize("name", TOGETHER)
+def test_memory_counts_over_all_that_a_process_starts(folder: Path, name: str) -> None:
+    Path(f"{name}.py").write_text(TOGETHER[name], encoding="utf-8")
+    begun = time.monotonic()
+    code, (found,) = swept(
+        f'seconds = 100\nmemory = "400MB"\n[[program]]\nsource = "{name}.py:spec"\n'
+    )
+    assert (code, found.status) == (3, "out of memory"), found
+    assert "it and all that it started held more than 400000000 bytes" in found.said
+    assert found.memory_mb > 400
+    assert time.monotonic() - begun < 50
+
+
+@pytest.mark.skipif(not process_tree.PROC.is_dir(), reason="the memory is read from /proc")
+def test_what_forks_share_counts_once(folder: Path) -> None:
+    Path("p.py").write_text(
+        "import os, time\nx = bytearray(b'1') * 250_000_000\nfor _ in range(4):\n"
+        "    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)\n",
+        encoding="utf-8",
+    )
+    _, (found,) = swept('seconds = 6\nmemory = "600MB"\n[[program]]\nsource = "p.py:spec"\n')
+    assert found.status == "out of time"
+    assert 200 < found.memory_mb < 600
+
+
 def test_a_missing_file_is_one_row(folder: Path) -> None:
     code, (missing, right) = swept(
-        PAIR.format("none.plan.json", REFERENCE) + PAIR.format(REFERENCE, REFERENCE)
+        PAIR.format("none.plan.json", REFERENCE) + PAIR.format(REFERENCE, SAME)
     )
     assert (code, missing.verdict, right.status) == (1, "invalid", "as expected")
 
 
 def test_the_same_seed_gives_the_same_reports(folder: Path) -> None:
-    text = PAIR.format(REFERENCE, REFERENCE) + PAIR.format(REFERENCE, WRONG)
+    text = PAIR.format(REFERENCE, SAME) + PAIR.format(REFERENCE, WRONG)
     _, one = swept(text)
     _, two = swept(text, results="s.sqlite", jobs=1)
     assert list(map(stable, one)) == list(map(stable, two))
@@ -155,7 +198,7 @@ def pairs(count: int) -> str:
     for n in range(count):
         shutil.copy(REFERENCE, f"{n}.plan.json")
     return "".join(
-        PAIR.format(f"{n}.plan.json", WRONG if n % 3 == 1 else f"{n}.plan.json")
+        PAIR.format(f"{n}.plan.json", WRONG if n % 3 == 1 else SAME)
         + ('expect = "mismatch"\n' if n % 3 == 1 else "")
         for n in range(count)
     )
@@ -174,7 +217,7 @@ def test_another_sweep_is_not_gone_on_with(folder: Path) -> None:
     text = pairs(2)
     swept(text)
     with pytest.raises(UsageError, match="sweep is"):
-        swept(text + PAIR.format(REFERENCE, REFERENCE), resume=True)
+        swept(text + PAIR.format(REFERENCE, SAME), resume=True)
     with pytest.raises(UsageError, match="seed is 1 in one and 2 in the other"):
         swept(text, resume=True, seed=2)
     Path("0.plan.json").write_text(Path(WRONG).read_text("utf-8"), encoding="utf-8")
@@ -246,27 +289,6 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
     assert summary(kept.planned(), results).good
 
 
-def test_processes_end_with_the_sweep_that_waits_for_them(folder: Path) -> None:
-    Path("endless.py").write_text(
-        "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\n"
-        "while True:\n    time.sleep(1)\n",
-        encoding="utf-8",
-    )
-    text = 'seconds = 600\n[[program]]\nsource = "endless.py:spec"\n'
-    Path("sweep.toml").write_text(text, encoding="utf-8")
-    process = start(["--results", "r.sqlite", "--no-cache"])
-    while not Path("pid").exists() or not Path("pid").read_text("utf-8"):
-        time.sleep(0.1)
-        assert process.poll() is None
-    process.kill()
-    process.wait()
-    end = time.monotonic() + 30
-    worker = int(Path("pid").read_text("utf-8"))
-    while is_running(worker):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def is_running(process: int) -> bool:
     """Return True if a process is there and has not ended."""
     try:
@@ -274,6 +296,41 @@ def is_running(process: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def ends(number: int) -> bool:
+    """Return True if a process ends soon."""
+    for _ in range(100):
+        if not is_running(number):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.skipif(not process_tree.PROC.is_dir(), reason="processes are found in /proc")
+@pytest.mark.parametrize("ended", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_however_a_sweep_ends_its_processes_end_and_it_goes_on(
+    folder: Path, ended: signal.Signals
+) -> None:
+    """Forks of a process, also those in a session of their own, end with it."""
+    Path("slow.py").write_text(
+        "import os, pathlib, time\nif pathlib.Path('go').exists():\n    raise ValueError('gone')\n"
+        "number = os.fork() and os.getpid() or os.setsid() or os.getpid()\n"
+        "pathlib.Path(f'{number}.started').touch()\ntime.sleep(600)\n",
+        encoding="utf-8",
+    )
+    text = pairs(2) + '[[program]]\nsource = "slow.py:spec"\nexpect = "invalid"\n'
+    Path("sweep.toml").write_text(text, encoding="utf-8")
+    process = start(["--results", "t.sqlite", "--seed", "1", "--jobs", "2", "--no-cache"])
+    while len(started := list(folder.glob("*.started"))) < 2:
+        time.sleep(0.1)
+        assert process.poll() is None
+    process.send_signal(ended)
+    assert process.wait() != 0
+    assert all(ends(int(each.stem)) for each in started)
+    Path("go").touch()
+    code, results = swept(text, resume=True, results="t.sqlite")
+    assert (code, len(results)) == (0, 3)
 
 
 @pytest.mark.slow

@@ -44,6 +44,19 @@ class Framework:
         """True if a specification of PyTorch programs is written."""
         return self.target == SPEC
 
+    @property
+    def example(self) -> str:
+        """The sentence on what is checked at first, which is not the program of the user."""
+        if self.is_program:
+            return (
+                f"your own program is not checked yet: {self.target} checks an example, and its "
+                f"verdict is about that; put your model, step and batch at the places that say EDIT"
+            )
+        return (
+            f"your own program is not checked: {self.target} is an example of a model and a "
+            f"layout; put your numbers at the places that say EDIT"
+        )
+
 
 FRAMEWORKS = (
     Framework(
@@ -71,8 +84,8 @@ FRAMEWORKS = (
         "layout.toml.txt",
         CONFIGURATION,
         "dp = 4\ntp = 2\nmicrobatches = 2\nzero = 1                         # or 2, 3",
-        note="pitcheck does not record DeepSpeed's engine yet, so your program itself is not "
-        "checked; the configuration proves the layout that it stands for",
+        note="pitcheck does not record DeepSpeed's engine yet; the configuration proves the layout "
+        "that it stands for",
     ),
     Framework(
         "nnscaler",
@@ -104,8 +117,8 @@ FRAMEWORKS = (
         "layout.toml.txt",
         CONFIGURATION,
         "dp = 4\ntp = 2\nzero = 3                         # parameters are sharded over dp",
-        note="pitcheck does not read JAX programs yet, so your program itself is not checked; the "
-        "configuration proves the layout that it stands for",
+        note="pitcheck does not read JAX programs yet; the configuration proves the layout that it "
+        "stands for",
     ),
 )
 """The nearest to a program comes first: who imports Megatron imports PyTorch as well."""

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from pitcheck.commands.settings_file import pyproject_settings
+from pitcheck.commands.settings_file import nearest_settings, pyproject_settings
 from pitcheck.commands.starting.all_or_nothing import write_all
 from pitcheck.commands.starting.frameworks import (
     FRAMEWORKS,
@@ -42,6 +42,8 @@ def run(directory: str, framework: str | None, *, force: bool) -> int:
     lines = [*_said_of(found, chosen), *(f"wrote        {folder / name}" for name in contents)]
     if elsewhere is not None:
         lines.append(f"settings     stay in {elsewhere.path}, which has [tool.pitcheck]")
+    else:
+        lines += _hidden(folder)
     lines += _next(folder, chosen)
     print_bytes("".join(f"{printable(line)}\n" for line in lines).encode("utf-8"))
     return 0
@@ -75,8 +77,20 @@ def _said_of(found: Found, chosen: Framework) -> Iterator[str]:
         yield f"not read     more than {MOST_FILES} files; name a smaller directory to read others"
 
 
+def _hidden(folder: Path) -> Iterator[str]:
+    """Yield a note on the settings of a folder above, which count no longer in this one."""
+    farther = nearest_settings(folder.resolve().parent)
+    if farther is not None:
+        yield (
+            f"note         {folder / SETTINGS} hides the settings of {farther.path}: checks that "
+            f"run in {folder.resolve()} read the nearest file alone; copy what must count, or "
+            f"remove it"
+        )
+
+
 def _next(folder: Path, chosen: Framework) -> Iterator[str]:
     """Yield what to know, and the command to run next."""
+    yield f"note         {chosen.example}"
     if chosen.note:
         yield f"note         {chosen.note}"
     if chosen.is_program and importlib.util.find_spec("torch") is None:

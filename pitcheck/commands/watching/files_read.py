@@ -1,105 +1,212 @@
-"""The files that a check reads, each as it was when it was opened.
+"""What a check asks the file system, with the answers that it was given.
 
-The process of a check logs them, with its forks: plans, settings, a program and whatever it
-imports or reads, wherever the import stands. ``pitcheck check --watch`` waits for them to change.
+The process of a check logs it, with its forks: plans, settings, a program and whatever it imports,
+reads, lists or asks for, wherever that stands. ``pitcheck check --watch`` waits for other answers.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
 from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any
 
-Signature = tuple[int, ...] | None
-"""The state of a file that differs after every write, None without a file."""
+from pitcheck.commands.watching.answers import (
+    ANSWERS,
+    ASKED,
+    LISTED,
+    OPENED,
+    SEARCHED,
+    Answer,
+    Question,
+    signature,
+    without,
+)
 
+_WRITTEN, _MADE, _STARTED = "written", "made", "started"
 _LIBRARIES = ("site-packages", "dist-packages", "__pycache__")
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
+_IMPORTS = ("<frozen importlib", str(Path(importlib.__file__).parent))
+"""The beginnings of the names of code that looks for modules and packages."""
+_PITCHECK = str(Path(__file__).parents[2]) + os.sep
+_CHANGES: Mapping[str, tuple[slice, slice]] = {
+    "os.remove": (slice(1), slice(1, 2)),
+    "os.rename": (slice(2), slice(2, 4)),
+    "os.link": (slice(1, 2), slice(2, 4)),
+    "os.symlink": (slice(1, 2), slice(2, 3)),
+    "os.truncate": (slice(1), slice(0)),
+}
+"""Event -> where its arguments have the names that it changes, and the folders they start from."""
+_STARTS: Mapping[str, int] = {"subprocess.Popen": 1, "os.exec": 1, "os.posix_spawn": 1}
+"""Event -> which of its arguments has the words of a program that is started."""
 
 
-def signature(path: str) -> Signature:
-    """Return the state of a file. A write that restores size and time changes ``ctime``."""
-    try:
-        found = os.stat(path)  # noqa: PTH116  runs inside an audit hook, for every opened file
-    except (OSError, ValueError):
-        return None
-    return (
-        found.st_mode,
-        found.st_dev,
-        found.st_ino,
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
-    )
+@dataclass(frozen=True)
+class Reads:
+    """What a check has asked, with the first answers, and the names of programs that it started.
 
-
-def log_files(log: Path, left_out: Sequence[Path] = ()) -> None:
-    """Log from now on every file that this process and its forks open.
-
-    Files of installed packages, of Python and of pitcheck are left out, as are those below the
-    folders ``left_out``. The hook stays until the process ends.
+    ``made`` are the files and folders that it wrote itself, which are no inputs.
     """
-    folders = (*_libraries(), *(f"{folder.absolute()}{os.sep}" for folder in left_out))
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    sys.addaudithook(_hook(descriptor, folders))
+
+    answers: Mapping[Question, Answer] = field(default_factory=dict)
+    made: frozenset[str] = frozenset()
+    started: tuple[str, ...] = ()
 
 
-def read_log(log: Path) -> dict[str, Signature]:
-    """Return the files that were read, as they were at first.
+class Log:
+    """The log of what this process and its forks ask the file system from now on.
+
+    What belongs to installed packages, to Python and to pitcheck is left out, as is everything
+    below the folders ``left_out``. The hooks stay until the process ends.
+    """
+
+    def __init__(self, file: Path, left_out: Sequence[Path] = ()) -> None:
+        self._folders = (*_libraries(), *(f"{folder.absolute()}{os.sep}" for folder in left_out))
+        self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._seen: set[Question] = set()
+        self._busy = threading.local()
+        sys.addaudithook(self._happens)
+        for name in ("stat", "lstat", "access"):  # these raise no event
+            self._wrap(name)
+
+    def searches(self, folders: Iterable[str]) -> None:
+        """Log that imports look into some folders, in which there may be no module yet."""
+        for folder in folders:
+            self._quietly(self._add, SEARCHED, os.path.abspath(folder))  # noqa: PTH100  as signature
+
+    def _wrap(self, name: str) -> None:
+        """Put a function that logs in the place of one that asks for the state of a file."""
+        asks = getattr(os, name)
+
+        @wraps(asks)
+        def asked(path: Any, *others: Any, **named: Any) -> Any:
+            if named.get("dir_fd") is None:
+                self._quietly(self._ask, path)
+            return asks(path, *others, **named)
+
+        setattr(os, name, asked)
+        for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+            if asks in able:
+                able.add(asked)
+        if asks in os.supports_effective_ids:
+            os.supports_effective_ids.add(asked)
+
+    def _quietly(self, log: Callable[..., None], *arguments: Any) -> None:
+        """Log something. What cannot be logged must not change what the program does."""
+        if getattr(self._busy, "now", False):
+            return
+        self._busy.now = True
+        try:
+            log(*arguments)
+        except (OSError, TypeError, ValueError, IndexError):
+            return
+        finally:
+            self._busy.now = False
+
+    def _happens(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            self._quietly(self._open, *arguments)
+        elif event in ("os.listdir", "os.scandir"):
+            by = sys._getframe(1).f_code.co_filename
+            self._quietly(self._list, arguments[0], SEARCHED if by.startswith(_IMPORTS) else LISTED)
+        elif event in _CHANGES:
+            self._quietly(self._change, event, arguments)
+        elif event == "os.mkdir":
+            self._quietly(self._make, arguments)
+        elif event == "sqlite3.connect":
+            by = sys._getframe(1).f_code.co_filename
+            self._quietly(self._connect, arguments[0], by.startswith(_PITCHECK))
+        elif event in _STARTS:
+            self._quietly(self._start, arguments, _STARTS[event])
+        elif event == "os.system":
+            self._quietly(self._add, _STARTED, os.fsdecode(arguments[0]).split()[0])
+
+    def _open(self, path: Any, mode: str | None, flags: int) -> None:
+        if isinstance(path, int):
+            return
+        name = _source(_absolute(path))
+        reads = _only_reads(mode, flags)
+        self._add(OPENED if reads else _WRITTEN, name)
+        if reads and name.endswith(".py"):  # a new module beside it may be another one's import
+            self._add(SEARCHED, os.path.dirname(name))  # noqa: PTH120  as signature
+
+    def _ask(self, path: Any) -> None:
+        if not isinstance(path, int):
+            self._add(ASKED, _absolute(path))
+
+    def _list(self, folder: Any, kind: str) -> None:
+        if not isinstance(folder, int):
+            self._add(kind, _absolute("." if folder is None else folder))
+
+    def _change(self, event: str, arguments: tuple[Any, ...]) -> None:
+        files, starts = _CHANGES[event]
+        if all(start == -1 for start in arguments[starts]):
+            for path in arguments[files]:
+                self._add(_WRITTEN, _absolute(path))
+
+    def _make(self, arguments: tuple[Any, ...]) -> None:
+        path, _, start = arguments
+        if start == -1 and signature(_absolute(path)) is None:
+            self._add(_MADE, _absolute(path))
+
+    def _connect(self, database: Any, inside: bool) -> None:
+        """Log a database: that of pitcheck and a new one are written, any other may be an input."""
+        if database not in ("", ":memory:"):
+            made = inside or signature(_absolute(database)) is None
+            self._add(_WRITTEN if made else ASKED, _absolute(database))
+
+    def _start(self, arguments: tuple[Any, ...], words: int) -> None:
+        """Log a program that is started, and the files that its command names."""
+        given = arguments[words]
+        given = [given] if isinstance(given, (str, bytes)) else list(given)
+        self._add(_STARTED, os.path.basename(os.fsdecode(given[0])))  # noqa: PTH119  as signature
+        for word in map(os.fsdecode, given):
+            if signature(_absolute(word)) is not None:
+                self._add(ASKED, _absolute(word))
+
+    def _add(self, kind: str, name: str) -> None:
+        """Write one line for a question, unless there is one."""
+        if (kind, name) in self._seen or (kind != _STARTED and _is_left_out(name, self._folders)):
+            return
+        self._seen.add((kind, name))
+        answer = ANSWERS[kind](name) if kind in ANSWERS else None
+        os.write(self._file, json.dumps([kind, name, answer]).encode("ascii") + b"\n")
+
+
+def read_log(log: Path) -> Reads:
+    """Return what was asked, with the first answers.
 
     What was written, too, is no input: a program may keep files of its own.
     """
-    first: dict[str, Signature] = {}
-    written: set[str] = set()
+    first: dict[Question, Answer] = {}
     for line in log.read_text(encoding="ascii").splitlines() if log.exists() else ():
-        path, reads, state = json.loads(line)
-        if reads:
-            first.setdefault(path, None if state is None else tuple(state))
-        else:
-            written.add(path)
-    return {path: state for path, state in first.items() if path not in written}
+        kind, name, answer = json.loads(line)
+        first.setdefault((kind, name), None if answer is None else tuple(answer))
+    folders = tuple(f"{name}{os.sep}" for kind, name in first if kind == _MADE)
+    made = frozenset(name for kind, name in first if kind in (_WRITTEN, _MADE))
+    answers = {
+        (kind, name): without(answer, name, made) if kind in (LISTED, SEARCHED) else answer
+        for (kind, name), answer in first.items()
+        if kind in ANSWERS and name not in made and not name.startswith(folders)
+    }
+    return Reads(answers, made, tuple(name for kind, name in first if kind == _STARTED))
 
 
-def _hook(descriptor: int, folders: tuple[str, ...]) -> Callable[[str, tuple[Any, ...]], None]:
-    seen: set[tuple[str, bool]] = set()
-
-    def opened(event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open":
-            return
-        try:
-            _log(arguments, descriptor, folders, seen)
-        except (OSError, TypeError, ValueError):
-            return  # what cannot be logged must not change what is opened
-
-    return opened
-
-
-def _log(
-    arguments: tuple[Any, ...],
-    descriptor: int,
-    folders: tuple[str, ...],
-    seen: set[tuple[str, bool]],
-) -> None:
-    """Write one line for a file that is opened, unless there is one."""
-    path, mode, flags = arguments
-    if isinstance(path, int):
-        return
-    name = _source(os.path.abspath(os.fsdecode(path)))  # noqa: PTH100  as signature
-    reads = _only_reads(mode, flags)
-    if (name, reads) in seen or _is_left_out(name, folders):
-        return
-    seen.add((name, reads))
-    os.write(descriptor, json.dumps([name, reads, signature(name)]).encode("ascii") + b"\n")
+def _absolute(path: Any) -> str:
+    return os.path.abspath(os.fsdecode(path))  # noqa: PTH100  as signature
 
 
 def _only_reads(mode: str | None, flags: int) -> bool:
     if mode is None:
-        return flags & os.O_ACCMODE == os.O_RDONLY
+        return flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC) == os.O_RDONLY
     return not set(mode) & set("wax+")
 
 
@@ -115,11 +222,11 @@ def _source(name: str) -> str:
 
 def _is_left_out(name: str, folders: Collection[str]) -> bool:
     inside = not set(_LIBRARIES).isdisjoint(Path(name).parts)
-    return inside or name.startswith((*_SYSTEM, *folders))
+    return inside or f"{name}{os.sep}".startswith((*_SYSTEM, *folders))
 
 
 def _libraries() -> list[str]:
     """Return the folders of Python and of pitcheck, which no one edits between two checks."""
     packages = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
-    python, pitcheck = Path(sysconfig.get_path("stdlib")).parent, Path(__file__).parents[2]
-    return [f"{path}{os.sep}" for path in (*packages, python, pitcheck)]
+    python = Path(sysconfig.get_path("stdlib")).parent
+    return [f"{path}{os.sep}" for path in (*packages, python)] + [_PITCHECK]

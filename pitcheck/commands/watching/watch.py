@@ -1,4 +1,4 @@
-"""``pitcheck check --watch``: check again whenever a file that the check has read changes.
+"""``pitcheck check --watch``: check again whenever anything that the check has read changes.
 
 Every check runs in a new process: a module that is imported already would not be read again.
 """
@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
@@ -18,7 +18,9 @@ from tempfile import TemporaryDirectory
 from time import sleep
 
 from pitcheck.base.streams import say
-from pitcheck.commands.watching.files_read import Signature, read_log, signature
+from pitcheck.commands.watching.answers import Signature, signature
+from pitcheck.commands.watching.files_read import Reads, read_log
+from pitcheck.commands.watching.inputs import Inputs
 from pitcheck.errors import UsageError
 from pitcheck.report.destinations import STDOUT, parse_destination
 from pitcheck.report.fingerprint import fingerprints
@@ -47,61 +49,19 @@ class Ended:
 
     code: int
     report: Report | None
-    read: Mapping[str, Signature]
+    read: Reads
 
 
 @dataclass
 class _Last:
-    """The exit code and the report that were reached last."""
+    """The exit code and the report that were reached last.
+
+    ``written`` are the files of ``--output``, as the check of that report left them.
+    """
 
     code: int = INTERRUPTED
     report: Report | None = None
-
-
-@dataclass
-class Inputs:
-    """The files that a check depends on, and the names beside them, as they were when it ran."""
-
-    named: tuple[str, ...]
-    files: dict[str, Signature] = field(default_factory=dict)
-    folders: dict[str, frozenset[str]] = field(default_factory=dict)
-
-    def look(self) -> None:
-        """Take the state of the named files and of all folders, before a check reads them."""
-        self.files = {name: signature(name) for name in self.named}
-        self.folders = {folder: modules(folder) for folder in (*self.folders, *self._beside())}
-
-    def take(self, read: Mapping[str, Signature]) -> None:
-        """Add the files that a check has read, as they were when it opened them."""
-        self.files.update(read)
-        self.folders.update(
-            {folder: modules(folder) for folder in self._beside() if folder not in self.folders}
-        )
-
-    def changed(self) -> list[str]:
-        """Return the files and folders that are no longer what they were, sorted."""
-        files = [name for name, state in self.files.items() if signature(name) != state]
-        folders = [name for name, inside in self.folders.items() if modules(name) != inside]
-        return sorted(files) or sorted(folders)
-
-    def _beside(self) -> Iterable[str]:
-        """Return the folders of Python files: a new module there may be another one's import."""
-        return dict.fromkeys(str(Path(file).parent) for file in self.files if file.endswith(".py"))
-
-
-def modules(folder: str) -> frozenset[str]:
-    """Return the names in a folder that an import may find."""
-    try:
-        with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if _is_module(entry))
-    except OSError:
-        return frozenset()
-
-
-def _is_module(entry: os.DirEntry[str]) -> bool:
-    if entry.name.startswith((".", "__pycache__")):
-        return False
-    return entry.name.endswith(".py") or entry.is_dir()
+    written: Mapping[str, Signature] = field(default_factory=dict)
 
 
 def run(
@@ -119,16 +79,23 @@ def run(
     """
     _refuse(named, output, write_baseline)
     inputs, last = Inputs(tuple(str(Path(name).absolute()) for name in named)), _Last()
+    files = _files(output)
     try:
-        ended = _check_once(inputs, arguments, last)
+        ended = _check_once(inputs, arguments, files, last)
         if ended.report is None:
             return ended.code
         while True:
-            say(f"pitcheck: watching {count(len(inputs.files), 'file')}; Ctrl-C ends")
+            say(f"pitcheck: watching {count(inputs.files, 'file')}; Ctrl-C ends")
             _rule(_wait(inputs))
-            _check_once(inputs, arguments, last)
+            _check_once(inputs, arguments, files, last)
     except KeyboardInterrupt:
         return INTERRUPTED if inputs.changed() else last.code
+
+
+def _files(output: Sequence[str]) -> list[str]:
+    """Return the absolute names of the files of some outputs."""
+    found = [parse_destination(text, FORMATS).file for text in output]
+    return [os.path.realpath(file) for file in found if file != STDOUT]
 
 
 def _refuse(named: Sequence[str], output: Sequence[str], write_baseline: str | None) -> None:
@@ -154,21 +121,44 @@ def _refuse(named: Sequence[str], output: Sequence[str], write_baseline: str | N
             )
 
 
-def _check_once(inputs: Inputs, arguments: Sequence[str], last: _Last) -> Ended:
-    """Run a check, say what has changed since the last report, and keep its outcome."""
+def _check_once(
+    inputs: Inputs, arguments: Sequence[str], files: Sequence[str], last: _Last
+) -> Ended:
+    """Run a check, say what has changed since the last report, and keep its outcome.
+
+    ``files`` are those of ``--output``. Without a report those of the last check are removed: they
+    are about another state of the inputs.
+    """
     before, last.code = last.report, INTERRUPTED
     inputs.look()
-    ended = check_in_new_process(arguments)
-    inputs.take(ended.read)
+    there = {file: signature(file) for file in files}
+    try:
+        ended = check_in_new_process(arguments)
+    except KeyboardInterrupt:
+        _remove(last)
+        raise
+    for line in inputs.take(ended.read):
+        say(line)
     last.code = ended.code
     if ended.report is None:
+        _remove(last)
         say("pitcheck: no verdict; the check runs again when a file changes")
         return ended
     last.report = ended.report
+    last.written = {file: now for file in files if (now := signature(file)) != there[file]}
     if before is not None:
         for line in compared(before, ended.report):
             say(line)
     return ended
+
+
+def _remove(last: _Last) -> None:
+    """Remove the files of the last report, unless somebody else has written to them since."""
+    for file, state in last.written.items():
+        if state is not None and S_ISREG(state[0]) and signature(file) == state:
+            Path(file).unlink(missing_ok=True)
+            say(f"pitcheck: removed {printable(os.path.relpath(file))}: it is of an earlier check")
+    last.written = {}
 
 
 def check_in_new_process(arguments: Sequence[str]) -> Ended:
@@ -212,8 +202,8 @@ def _wait(inputs: Inputs) -> list[str]:
     """Return the files that changed, once some have and all stay as they are."""
     while not (found := inputs.changed()):
         sleep(POLL)
-    before: list[Signature] = []
-    while (now := [signature(name) for name in inputs.files]) != before:
+    before = None
+    while (now := inputs.now()) != before:
         before = now
         sleep(SETTLED)
     return inputs.changed() or found
