@@ -16,9 +16,11 @@ from pitcheck.models.described import means
 Norm = OneOf["rms", "layer"]
 Activation = OneOf["swiglu", "gelu", "clamped-swiglu"]
 HeadNorm = OneOf["none", "rms", "l2"]
+RotaryPairs = OneOf["half", "interleaved"]
 
 GATE_ALPHA = "851/500"
 GATE_LIMIT = "7"
+QUERY_SCALE = "1/10"
 
 
 class Attention(
@@ -45,11 +47,16 @@ class Attention(
     bias: Annotated[bool, means("Biases on queries, keys, values and output.")] = False
     rotary: Annotated[
         bool,
-        means(
-            "Rotary position embedding (Su et al. 2021) that pairs one half of a head with the "
-            "other. Cosines and sines are inputs."
-        ),
+        means("Rotary position embedding (Su et al. 2021). Cosines and sines are inputs."),
     ] = True
+    rotary_pairs: Annotated[
+        RotaryPairs,
+        means(
+            'The elements that are rotated together. "half": one half of a head with the other. '
+            '"interleaved": neighbours (Llama 4).',
+            '"interleaved" needs `rotary`',
+        ),
+    ] = "half"
     qk_norm: Annotated[
         HeadNorm,
         means(
@@ -90,6 +97,19 @@ class Attention(
             "false needs `rotary` and `global_every`",
         ),
     ] = True
+    query_floor: Annotated[
+        int,
+        means(
+            "In layers without rotary embedding the query at place i of a sequence, counted from "
+            "0, is multiplied by 1 + `query_scale` * log(1 + floor((i + 1) / `query_floor`)) "
+            "(Llama 4, after Nakanishi 2025). 0: it is not.",
+            "at least 0; above 0 needs layers without rotary embedding",
+        ),
+    ] = 0
+    query_scale: Annotated[
+        str,
+        means("The factor of that logarithm, a rational.", "above 0; only with `query_floor`"),
+    ] = QUERY_SCALE
     sinks: Annotated[
         bool,
         means(
@@ -312,6 +332,15 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if layer is None or attention.global_rotary or not attention.global_every:
             return attention.rotary
         return attention.rotary and not _every(layer, attention.global_every)
+
+    def scales_queries(self, layer: int | None) -> bool:
+        """Return True if a layer scales queries by their place; ``layer`` as of ``is_local``."""
+        attention = self.attention
+        return (
+            isinstance(attention, Attention)
+            and attention.query_floor > 0
+            and not self.is_rotary(layer)
+        )
 
     def padded(self, multiple: int) -> Model:
         """Return the model with its embedding padded to a multiple of ``multiple`` rows.

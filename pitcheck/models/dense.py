@@ -18,7 +18,14 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
         q, k = (_head_norm(context, t, f"{name}.{part}_norm") for t, part in ((q, "q"), (k, "k")))
     if context.cos:
         q, k = (
-            tape.op("rotary", t, context.cos, context.sin, name=f"{t}.rotated", convention="half")
+            tape.op(
+                "rotary",
+                t,
+                context.cos,
+                context.sin,
+                name=f"{t}.rotated",
+                convention=sizes.rotary_pairs,
+            )
             for t in (q, k)
         )
         if sizes.qk_norm == "l2":
@@ -26,6 +33,8 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
                 tape.op("rms_norm", t, name=f"{t}.normed", eps=context.model.norm_eps)
                 for t in (q, k)
             )
+    if context.scales:
+        q = tape.op("mul", q, context.scales, name=f"{name}.q.by_place")
     shared = sizes.heads // sizes.kv_heads
     if shared > 1:
         k, v = (

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import chain
 
 from pitcheck.errors import ImpossibleError
-from pitcheck.models.config import GATE_ALPHA, GATE_LIMIT, Attention, Batch, Model
+from pitcheck.models.config import GATE_ALPHA, GATE_LIMIT, QUERY_SCALE, Attention, Batch, Model
 
 Rule = tuple[str, bool, str]
 """(field, True if the rule holds, the rule with the values)."""
@@ -40,6 +40,8 @@ def _rational_rules(model: Model) -> Iterator[Rule]:
             f"model.experts.{field}": getattr(model.experts, field)
             for field in ("scale", "bias_rate", "auxiliary", "z")
         }
+    if isinstance(model.attention, Attention):
+        given["model.attention.query_scale"] = model.attention.query_scale
     for place, text in given.items():
         yield place, _is_rational(text), f"must be a rational such as 1/1000, not {text!r}"
 
@@ -171,10 +173,33 @@ def _local_rules(model: Model, attention: Attention) -> Iterator[Rule]:
         "leaves out the rotary embedding of every global layer: it needs rotary and global_every",
     )
     yield (
+        f"{place}.rotary_pairs",
+        attention.rotary_pairs == "half" or attention.rotary,
+        f"{attention.rotary_pairs} is about rotary embedding, and the model has none",
+    )
+    yield from _query_rules(model, attention)
+    yield (
         f"{place}.qk_norm",
         attention.qk_norm != "l2" or attention.rotary,
         "l2 is a norm of layers with rotary embedding, and the model has none",
     )
+
+
+def _query_rules(model: Model, attention: Attention) -> Iterator[Rule]:
+    """Yield the rules of the factors by which queries grow along a sequence."""
+    place, floor, scale = "model.attention", attention.query_floor, attention.query_scale
+    yield f"{place}.query_floor", floor >= 0, f"must be at least 0, not {floor}"
+    yield (
+        f"{place}.query_floor",
+        floor <= 0 or any(map(model.scales_queries, range(model.layers))),
+        f"{floor} scales queries of layers without rotary embedding, and the model has none",
+    )
+    yield (
+        f"{place}.query_scale",
+        floor > 0 or Fraction(scale) == Fraction(QUERY_SCALE),
+        f"{scale} needs query_floor above 0",
+    )
+    yield f"{place}.query_scale", Fraction(scale) > 0, f"must be above 0, not {scale}"
 
 
 def _expert_rules(model: Model) -> Iterator[Rule]:
