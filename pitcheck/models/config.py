@@ -20,6 +20,7 @@ RotaryPairs = OneOf["half", "interleaved"]
 
 GATE_ALPHA = "851/500"
 GATE_LIMIT = "7"
+PREDICTED_WEIGHT = "3/10"
 QUERY_SCALE = "1/10"
 
 
@@ -167,7 +168,7 @@ class Experts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         OneOf["max", "top2"],
         means(
             "How groups are ranked: by their best member or by the sum of their two best.",
-            '"top2" needs groups of at least 2',
+            '"top2" needs groups of at least 2, of which not all are kept',
         ),
     ] = "max"
     score: Annotated[OneOf["softmax", "sigmoid"], means("The gate function.")] = "softmax"
@@ -235,7 +236,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         means(
             "The number of first layers with a dense feed-forward part in a model with experts.",
-            "from 0 to `layers`",
+            "from 0 to `layers`; 0 without experts",
         ),
     ] = 0
     experts_every: Annotated[
@@ -292,7 +293,9 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0
     tied: Annotated[bool, means("Embedding and output projection are one parameter.")] = False
     predicted: Annotated[int, means("Multi-token prediction modules (DeepSeek-V3).", "0 or 1")] = 0
-    predicted_weight: Annotated[str, means("The weight of their loss, a rational.")] = "3/10"
+    predicted_weight: Annotated[
+        str, means("The weight of their loss, a rational.", "only with `predicted`")
+    ] = PREDICTED_WEIGHT
 
     @property
     def embedding_rows(self) -> int:
@@ -384,7 +387,7 @@ class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beta2: Annotated[str, means("The decay of the second moment.")] = "19/20"
     eps: Annotated[str, means("The number added to the root of the second moment.")] = "1/100000000"
     weight_decay: Annotated[
-        str, means("The factor of decoupled decay; of norms and biases: none.")
+        str, means("The factor of decoupled decay; of norms, biases and sinks: none.")
     ] = "1/10"
     max_norm: Annotated[str, means("The norm to which gradients are clipped.")] = "1"
     step: Annotated[int, means("The number of the step, from 1.")] = 3

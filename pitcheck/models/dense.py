@@ -41,7 +41,7 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
             tape.op("repeat_interleave", t, name=f"{t}.repeated", axis=1, count=shared)
             for t in (k, v)
         )
-    sinks = parameter(tape, f"{name}.sinks", sizes.heads) if sizes.sinks else ""
+    sinks = parameter(tape, f"{name}.sinks", sizes.heads, decays=False) if sizes.sinks else ""
     mixed = attend(context, q, k, v, name, sinks)
     return linear(
         tape,
@@ -60,7 +60,7 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
 def _head_norm(context: Context, x: str, name: str) -> str:
     """Record the RMS norm of every head of ``x``; all heads share the weight (head size,)."""
     tape = context.tape
-    weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1])
+    weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1], decays=False)
     return tape.op("rms_norm", x, weight, name=name, eps=context.model.norm_eps)
 
 

@@ -48,9 +48,12 @@ class Context:
         )
 
 
-def parameter(tape: Tape, name: str, *shape: int) -> str:
-    """Add a parameter unless it exists already; return its name."""
-    return name if name in tape.tensors else tape.parameter(name, shape)
+def parameter(tape: Tape, name: str, *shape: int, decays: bool = True) -> str:
+    """Add a parameter unless it exists already; return its name.
+
+    Without ``decays`` it is a norm, a bias or a sink, which weight decay leaves out.
+    """
+    return name if name in tape.tensors else tape.parameter(name, shape, decays=decays)
 
 
 def linear(tape: Tape, x: str, name: str, outputs: int, bias: bool = False) -> str:
@@ -59,21 +62,21 @@ def linear(tape: Tape, x: str, name: str, outputs: int, bias: bool = False) -> s
     The result (..., outputs) is called ``name``.
     """
     weight = parameter(tape, f"{name}.weight", outputs, tape.tensors[x].shape[-1])
-    operands = (x, weight, parameter(tape, f"{name}.bias", outputs)) if bias else (x, weight)
-    return tape.op("linear", *operands, name=name)
+    added = (parameter(tape, f"{name}.bias", outputs, decays=False),) if bias else ()
+    return tape.op("linear", x, weight, *added, name=name)
 
 
 def norm(context: Context, x: str, name: str) -> str:
     """Record the model's norm over the last dimension of ``x``; the result is called ``name``."""
-    tape, model = context.tape, context.model
-    weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1])
+    tape, model, size = context.tape, context.model, context.tape.tensors[x].shape[-1]
+    weight = parameter(tape, f"{name}.weight", size, decays=False)
     if model.norm == "rms":
         return tape.op("rms_norm", x, weight, name=name, eps=model.norm_eps)
     return tape.op(
         "layer_norm",
         x,
         weight,
-        parameter(tape, f"{name}.bias", tape.tensors[x].shape[-1]),
+        parameter(tape, f"{name}.bias", size, decays=False),
         name=name,
         eps=model.norm_eps,
     )

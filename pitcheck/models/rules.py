@@ -7,7 +7,15 @@ from fractions import Fraction
 from itertools import chain
 
 from pitcheck.errors import ImpossibleError
-from pitcheck.models.config import GATE_ALPHA, GATE_LIMIT, QUERY_SCALE, Attention, Batch, Model
+from pitcheck.models.config import (
+    GATE_ALPHA,
+    GATE_LIMIT,
+    PREDICTED_WEIGHT,
+    QUERY_SCALE,
+    Attention,
+    Batch,
+    Model,
+)
 
 Rule = tuple[str, bool, str]
 """(field, True if the rule holds, the rule with the values)."""
@@ -69,6 +77,11 @@ def _model_rules(model: Model) -> Iterator[Rule]:
         f"{model.dense_layers} dense layers of {model.layers}",
     )
     yield (
+        "model.dense_layers",
+        model.dense_layers == 0 or model.experts is not None,
+        f"{model.dense_layers} layers without experts, in a model that has none: leave it out",
+    )
+    yield (
         "model.experts",
         model.experts is None
         or model.predicted > 0
@@ -95,6 +108,11 @@ def _model_rules(model: Model) -> Iterator[Rule]:
         model.predicted in (0, 1),
         f"one multi-token prediction module is known, not {model.predicted}",
     )
+    yield (
+        "model.predicted_weight",
+        model.predicted > 0 or Fraction(model.predicted_weight) == Fraction(PREDICTED_WEIGHT),
+        f"{model.predicted_weight} weighs the loss of multi-token prediction, and predicted is 0",
+    )
 
 
 def _activation_rules(model: Model) -> Iterator[Rule]:
@@ -112,7 +130,7 @@ def _activation_rules(model: Model) -> Iterator[Rule]:
         given = getattr(model, field)
         yield (
             f"model.{field}",
-            given == default or model.activation == "clamped-swiglu",
+            Fraction(given) == Fraction(default) or model.activation == "clamped-swiglu",
             f"{given} needs the activation clamped-swiglu, not {model.activation}",
         )
     limit = model.gate_limit
@@ -229,6 +247,11 @@ def _expert_rules(model: Model) -> Iterator[Rule]:
         "model.experts.scaled_input",
         not (experts.scaled_input and experts.bias),
         "an expert with biases does not give 0 for the input 0 of a token that did not choose it",
+    )
+    yield (
+        "model.experts.group_score",
+        experts.group_score == "max" or experts.kept < experts.groups,
+        f"{experts.group_score} ranks groups, and all {experts.groups} of them are kept",
     )
     pairs = (
         experts.group_score != "top2" or experts.groups == 1 or experts.routed >= 2 * experts.groups

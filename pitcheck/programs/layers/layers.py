@@ -97,7 +97,7 @@ def _head_norm(rank: Rank, x: str, name: str, axes: Names) -> str:
     All heads share the weight, so its gradients are terms of a sum over tensor-parallel ranks.
     """
     size = rank.tape.tensors[x].shape[-1]
-    weight = parameter(rank, f"{name}.weight", (size,), {}, rank.axes.tensor)
+    weight = parameter(rank, f"{name}.weight", (size,), {}, rank.axes.tensor, decays=False)
     return rank.tape.op(
         "rms_norm",
         x,
@@ -115,7 +115,7 @@ def _sinks(rank: Rank, name: str, sizes: Attention) -> str:
         return ""
     axes = rank.axes.tensor
     shape = (sizes.heads // rank.axes.size(axes),)
-    return parameter(rank, f"{name}.sinks", shape, rank.spread({0: axes}))
+    return parameter(rank, f"{name}.sinks", shape, rank.spread({0: axes}), decays=False)
 
 
 def _complete(rank: Rank, axes: Names) -> bool:
