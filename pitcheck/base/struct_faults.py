@@ -15,13 +15,13 @@ _CHOICE = re.compile(r"Invalid enum value '(.*?)'", re.DOTALL)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 
 
-def with_allowed(text: str, place: str, struct: type[msgspec.Struct]) -> str:
+def with_allowed(text: str, place: str, struct: type[msgspec.Struct], data: object = None) -> str:
     """Return the text of a decoder's error, with the fields or values that are allowed there.
 
     ``place`` is the path of the error in data of the type ``struct``, such as
-    ``tensors[0].lineage``.
+    ``tensors[0].lineage``. ``data``, if it is at hand, tells which of several structs is meant.
     """
-    types = list(_types_at(struct, place))
+    types = _meant(list(_types_at(struct, place)), _at(data, place))
     unknown, choice = _UNKNOWN.match(text), _CHOICE.match(text)
     if unknown:
         text = f"Object contains unknown field `{cut(unknown[1])}`"
@@ -33,6 +33,33 @@ def with_allowed(text: str, place: str, struct: type[msgspec.Struct]) -> str:
         )
         return _listed(text, "it must be one of", choice[1], values)
     return text
+
+
+def _at(data: object, place: str) -> object:
+    """Return what data have at a path; None if a step leads nowhere."""
+    for step in _STEP.findall(place):
+        inner = step.strip("[]")
+        if isinstance(data, dict):
+            data = data.get(inner)
+        elif isinstance(data, list) and inner.isdecimal() and int(inner) < len(data):
+            data = data[int(inner)]
+        else:
+            return None
+    return data
+
+
+def _meant(types: list[inspect.Type], data: object) -> list[inspect.Type]:
+    """Return the struct whose tag data have, or all types if no tag says."""
+    if not isinstance(data, dict):
+        return types
+    found = [
+        each
+        for each in types
+        if isinstance(each, inspect.StructType)
+        and each.tag_field is not None
+        and data.get(each.tag_field) == each.tag
+    ]
+    return found or types
 
 
 def _listed(text: str, lead: str, name: str, known: list[str]) -> str:

@@ -16,9 +16,12 @@ from pitcheck.models.described import means
 Norm = OneOf["rms", "layer"]
 Activation = OneOf["swiglu", "gelu", "clamped-swiglu"]
 HeadNorm = OneOf["none", "rms", "l2"]
+RotaryPairs = OneOf["half", "interleaved"]
 
 GATE_ALPHA = "851/500"
 GATE_LIMIT = "7"
+PREDICTED_WEIGHT = "3/10"
+QUERY_SCALE = "1/10"
 
 
 class Attention(
@@ -45,11 +48,16 @@ class Attention(
     bias: Annotated[bool, means("Biases on queries, keys, values and output.")] = False
     rotary: Annotated[
         bool,
-        means(
-            "Rotary position embedding (Su et al. 2021) that pairs one half of a head with the "
-            "other. Cosines and sines are inputs."
-        ),
+        means("Rotary position embedding (Su et al. 2021). Cosines and sines are inputs."),
     ] = True
+    rotary_pairs: Annotated[
+        RotaryPairs,
+        means(
+            'The elements that are rotated together. "half": one half of a head with the other. '
+            '"interleaved": neighbours (Llama 4).',
+            '"interleaved" needs `rotary`',
+        ),
+    ] = "half"
     qk_norm: Annotated[
         HeadNorm,
         means(
@@ -90,6 +98,19 @@ class Attention(
             "false needs `rotary` and `global_every`",
         ),
     ] = True
+    query_floor: Annotated[
+        int,
+        means(
+            "In layers without rotary embedding the query at place i of a sequence, counted from "
+            "0, is multiplied by 1 + `query_scale` * log(1 + floor((i + 1) / `query_floor`)) "
+            "(Llama 4, after Nakanishi 2025). 0: it is not.",
+            "at least 0; above 0 needs layers without rotary embedding",
+        ),
+    ] = 0
+    query_scale: Annotated[
+        str,
+        means("The factor of that logarithm, a rational.", "above 0; only with `query_floor`"),
+    ] = QUERY_SCALE
     sinks: Annotated[
         bool,
         means(
@@ -147,7 +168,7 @@ class Experts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         OneOf["max", "top2"],
         means(
             "How groups are ranked: by their best member or by the sum of their two best.",
-            '"top2" needs groups of at least 2',
+            '"top2" needs groups of at least 2, of which not all are kept',
         ),
     ] = "max"
     score: Annotated[OneOf["softmax", "sigmoid"], means("The gate function.")] = "softmax"
@@ -215,7 +236,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         means(
             "The number of first layers with a dense feed-forward part in a model with experts.",
-            "from 0 to `layers`",
+            "from 0 to `layers`; 0 without experts",
         ),
     ] = 0
     experts_every: Annotated[
@@ -272,7 +293,9 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0
     tied: Annotated[bool, means("Embedding and output projection are one parameter.")] = False
     predicted: Annotated[int, means("Multi-token prediction modules (DeepSeek-V3).", "0 or 1")] = 0
-    predicted_weight: Annotated[str, means("The weight of their loss, a rational.")] = "3/10"
+    predicted_weight: Annotated[
+        str, means("The weight of their loss, a rational.", "only with `predicted`")
+    ] = PREDICTED_WEIGHT
 
     @property
     def embedding_rows(self) -> int:
@@ -312,6 +335,15 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if layer is None or attention.global_rotary or not attention.global_every:
             return attention.rotary
         return attention.rotary and not _every(layer, attention.global_every)
+
+    def scales_queries(self, layer: int | None) -> bool:
+        """Return True if a layer scales queries by their place; ``layer`` as of ``is_local``."""
+        attention = self.attention
+        return (
+            isinstance(attention, Attention)
+            and attention.query_floor > 0
+            and not self.is_rotary(layer)
+        )
 
     def padded(self, multiple: int) -> Model:
         """Return the model with its embedding padded to a multiple of ``multiple`` rows.
@@ -355,7 +387,7 @@ class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beta2: Annotated[str, means("The decay of the second moment.")] = "19/20"
     eps: Annotated[str, means("The number added to the root of the second moment.")] = "1/100000000"
     weight_decay: Annotated[
-        str, means("The factor of decoupled decay; of norms and biases: none.")
+        str, means("The factor of decoupled decay; of norms, biases and sinks: none.")
     ] = "1/10"
     max_norm: Annotated[str, means("The norm to which gradients are clipped.")] = "1"
     step: Annotated[int, means("The number of the step, from 1.")] = 3

@@ -18,7 +18,14 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
         q, k = (_head_norm(context, t, f"{name}.{part}_norm") for t, part in ((q, "q"), (k, "k")))
     if context.cos:
         q, k = (
-            tape.op("rotary", t, context.cos, context.sin, name=f"{t}.rotated", convention="half")
+            tape.op(
+                "rotary",
+                t,
+                context.cos,
+                context.sin,
+                name=f"{t}.rotated",
+                convention=sizes.rotary_pairs,
+            )
             for t in (q, k)
         )
         if sizes.qk_norm == "l2":
@@ -26,13 +33,15 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
                 tape.op("rms_norm", t, name=f"{t}.normed", eps=context.model.norm_eps)
                 for t in (q, k)
             )
+    if context.scales:
+        q = tape.op("mul", q, context.scales, name=f"{name}.q.by_place")
     shared = sizes.heads // sizes.kv_heads
     if shared > 1:
         k, v = (
             tape.op("repeat_interleave", t, name=f"{t}.repeated", axis=1, count=shared)
             for t in (k, v)
         )
-    sinks = parameter(tape, f"{name}.sinks", sizes.heads) if sizes.sinks else ""
+    sinks = parameter(tape, f"{name}.sinks", sizes.heads, decays=False) if sizes.sinks else ""
     mixed = attend(context, q, k, v, name, sinks)
     return linear(
         tape,
@@ -51,7 +60,7 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
 def _head_norm(context: Context, x: str, name: str) -> str:
     """Record the RMS norm of every head of ``x``; all heads share the weight (head size,)."""
     tape = context.tape
-    weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1])
+    weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1], decays=False)
     return tape.op("rms_norm", x, weight, name=name, eps=context.model.norm_eps)
 
 

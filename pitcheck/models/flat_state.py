@@ -59,11 +59,11 @@ def adamw_flat(
 
 def _decays(tape: Tape, name: str, decay: str) -> str:
     """Return a vector of the factors by which the elements of a parameter decay."""
-    shape = tape.tensors[name].shape
+    count = prod(tape.tensors[name].shape)
     return (
-        tape.op("expand", decay, sizes=(prod(shape),))
-        if len(shape) > 1
-        else tape.op("full", sizes=shape, value=1)
+        tape.op("full", sizes=(count,), value=1)
+        if name in tape.undecayed
+        else tape.op("expand", decay, sizes=(count,))
     )
 
 

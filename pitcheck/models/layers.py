@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.models.config import Attention, Batch, LatentAttention, Model
 from pitcheck.models.tape import Tape
+from pitcheck.plan.model import Number
+
+QUERY_SCALES = "query_scales"
+"""The name of the factors of queries in the plan of one device."""
 
 
 @dataclass(frozen=True)
@@ -15,6 +20,7 @@ class Context:
     ``visible`` (length, length): True where the token of a row may attend to that of a column;
     ``local``: the same in layers with a window or a chunk. Each is "" if no layer needs it.
     ``cos``, ``sin`` (length, half the rotary size): "" without rotary embedding.
+    ``scales`` (length, 1): the factors of queries; "" if they are not scaled by their place.
     """
 
     tape: Tape
@@ -24,6 +30,7 @@ class Context:
     cos: str = ""
     sin: str = ""
     local: str = ""
+    scales: str = ""
 
     def of_layer(self, layer: int | None) -> Context:
         """Return the context in which a layer attends.
@@ -31,15 +38,22 @@ class Context:
         ``layer`` counts from 0; None is the layer of multi-token prediction.
         """
         model = self.model
-        visible = self.local if model.is_local(layer) else self.visible
-        if model.is_rotary(layer):
-            return replace(self, visible=visible)
-        return replace(self, visible=visible, cos="", sin="")
+        turned = model.is_rotary(layer)
+        return replace(
+            self,
+            visible=self.local if model.is_local(layer) else self.visible,
+            cos=self.cos if turned else "",
+            sin=self.sin if turned else "",
+            scales=self.scales if model.scales_queries(layer) else "",
+        )
 
 
-def parameter(tape: Tape, name: str, *shape: int) -> str:
-    """Add a parameter unless it exists already; return its name."""
-    return name if name in tape.tensors else tape.parameter(name, shape)
+def parameter(tape: Tape, name: str, *shape: int, decays: bool = True) -> str:
+    """Add a parameter unless it exists already; return its name.
+
+    Without ``decays`` it is a norm, a bias or a sink, which weight decay leaves out.
+    """
+    return name if name in tape.tensors else tape.parameter(name, shape, decays=decays)
 
 
 def linear(tape: Tape, x: str, name: str, outputs: int, bias: bool = False) -> str:
@@ -48,21 +62,21 @@ def linear(tape: Tape, x: str, name: str, outputs: int, bias: bool = False) -> s
     The result (..., outputs) is called ``name``.
     """
     weight = parameter(tape, f"{name}.weight", outputs, tape.tensors[x].shape[-1])
-    operands = (x, weight, parameter(tape, f"{name}.bias", outputs)) if bias else (x, weight)
-    return tape.op("linear", *operands, name=name)
+    added = (parameter(tape, f"{name}.bias", outputs, decays=False),) if bias else ()
+    return tape.op("linear", x, weight, *added, name=name)
 
 
 def norm(context: Context, x: str, name: str) -> str:
     """Record the model's norm over the last dimension of ``x``; the result is called ``name``."""
-    tape, model = context.tape, context.model
-    weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1])
+    tape, model, size = context.tape, context.model, context.tape.tensors[x].shape[-1]
+    weight = parameter(tape, f"{name}.weight", size, decays=False)
     if model.norm == "rms":
         return tape.op("rms_norm", x, weight, name=name, eps=model.norm_eps)
     return tape.op(
         "layer_norm",
         x,
         weight,
-        parameter(tape, f"{name}.bias", tape.tensors[x].shape[-1]),
+        parameter(tape, f"{name}.bias", size, decays=False),
         name=name,
         eps=model.norm_eps,
     )
@@ -100,9 +114,10 @@ def logits(context: Context, x: str, name: str) -> str:
 
 
 def prepare(tape: Tape, model: Model, batch: Batch, tokens: str) -> Context:
-    """Record the tensors that all layers share: positions, causal mask, rotary cosines and sines.
+    """Record the tensors that all layers share.
 
-    The cosines and sines are inputs.
+    These are positions, causal mask, factors of queries, and rotary cosines and sines, which are
+    inputs.
     """
     tape.op("positions", tokens, name="positions", axis=1)
     rows, columns = (tape.op("unsqueeze", "positions", axis=axis) for axis in (1, 0))
@@ -114,6 +129,7 @@ def prepare(tape: Tape, model: Model, batch: Batch, tokens: str) -> Context:
         batch,
         tape.op("ge", rows, columns, name="visible") if False in local else "",
         local=_near(tape, model, tokens, rows, columns) if True in local else "",
+        scales=_query_scales(tape, model, tokens, layers),
     )
     size = rotary_size(model)
     if not size:
@@ -134,6 +150,19 @@ def _near(tape: Tape, model: Model, tokens: str, rows: str, columns: str) -> str
         every = tape.op("full_like", columns, value=chunk)
         near = tape.op("eq", *(tape.op("floor_divide", at, every) for at in (rows, columns)))
     return tape.op("logical_and", tape.op("ge", rows, columns), near, name="visible.local")
+
+
+def _query_scales(tape: Tape, model: Model, tokens: str, layers: Sequence[int | None]) -> str:
+    """Record the factors of queries, (length, 1); return "" if no layer scales them."""
+    sizes = model.attention
+    if not isinstance(sizes, Attention) or not any(map(model.scales_queries, layers)):
+        return ""
+    counted = tape.op("positions", tokens, axis=1, offset=1)
+    floor = tape.op("full_like", counted, value=sizes.query_floor)
+    steps = tape.op("cast", tape.op("floor_divide", counted, floor), dtype="float32")
+    logarithm = tape.op("log", tape.op("add", steps, Number(1)))
+    factors = tape.op("add", tape.op("mul", logarithm, Number(sizes.query_scale)), Number(1))
+    return tape.op("unsqueeze", factors, name=QUERY_SCALES, axis=1)
 
 
 def rotary_size(model: Model) -> int:

@@ -151,7 +151,7 @@ def _experts(context: Context, x: str, weights: str, name: str, experts: Experts
         turned = tape.op("transpose", weight, dim0=1, dim1=2)
         if not experts.bias:
             return tape.op("matmul", to, turned, name=f"{stem}.{part}")
-        bias = parameter(tape, f"{stem}.{part}.bias", count, outputs)
+        bias = parameter(tape, f"{stem}.{part}.bias", count, outputs, decays=False)
         return tape.op(
             "add",
             tape.op("matmul", to, turned),

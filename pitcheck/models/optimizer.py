@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 
 from pitcheck.models.config import Optimizer
@@ -31,17 +31,12 @@ def clip(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> dict[
 def adamw(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> None:
     """Record one step of all parameters from their clipped gradients.
 
-    Norms and biases do not decay (:func:`decays`). Moments are state called first:P and second:P.
+    Norms, biases and sinks do not decay. Moments are state called first:P and second:P.
     """
     rate, decay = rates(tape, settings)
     for name, gradient in gradients.items():
-        kept = tape.op("mul", name, decay) if decays(name, tape.tensors[name].shape) else name
+        kept = name if name in tape.undecayed else tape.op("mul", name, decay)
         tape.update(stepped(tape, name, gradient, rate, kept, settings), of=name)
-
-
-def decays(name: str, shape: Sequence[int]) -> bool:
-    """Return True if a parameter decays: vectors do not, nor do the biases of several experts."""
-    return len(shape) > 1 and not name.endswith(".bias")
 
 
 def rates(tape: Tape, settings: Optimizer) -> tuple[str, str]:

@@ -135,6 +135,40 @@ _GPT_OSS = Model(
     activation="clamped-swiglu",
 )
 
+_LLAMA4 = Attention(
+    40,
+    8,
+    128,
+    rotary_pairs="interleaved",
+    chunk=8192,
+    global_every=4,
+    global_rotary=False,
+    query_floor=8192,
+)
+
+_LLAMA4_EXPERTS = Experts(16, 1, 8192, shared=1, score="sigmoid", scaled_input=True)
+
+_SCOUT = Model(
+    "llama4-scout",
+    layers=48,
+    hidden=5120,
+    vocabulary=202048,
+    ffn=16384,
+    attention=replace(_LLAMA4, qk_norm="l2"),
+    experts=_LLAMA4_EXPERTS,
+)
+
+_MAVERICK = Model(
+    "llama4-maverick",
+    layers=48,
+    hidden=5120,
+    vocabulary=202048,
+    ffn=16384,
+    attention=_LLAMA4,
+    experts=replace(_LLAMA4_EXPERTS, routed=128),
+    experts_every=2,
+)
+
 PRESETS: Mapping[str, Model] = MappingProxyType(
     {
         model.name: model
@@ -150,13 +184,15 @@ PRESETS: Mapping[str, Model] = MappingProxyType(
             _QWEN3,
             _QWEN3_MOE,
             _GPT_OSS,
+            _SCOUT,
+            _MAVERICK,
         )
     }
 )
 """Every model by its name.
 
 Sizes are those of the published configurations. What a paper leaves open (the order of GPT-3's
-fused weight, Mixtral's router losses) follows Megatron-LM.
+fused weight, Mixtral's router losses) follows Megatron-LM. Llama 4 is its language model.
 """
 
 TINY = "-tiny"
@@ -190,14 +226,17 @@ def tiny(model: Model) -> Model:
         vocabulary=40,
         rows=0,
         ffn=24,
-        attention=_tiny_attention(model.attention),
+        attention=_tiny_attention(model.attention, model.hidden),
         experts=None if experts is None else _tiny_experts(experts),
         dense_layers=min(model.dense_layers, 2),
         positions=16 if model.positions else 0,
     )
 
 
-def _tiny_attention(attention: Attention | LatentAttention) -> Attention | LatentAttention:
+def _tiny_attention(
+    attention: Attention | LatentAttention, hidden: int
+) -> Attention | LatentAttention:
+    """Return attention with small numbers; heads are together as wide as the model if they were."""
     if isinstance(attention, LatentAttention):
         return replace(
             attention,
@@ -212,9 +251,10 @@ def _tiny_attention(attention: Attention | LatentAttention) -> Attention | Laten
         attention,
         heads=4,
         kv_heads=4 if attention.kv_heads == attention.heads else 2,
-        head_dim=4,
+        head_dim=4 if attention.heads * attention.head_dim == hidden else 6,
         window=min(attention.window, 3),
         chunk=min(attention.chunk, 4),
+        query_floor=min(attention.query_floor, 3),
     )
 
 

@@ -7,7 +7,15 @@ from fractions import Fraction
 from itertools import chain
 
 from pitcheck.errors import ImpossibleError
-from pitcheck.models.config import GATE_ALPHA, GATE_LIMIT, Attention, Batch, Model
+from pitcheck.models.config import (
+    GATE_ALPHA,
+    GATE_LIMIT,
+    PREDICTED_WEIGHT,
+    QUERY_SCALE,
+    Attention,
+    Batch,
+    Model,
+)
 
 Rule = tuple[str, bool, str]
 """(field, True if the rule holds, the rule with the values)."""
@@ -40,6 +48,8 @@ def _rational_rules(model: Model) -> Iterator[Rule]:
             f"model.experts.{field}": getattr(model.experts, field)
             for field in ("scale", "bias_rate", "auxiliary", "z")
         }
+    if isinstance(model.attention, Attention):
+        given["model.attention.query_scale"] = model.attention.query_scale
     for place, text in given.items():
         yield place, _is_rational(text), f"must be a rational such as 1/1000, not {text!r}"
 
@@ -65,6 +75,11 @@ def _model_rules(model: Model) -> Iterator[Rule]:
         "model.dense_layers",
         0 <= model.dense_layers <= model.layers,
         f"{model.dense_layers} dense layers of {model.layers}",
+    )
+    yield (
+        "model.dense_layers",
+        model.dense_layers == 0 or model.experts is not None,
+        f"{model.dense_layers} layers without experts, in a model that has none: leave it out",
     )
     yield (
         "model.experts",
@@ -93,6 +108,11 @@ def _model_rules(model: Model) -> Iterator[Rule]:
         model.predicted in (0, 1),
         f"one multi-token prediction module is known, not {model.predicted}",
     )
+    yield (
+        "model.predicted_weight",
+        model.predicted > 0 or Fraction(model.predicted_weight) == Fraction(PREDICTED_WEIGHT),
+        f"{model.predicted_weight} weighs the loss of multi-token prediction, and predicted is 0",
+    )
 
 
 def _activation_rules(model: Model) -> Iterator[Rule]:
@@ -110,7 +130,7 @@ def _activation_rules(model: Model) -> Iterator[Rule]:
         given = getattr(model, field)
         yield (
             f"model.{field}",
-            given == default or model.activation == "clamped-swiglu",
+            Fraction(given) == Fraction(default) or model.activation == "clamped-swiglu",
             f"{given} needs the activation clamped-swiglu, not {model.activation}",
         )
     limit = model.gate_limit
@@ -171,10 +191,33 @@ def _local_rules(model: Model, attention: Attention) -> Iterator[Rule]:
         "leaves out the rotary embedding of every global layer: it needs rotary and global_every",
     )
     yield (
+        f"{place}.rotary_pairs",
+        attention.rotary_pairs == "half" or attention.rotary,
+        f"{attention.rotary_pairs} is about rotary embedding, and the model has none",
+    )
+    yield from _query_rules(model, attention)
+    yield (
         f"{place}.qk_norm",
         attention.qk_norm != "l2" or attention.rotary,
         "l2 is a norm of layers with rotary embedding, and the model has none",
     )
+
+
+def _query_rules(model: Model, attention: Attention) -> Iterator[Rule]:
+    """Yield the rules of the factors by which queries grow along a sequence."""
+    place, floor, scale = "model.attention", attention.query_floor, attention.query_scale
+    yield f"{place}.query_floor", floor >= 0, f"must be at least 0, not {floor}"
+    yield (
+        f"{place}.query_floor",
+        floor <= 0 or any(map(model.scales_queries, range(model.layers))),
+        f"{floor} scales queries of layers without rotary embedding, and the model has none",
+    )
+    yield (
+        f"{place}.query_scale",
+        floor > 0 or Fraction(scale) == Fraction(QUERY_SCALE),
+        f"{scale} needs query_floor above 0",
+    )
+    yield f"{place}.query_scale", Fraction(scale) > 0, f"must be above 0, not {scale}"
 
 
 def _expert_rules(model: Model) -> Iterator[Rule]:
@@ -204,6 +247,11 @@ def _expert_rules(model: Model) -> Iterator[Rule]:
         "model.experts.scaled_input",
         not (experts.scaled_input and experts.bias),
         "an expert with biases does not give 0 for the input 0 of a token that did not choose it",
+    )
+    yield (
+        "model.experts.group_score",
+        experts.group_score == "max" or experts.kept < experts.groups,
+        f"{experts.group_score} ranks groups, and all {experts.groups} of them are kept",
     )
     pairs = (
         experts.group_score != "top2" or experts.groups == 1 or experts.routed >= 2 * experts.groups

@@ -35,6 +35,7 @@ class Tape(PlanBuilder):
         super().__init__(name, mesh, microbatches)
         self.entries: list[Entry] = []
         self.tracked: set[str] = set()
+        self.undecayed: set[str] = set()
         self._expected: dict[str, Lineage | None] = {}
         self._signatures = Signatures()
         self._tracking = True
@@ -51,12 +52,15 @@ class Tape(PlanBuilder):
         *,
         dtype: DType = "float32",
         gradient: Lineage | bool = False,
+        decays: bool = True,
     ) -> str:
         """Add a trainable parameter and return its name; arguments as of ``input``.
 
         ``gradient``: a hint for what the backward pass computes for it, as in ``op``; one device
-        needs none.
+        needs none. ``decays``: False for norms, biases and sinks, which the optimizer only moves.
         """
+        if not decays:
+            self.undecayed.add(name)
         self._given(
             Tensor(name, tuple(shape), dtype, "parameter", lineage=lineage_of(name, lineage))
         )

@@ -26,6 +26,8 @@ from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import FORMAT, Attribute, Number, Plan, Table
 from pitcheck.plan.rules.size_rules import mesh_violations
 
+MOST_UNTYPED = 1 << 24
+"""The bytes up to which a file with a fault is read once more, for a message that fits better."""
 JSON_SUFFIX = ".plan.json"
 ZSTD_SUFFIX = ".plan.zst"
 ZSTD_HEADER = b"\x28\xb5\x2f\xfd"
@@ -242,10 +244,18 @@ def _guard(decode: Callable[[], Any], data: bytes, origin: str) -> Any:
         raise PlanError(f"a value cannot be read: {error} (in {origin})", "file") from None
 
 
+def _untyped(data: bytes) -> object:
+    """Return what a text of moderate length has as plain data, for messages; else None."""
+    if len(data) <= MOST_UNTYPED:
+        with suppress(msgspec.DecodeError, ValueError, RecursionError):
+            return msgspec.json.decode(data)
+    return None
+
+
 def _raise_decode_error(text: str, data: bytes, origin: str) -> NoReturn:
     at = _AT.search(text)
     if at:
-        said = with_allowed(text[: at.start()], at.group(1), Plan)
+        said = with_allowed(text[: at.start()], at.group(1), Plan, _untyped(data))
         raise PlanError(f"{said} (in {origin})", at.group(1) or "file") from None
     byte = _BYTE.search(text)
     if not byte:

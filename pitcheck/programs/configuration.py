@@ -204,7 +204,7 @@ def _converted(value: object, kind: type[Field], place: str) -> Field:
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at `$")
         path = where.rstrip("`")
-        said = _of_another_type(value, path, text) or with_allowed(text, path, kind)
+        said = _of_another_type(value, path, text) or with_allowed(text, path, kind, value)
         raise ConfigurationError(said, place + path) from None
 
 

@@ -1,5 +1,6 @@
-"""Options of a layout that cut over an axis of one rank, where they change nothing.
+"""Options of a layout where they change nothing.
 
+These cut over an axis of one rank, or are about buffers of gradients without ZeRO 1 or 2.
 Frameworks accept them, so that one file serves a grid of sizes. The layout that is built is the one
 without them, and a note for the report names each.
 """
@@ -12,6 +13,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from pitcheck.programs.layout import Layout
+
+BUCKETED = (1, 2)
+"""The stages of ZeRO that gather gradients in flat buffers."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,13 @@ def without_idle_options(layout: Layout) -> Effective:
         notes.append(
             f"layout.{field} = {_written(given)} has no effect: {work}, which is 1; the plan is "
             f"the one without it"
+        )
+    zero = changes.get("zero", layout.zero)
+    if layout.bucket != defaults.bucket and zero not in BUCKETED:
+        changes["bucket"] = defaults.bucket
+        notes.append(
+            f"layout.bucket = {layout.bucket} has no effect: it is about zero 1 and 2, and zero is "
+            f"{zero}; the plan is the one without it"
         )
     return Effective(replace(layout, **changes) if changes else layout, tuple(notes))
 

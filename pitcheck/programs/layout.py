@@ -107,7 +107,10 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 1
     bucket: Annotated[
         int,
-        means("Elements that close a flat buffer of gradients, with `zero` 1 and 2.", "at least 1"),
+        means(
+            "Elements that close a flat buffer of gradients, with `zero` 1 and 2.",
+            "at least 1; no effect with other `zero`",
+        ),
     ] = 40_000_000
     flat_buckets: Annotated[
         bool,

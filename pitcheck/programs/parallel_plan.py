@@ -6,8 +6,8 @@ from contextlib import nullcontext
 
 from msgspec.structs import replace
 
-from pitcheck.models.config import Batch, Model, Optimizer
-from pitcheck.models.layers import rotary_size
+from pitcheck.models.config import Attention, Batch, Model, Optimizer
+from pitcheck.models.layers import QUERY_SCALES, rotary_size
 from pitcheck.models.tape import Tape
 from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import Plan
@@ -16,7 +16,7 @@ from pitcheck.programs.data_parallel.optimizer_step import adamw, clip
 from pitcheck.programs.data_parallel.sharded_parameters import Units, unsharded
 from pitcheck.programs.data_parallel.summed_gradients import LOCAL, reduced, shards_of
 from pitcheck.programs.idle_options import without_idle_options
-from pitcheck.programs.layers.context_attention import mask
+from pitcheck.programs.layers.context_attention import Placed, mask, query_scales
 from pitcheck.programs.layers.layers import layer
 from pitcheck.programs.layers.loss import TokenLoss
 from pitcheck.programs.layers.predicted import LAYER, Prediction
@@ -141,24 +141,33 @@ class _Step:
                 self.prediction.loss.forward(hidden)
 
     def _see(self, stage: int) -> None:
-        """Record the masks of the kinds of layers that a stage has: global, local, or both."""
-        rank = self.rank
+        """Record what the layers of a stage know of places.
+
+        These are the masks of the kinds of layers that it has (global, local, or both), and the
+        factors of queries if one of them scales these.
+        """
+        rank, sizes = self.rank, self.rank.model.attention
         layers: list[int | None] = [*layers_of(stage, rank.layout.stages, rank.model.layers)]
         if self.prediction is not None and stage == rank.last:
             layers.append(None)
         for local in sorted({rank.model.is_local(number) for number in layers}):
             mask(rank, self.tokens, _visible(stage, local), local)
+        if isinstance(sizes, Attention) and any(map(rank.model.scales_queries, layers)):
+            query_scales(rank, self.tokens, _scales(stage), sizes)
 
     def _layer(self, x: str, stage: int, number: int | None, mixture: bool) -> str:
         """Record a layer of a stage; ``number`` None is the layer of multi-token prediction."""
         rank, units = self.rank, self.units
         name = LAYER if number is None else f"layers.{number}"
-        visible = _visible(stage, rank.model.is_local(number))
-        angles = self.angles if rank.model.is_rotary(number) else ("", "")
+        placed = Placed(
+            _visible(stage, rank.model.is_local(number)),
+            self.angles if rank.model.is_rotary(number) else ("", ""),
+            _scales(stage) if rank.model.scales_queries(number) else "",
+        )
         if units is not None:
             units.enter(rank, stage, name)
         with rank.tape.recomputed() if rank.layout.recompute else nullcontext():
-            x = layer(rank, x, name, visible, angles, mixture)
+            x = layer(rank, x, name, placed, mixture)
         if units is not None:
             units.leave(rank, stage, name)
         return x
@@ -234,3 +243,8 @@ class _Step:
 def _visible(stage: int, local: bool) -> str:
     """Return the name of a stage's mask, with a ring the stem of one name per hop."""
     return f"visible.{stage}.local" if local else f"visible.{stage}"
+
+
+def _scales(stage: int) -> str:
+    """Return the name of a stage's factors of queries."""
+    return f"{QUERY_SCALES}.{stage}"

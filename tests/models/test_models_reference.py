@@ -59,13 +59,21 @@ CASES = {
     "qwen3": _Case(_small("qwen3-8b")),
     "qwen3 moe": _Case(_small("qwen3-30b-a3b")),
     "gpt-oss": _Case(_small("gpt-oss-20b")),
-    "gpt-oss, clamped often": _Case(replace(_small("gpt-oss-20b"), gate_limit="1/3"), seed=2),
+    "gpt-oss, clamped often": _Case(replace(_small("gpt-oss-20b"), gate_limit="1/3"), seed=3),
     "chunks without rotary between": _Case(
         replace(
             _small("llama3-8b"),
             attention=Attention(
                 4, 2, 4, qk_norm="l2", chunk=4, global_every=2, global_rotary=False
             ),
+        )
+    ),
+    "llama 4 scout": _Case(preset("llama4-scout-tiny")),
+    "llama 4 maverick": _Case(preset("llama4-maverick-tiny"), Batch(4, 7, groups=2), seed=1),
+    "queries grow in all layers": _Case(
+        replace(
+            _small("llama3-8b"),
+            attention=Attention(4, 2, 4, rotary=False, query_floor=2, query_scale="3/4"),
         )
     ),
     "windows in all layers": _Case(
@@ -134,6 +142,9 @@ PUBLISHED = {
     "qwen3-8b": 8.19,
     "qwen3-30b-a3b": 30.5,
     "gpt-oss-20b": 20.9,
+    # Both without the encoder of images.
+    "llama4-scout": 107.8,
+    "llama4-maverick": 400.7,
 }
 
 

@@ -111,9 +111,14 @@ class TorchModel:
             )
         everywhere = sizes.global_every > 0 and (number + 1) % sizes.global_every == 0
         if sizes.rotary and (sizes.global_rotary or not everywhere):
-            q, k = (self.turn_halves(t) for t in (q, k))
+            turn = self.turn_halves if sizes.rotary_pairs == "half" else self.turn_pairs
+            q, k = (turn(t) for t in (q, k))
             if sizes.qk_norm == "l2":
                 q, k = (t / (t.pow(2).mean(-1, keepdim=True) + eps).sqrt() for t in (q, k))
+        elif sizes.query_floor:
+            steps = torch.floor((torch.arange(length) + 1.0) / sizes.query_floor)
+            grown = torch.log1p(steps.double()) * float(Fraction(sizes.query_scale)) + 1
+            q = q * grown.view(1, 1, length, 1)
         k, v = (t.repeat_interleave(shared, 1) for t in (k, v))
         scores = q @ k.transpose(2, 3) / sizes.head_dim**0.5
         hidden = torch.tensor(

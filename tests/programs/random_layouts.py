@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from programs.program_cases import Case
 
 from pitcheck.errors import PlanError
-from pitcheck.models.config import Attention, Batch, Model
+from pitcheck.models.config import Attention, Batch, Experts, Model
 from pitcheck.models.presets import preset
 from pitcheck.programs.layout import Layout, check_layout
 
@@ -57,11 +57,27 @@ def _model(draw: random.Random, most: int) -> Model:
     return replace(
         preset("llama3-8b-tiny"),
         layers=layers,
-        attention=attention,
+        attention=_published(draw, attention, layers),
         vocabulary=draw.choice((40, 41)),
         fused_gate=draw.random() < 0.3,
         tied=draw.random() < 0.2,
     )
+
+
+def _published(draw: random.Random, attention: Attention, layers: int) -> Attention:
+    """Attention with some of the choices of Qwen3, gpt-oss and Llama 4."""
+    fields: dict[str, Any] = {
+        "qk_norm": draw.choice(("none", "none", "rms", "l2")),
+        "rotary_pairs": draw.choice(("half", "interleaved")),
+        "sinks": draw.random() < 0.2,
+    }
+    local = draw.choice(("", "", "window", "chunk"))
+    if local:
+        fields[local] = draw.choice((2, 3, 4))
+        fields["global_every"] = draw.choice([0, *range(2, layers + 1)])
+    if fields.get("global_every") and draw.random() < 0.6:
+        fields |= {"global_rotary": False, "query_floor": draw.choice((0, 2, 3))}
+    return replace(attention, **fields)
 
 
 def _mixture(draw: random.Random, layers: int) -> Model:
@@ -78,12 +94,26 @@ def _mixture(draw: random.Random, layers: int) -> Model:
             )
         )
     )
+    dense, every = min(base.dense_layers, layers - 1), draw.choice((1, 1, 2))
+    kept = any((number + 1) % every == 0 for number in range(dense, layers))
+    attention = base.attention
     return replace(
         base,
         layers=layers,
-        dense_layers=min(base.dense_layers, layers - 1),
+        dense_layers=dense,
+        experts_every=every if kept else 1,
+        attention=_published(draw, attention, layers)
+        if isinstance(attention, Attention)
+        else attention,
+        experts=None if base.experts is None else _routed(draw, base.experts),
         vocabulary=draw.choice((40, 41)),
     )
+
+
+def _routed(draw: random.Random, experts: Experts) -> Experts:
+    """Experts with biases (gpt-oss) or scaled inputs (Llama 4), or neither."""
+    choice = draw.choice(("", "", "bias", "scaled_input"))
+    return replace(experts, router_bias=draw.random() < 0.2, **({choice: True} if choice else {}))
 
 
 def _gpt(draw: random.Random, layers: int, heads: int) -> Model:

@@ -22,6 +22,9 @@ IDLE: list[tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = [
     ({"zero": 1, "flat_buckets": True}, {}, ("zero = 1", "flat_buckets = true")),
     ({"sequence_parallel": True, "dp": 2}, {"dp": 2}, ("sequence_parallel = true",)),
     ({"zigzag": True}, {}, ("zigzag = true",)),
+    ({"bucket": 300}, {}, ("bucket = 300",)),
+    ({"zero": 2, "bucket": 300}, {}, ("zero = 2", "bucket = 300")),
+    ({"dp": 2, "zero": 3, "bucket": 300}, {"dp": 2, "zero": 3}, ("bucket = 300",)),
     ({"context": "ulysses"}, {}, ("context = ulysses",)),
     (
         {"zero": 1, "sequence_parallel": True, "pp": 2},
@@ -48,6 +51,7 @@ def test_an_idle_option_is_named_and_left_out(
     "layout",
     [
         {"dp": 2, "zero": 1},
+        {"dp": 2, "zero": 2, "bucket": 300},
         {"tp": 2, "sequence_parallel": True},
         {"cp": 2, "zigzag": True, "context": "allgather"},
         {"zigzag": False},

@@ -213,6 +213,10 @@ def test_a_near_mistake_is_a_mismatch(name: str) -> None:
         (llama(attention=Attention(4, 2, 4, rotary=False, qk_norm="l2")), "qk_norm: l2 is a norm"),
         (llama(gate_limit="1"), "gate_limit: 1 needs the activation clamped-swiglu"),
         (llama(activation="clamped-swiglu", gate_limit="0"), "must be above 0, not 0"),
+        (llama(dense_layers=1), "dense_layers: 1 layers without experts"),
+        (llama(predicted_weight="1/2"), "predicted_weight: 1/2 weighs the loss"),
+        (_mixture(group_score="top2"), "group_score: top2 ranks groups, and all 1"),
+        (_mixture(groups=2, kept=2, group_score="top2"), "group_score: top2 ranks groups"),
         (llama(norm_eps="small"), "norm_eps: must be a rational"),
         (llama(activation="gelu", fused_gate=True), "gelu has no gate"),
         (llama(experts_every=2), "1 without experts, not 2"),
@@ -223,3 +227,16 @@ def test_a_near_mistake_is_a_mismatch(name: str) -> None:
 def test_a_combination_without_meaning_is_refused(model: Model, said: str) -> None:
     with pytest.raises(PlanError, match=said):
         case(model).plans()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        llama(gate_alpha="1.702", gate_limit="7.0"),
+        llama(predicted_weight="0.3"),
+        llama(attention=Attention(4, 2, 4, query_scale="0.1")),
+    ],
+    ids=["clamped activation", "weight of predictions", "scale of queries"],
+)
+def test_a_default_that_is_spelled_otherwise_is_the_default(model: Model) -> None:
+    assert case(model, tp=2).plans()[1] == case(llama(), tp=2).plans()[1]

@@ -186,10 +186,10 @@ class DegreeRing:
         return replace(self._value("field", (), top=top), sign=ABOVE_ZERO)
 
     def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
-        """Return bounds for positions: degree 0."""
-        return self._value(
-            "int", (like.shape[axis],), 1, Polynomial(height_log2=log2_of(like.shape[axis]))
-        )
+        """Return bounds for positions, which are counted from 0: degree 0."""
+        size = like.shape[axis]
+        value = self._value("int", (size,), 1, Polynomial(height_log2=log2_of(size)))
+        return replace(value, sign=value.sign | Sign.NONNEGATIVE)
 
     def boundary(self, like: DegreeValue, axis: int, offset: int) -> DegreeValue:  # noqa: ARG002
         """Return bounds for a 0-d constant: degree 0."""

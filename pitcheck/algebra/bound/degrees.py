@@ -278,18 +278,21 @@ class DegreeAlgebra(DegreeMoves):
 
     # --- integers
     def floor_divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Return bounds as of the operands."""
-        return self._decided("int", broadcast(a.shape, b.shape), a, b)
+        """Return bounds as of the operands; of two that are not negative the quotient is not."""
+        found = self._decided("int", broadcast(a.shape, b.shape), a, b)
+        return replace(found, sign=found.sign | a.sign & b.sign & Sign.NONNEGATIVE)
 
     remainder = floor_divide
 
     def cast(self, a: DegreeValue, kind: Kind) -> DegreeValue:
         """Return bounds in another kind: integers and bools embed.
 
-        A field value that becomes discrete is decided by order.
+        A field value that becomes discrete is decided by order. Truncated toward 0 it does not
+        become negative.
         """
         if a.kind == "field" and kind != "field":
-            return self._decided(kind, a.shape, a)
+            found = self._decided(kind, a.shape, a)
+            return replace(found, sign=found.sign | a.sign & Sign.NONNEGATIVE)
         if a.kind == kind:
             return a
         return replace(

@@ -311,12 +311,12 @@ def adamw_flat(
 
 
 def _decays(rank: Rank, one: Buffer, decay: str) -> str:
-    """Record the factor of every element of a buffer: vectors do not decay, padding stays 0."""
+    """Record the factor of every element of a buffer: some do not decay, padding stays 0."""
     tape = rank.tape
     factors = [
-        tape.op("expand", decay, sizes=(count,))
-        if len(tape.tensors[name].shape) > 1
-        else tape.op("full", sizes=(count,), value=1)
+        tape.op("full", sizes=(count,), value=1)
+        if name in tape.undecayed
+        else tape.op("expand", decay, sizes=(count,))
         for name, count in zip(one.names, one.elements, strict=True)
     ]
     joined = tape.op("cat", *factors, name=f"{one.name}:decays", axis=0)

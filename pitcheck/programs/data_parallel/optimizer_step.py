@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Protocol
 
 from pitcheck.models.config import Optimizer
-from pitcheck.models.optimizer import decays
 from pitcheck.models.tape import Tape
 from pitcheck.plan.model import Lineage
 from pitcheck.programs.data_parallel.buckets import Piece, gather, own_part
@@ -103,7 +102,7 @@ def total_of(tape: Tape, terms: Sequence[str], name: str) -> str:
 def adamw(
     rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Piece]
 ) -> None:
-    """Record one AdamW step of the parameters; norms and biases do not decay.
+    """Record one AdamW step of the parameters; norms, biases and sinks do not decay.
 
     The parameters in ``pieces`` are updated as the rank's shards, which are gathered then.
     """
@@ -112,7 +111,7 @@ def adamw(
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
             own = own_part(rank, pieces[name], name, f"{name}:own") if name in pieces else name
-            kept = tape.op("mul", own, decay) if decays(name, tape.tensors[name].shape) else own
+            kept = own if name in tape.undecayed else tape.op("mul", own, decay)
             new = moved(rank, own, gradient, corrected, kept, settings)
             if name not in pieces:
                 tape.update(new, of=name)

@@ -138,7 +138,8 @@ def _shard(rank: Rank, whole: Rank, one: Piece, stage: int) -> str:
     rank.homes[one.name] = tuple(sorted({*rank.homes.get(one.name, ()), stage}))
     if one.name not in rank.tape.tensors:
         rank.sharing[one.name] = whole.sharing[one.name]
-        rank.tape.parameter(one.name, one.own, one.lineage)
+        decays = one.name not in whole.tape.undecayed
+        rank.tape.parameter(one.name, one.own, one.lineage, decays=decays)
     return one.name
 
 

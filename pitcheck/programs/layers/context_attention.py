@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from pitcheck.models.config import Attention
+from pitcheck.models.layers import QUERY_SCALES
 from pitcheck.models.records import Spread
 from pitcheck.plan.model import Number
 from pitcheck.programs.layers.regions import exchanged, gathered
@@ -12,6 +16,19 @@ from pitcheck.programs.token_order import by_rank, in_order, places
 
 Angles = tuple[str, str]
 """The cosines and sines of the rotary embedding at a rank's places; "" without one."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The tensors by which attention knows the places of tokens in their sequence.
+
+    ``visible``: the mask, with a ring the stem of one name per hop. ``scales`` (length, 1): the
+    factors of queries at the rank's places, "" without them.
+    """
+
+    visible: str
+    angles: Angles
+    scales: str
 
 
 def mask(rank: Rank, tokens: str, name: str, local: bool = False) -> str:
@@ -35,6 +52,25 @@ def mask(rank: Rank, tokens: str, name: str, local: bool = False) -> str:
             return _joined(rank, further, f"{name}.ahead.ordered")
 
         return seen(rank, rows, columns, name, local)
+
+
+def query_scales(rank: Rank, tokens: str, name: str, sizes: Attention) -> str:
+    """Record the factors of queries at a rank's places in the whole sequence, (length, 1).
+
+    ``tokens`` is (sequences, length).
+    """
+    tape = rank.tape
+    with tape.untracked():
+        counted = places(rank, tokens, f"{name}.counted", ahead=1)
+        floor = tape.op("full_like", counted, name=f"{name}.floor", value=sizes.query_floor)
+        steps = tape.op("floor_divide", counted, floor, name=f"{name}.steps")
+        logarithm = tape.op(
+            "log", tape.op("add", tape.op("cast", steps, dtype="float32"), Number(1))
+        )
+        grown = tape.op("mul", logarithm, Number(sizes.query_scale), name=f"{name}.grown")
+        hint = rank.hint(QUERY_SCALES, rank.spread({0: rank.sequence()}))
+        factors = tape.op("add", grown, Number(1))
+        return tape.op("unsqueeze", factors, name=name, hint=hint, axis=1)
 
 
 def _joined(rank: Rank, own: str, name: str) -> str:

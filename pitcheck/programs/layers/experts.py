@@ -87,7 +87,7 @@ def _bias(rank: Rank, name: str, experts: Experts, cut: int) -> str:
     terms = axes.expert_tensor if cut == 2 else ()
     if terms:
         sharing = Sharing((*sharing.sums, terms), sharing.shards)
-    bias = parameter(rank, name, shape, rank.spread(spread), sharing=sharing)
+    bias = parameter(rank, name, shape, rank.spread(spread), sharing=sharing, decays=False)
     with tape.every_microbatch():
         if terms:
             part = Fraction(1, axes.size(terms))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pitcheck.models.config import Attention
-from pitcheck.programs.layers.context_attention import Angles, attend
+from pitcheck.programs.layers.context_attention import Placed, attend
 from pitcheck.programs.layers.experts import mixture_of_experts
 from pitcheck.programs.layers.feed_forward import feed_forward
 from pitcheck.programs.layers.latent import latent_attention
@@ -12,27 +12,26 @@ from pitcheck.programs.layers.tensor_parallel import column, norm, parameter, ro
 from pitcheck.programs.rank import Names, Rank
 
 
-def layer(rank: Rank, x: str, name: str, visible: str, angles: Angles, mixture: bool) -> str:
+def layer(rank: Rank, x: str, name: str, placed: Placed, mixture: bool) -> str:
     """Record x + attention(norm x), then that + feed-forward(norm of it).
 
     With ``mixture`` the feed-forward part is a mixture of experts.
     """
     tape = rank.tape
     with tape.module(name):
-        mixed = _attended(
-            rank, norm(rank, x, f"{name}.attention_norm"), f"{name}.attention", visible, angles
-        )
+        normed = norm(rank, x, f"{name}.attention_norm")
+        mixed = _attended(rank, normed, f"{name}.attention", placed)
         x = tape.op("add", x, mixed, name=f"{name}.middle", hint=rank.residual)
         fed = _fed(rank, norm(rank, x, f"{name}.mlp_norm"), f"{name}.mlp", mixture)
         return tape.op("add", x, fed, name=f"{name}.output", hint=rank.residual)
 
 
-def _attended(rank: Rank, x: str, name: str, visible: str, angles: Angles) -> str:
+def _attended(rank: Rank, x: str, name: str, placed: Placed) -> str:
     """Record attention of the model's kind."""
     sizes = rank.model.attention
     if isinstance(sizes, Attention):
-        return attention(rank, x, name, visible, angles, sizes)
-    return latent_attention(rank, x, name, visible, angles, sizes)
+        return attention(rank, x, name, placed, sizes)
+    return latent_attention(rank, x, name, placed.visible, placed.angles, sizes)
 
 
 def _fed(rank: Rank, x: str, name: str, mixture: bool) -> str:
@@ -43,7 +42,7 @@ def _fed(rank: Rank, x: str, name: str, mixture: bool) -> str:
     return feed_forward(rank, x, name, rank.model.ffn)
 
 
-def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes: Attention) -> str:
+def attention(rank: Rank, x: str, name: str, placed: Placed, sizes: Attention) -> str:
     """Record causal attention, heads cut over tensor-parallel ranks.
 
     Ranks that share a key-value head all compute its key and value.
@@ -56,17 +55,17 @@ def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes
             _head_norm(rank, t, f"{name}.{part}_norm", axes)
             for t, part, axes in zip((q, k), "qk", cuts, strict=True)
         )
-    if angles[0]:
+    if placed.angles[0]:
         turned = zip((q, k), cuts, strict=True)
         q, k = (
             tape.op(
                 "rotary",
                 t,
-                *angles,
+                *placed.angles,
                 name=f"{t}.rotated",
                 hint=rank.heads(axes),
                 gradient=_complete(rank, axes),
-                convention="half",
+                convention=sizes.rotary_pairs,
             )
             for t, axes in turned
         )
@@ -82,7 +81,10 @@ def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes
                 )
                 for t, axes in zip((q, k), cuts, strict=True)
             )
-    mixed = attend(rank, q, k, v, name, visible, _sinks(rank, name, sizes))
+    if placed.scales:
+        hint = rank.heads(rank.axes.tensor)
+        q = tape.op("mul", q, placed.scales, name=f"{name}.q.by_place", hint=hint)
+    mixed = attend(rank, q, k, v, name, placed.visible, _sinks(rank, name, sizes))
     flat = tape.op(
         "reshape", mixed, name=f"{name}.mixed", hint=rank.wide, sizes=(rank.rows, rank.length, -1)
     )
@@ -95,7 +97,7 @@ def _head_norm(rank: Rank, x: str, name: str, axes: Names) -> str:
     All heads share the weight, so its gradients are terms of a sum over tensor-parallel ranks.
     """
     size = rank.tape.tensors[x].shape[-1]
-    weight = parameter(rank, f"{name}.weight", (size,), {}, rank.axes.tensor)
+    weight = parameter(rank, f"{name}.weight", (size,), {}, rank.axes.tensor, decays=False)
     return rank.tape.op(
         "rms_norm",
         x,
@@ -113,7 +115,7 @@ def _sinks(rank: Rank, name: str, sizes: Attention) -> str:
         return ""
     axes = rank.axes.tensor
     shape = (sizes.heads // rank.axes.size(axes),)
-    return parameter(rank, f"{name}.sinks", shape, rank.spread({0: axes}))
+    return parameter(rank, f"{name}.sinks", shape, rank.spread({0: axes}), decays=False)
 
 
 def _complete(rank: Rank, axes: Names) -> bool:

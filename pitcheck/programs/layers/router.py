@@ -27,6 +27,12 @@ class Routing:
     weights: str
 
 
+def _bias(rank: Rank, name: str, experts: Experts) -> str:
+    """Add the learned bias on a router's logits; return its name."""
+    size = (experts.routed,)
+    return parameter(rank, f"{name}.router.bias", size, {}, rank.sequence_terms, decays=False)
+
+
 def route(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
     """Record the router on the tokens ``x`` (sequences, length, hidden).
 
@@ -36,11 +42,7 @@ def route(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
     weight = parameter(
         rank, f"{name}.router.weight", (experts.routed, rank.model.hidden), {}, rank.sequence_terms
     )
-    bias = (
-        (parameter(rank, f"{name}.router.bias", (experts.routed,), {}, rank.sequence_terms),)
-        if experts.router_bias
-        else ()
-    )
+    bias = (_bias(rank, name, experts),) if experts.router_bias else ()
     logits = tape.op("linear", x, weight, *bias, name=f"{name}.router", hint=rank.residual)
     scores = _scores(rank, logits, name, experts)
     with tape.untracked():

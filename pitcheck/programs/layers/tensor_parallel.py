@@ -23,11 +23,13 @@ def parameter(
     spread: Spread,
     terms: Names = (),
     sharing: Sharing | None = None,
+    decays: bool = True,
 ) -> str:
     """Add a rank's part of a parameter unless it exists already; return its name.
 
     ``terms``: tensor-parallel axes over whose ranks gradients are terms of a sum, besides those of
     data and context. ``sharing``: the whole sharing, if it is not that of a dense parameter.
+    ``decays``: False for norms, biases and sinks.
     """
     rank.homes[name] = tuple(sorted({*rank.homes.get(name, ()), *rank.now[-1]}))
     whole = f"{name}{WHOLE}"
@@ -41,7 +43,7 @@ def parameter(
     gradient = (
         rank.term(name, held(name, spread), (*own.axes, MICROBATCH_AXIS)) if buffered else None
     )
-    return rank.tape.parameter(name, shape, spread, gradient=gradient or False)
+    return rank.tape.parameter(name, shape, spread, gradient=gradient or False, decays=decays)
 
 
 def column(
@@ -62,7 +64,9 @@ def column(
         ),
     ]
     if bias:
-        operands.append(parameter(rank, f"{name}.bias", (outputs // count,), spread, terms))
+        operands.append(
+            parameter(rank, f"{name}.bias", (outputs // count,), spread, terms, decays=False)
+        )
     how = rank.spread({0: rank.by_batch, 1: rank.sequence(), 2: axes}) if blocks == 1 else None
     return tape.op("linear", *operands, name=name, hint=how, gradient=not terms)
 
@@ -103,7 +107,7 @@ def row(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
     weight = parameter(
         rank, f"{name}.weight", (outputs, tape.tensors[x].shape[-1]), rank.spread({1: axes})
     )
-    added = (parameter(rank, f"{name}.bias", (outputs,), {}, rank.sequence_terms),) if bias else ()
+    added = (_bias(rank, name, outputs),) if bias else ()
     if not axes:
         return tape.op("linear", x, weight, *added, name=name, hint=rank.residual)
     part = tape.op("linear", x, weight, name=f"{name}:term", gradient=False)
@@ -114,18 +118,23 @@ def row(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
     )
 
 
+def _bias(rank: Rank, name: str, outputs: int) -> str:
+    """Add the bias of the residual stream; return its name."""
+    return parameter(rank, f"{name}.bias", (outputs,), {}, rank.sequence_terms, decays=False)
+
+
 def norm(rank: Rank, x: str, name: str) -> str:
     """Record the model's norm of the residual stream."""
     tape, model = rank.tape, rank.model
     size, terms = (tape.tensors[x].shape[-1],), rank.sequence_terms
-    weight = parameter(rank, f"{name}.weight", size, {}, terms)
+    weight = parameter(rank, f"{name}.weight", size, {}, terms, decays=False)
     if model.norm == "rms":
         return tape.op("rms_norm", x, weight, name=name, hint=rank.residual, eps=model.norm_eps)
     return tape.op(
         "layer_norm",
         x,
         weight,
-        parameter(rank, f"{name}.bias", size, {}, terms),
+        parameter(rank, f"{name}.bias", size, {}, terms, decays=False),
         name=name,
         hint=rank.residual,
         eps=model.norm_eps,
