@@ -19,6 +19,7 @@ from sweep.test_sweep import (
     PAIR,
     PROGRAMS,
     REFERENCE,
+    done,
     folder,
     pairs,
     stable,
@@ -115,7 +116,7 @@ def test_a_cluster_that_loses_workers_and_a_node_gives_the_same_results(
 
     def lose() -> None:
         os.kill(parent(wait_for(workers)[0]), signal.SIGKILL)
-        wait_for(lambda: len(Results(Path("r.sqlite")).statuses()) > 1)
+        wait_for(lambda: done("r.sqlite") > 1)
         cluster.remove_node(extra, allow_graceful=False)
 
     thread = threading.Thread(target=lose)
@@ -146,17 +147,15 @@ def test_an_interrupted_sweep_on_a_cluster_goes_on(folder: Path, cluster: Any) -
     arguments = ["--results", "r.sqlite", "--seed", "1", "--no-cache", "--jobs", "1"]
     arguments += ["--engine", "ray", "--address", cluster.address]
     for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
-        process = start([*arguments, "--resume"] if Path("r.sqlite").exists() else arguments)
-        before = len(Results(Path("r.sqlite")).statuses()) if Path("r.sqlite").exists() else 0
-        wait_for(
-            lambda n=before: (
-                Path("r.sqlite").exists() and len(Results(Path("r.sqlite")).statuses()) > n
-            )
-        )
+        before = done("r.sqlite")
+        process = start([*arguments, "--resume"] if before else arguments)
+        while done("r.sqlite") == before:
+            time.sleep(0.05)
+            assert process.poll() is None
         process.send_signal(number)
         assert process.wait() == code
         assert wait_for(lambda: not workers())
-    assert len(Results(Path("r.sqlite")).statuses()) < 5
+    assert done("r.sqlite") < 5
     assert on(cluster, pairs(5), resume=True)[0] == 0
     here(pairs(5))
     assert lines("r.sqlite") == lines("here.sqlite")
