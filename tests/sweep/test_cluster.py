@@ -43,11 +43,10 @@ MEMORY = 3 << 30
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Return a cluster with two nodes that check, and one that does not."""
-    from ray.cluster_utils import Cluster  # noqa: PLC0415
-
+    utils = pytest.importorskip("ray.cluster_utils")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        found = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
         for _ in range(2):
             found.add_node(num_cpus=1, num_gpus=1, memory=MEMORY)
         yield found
