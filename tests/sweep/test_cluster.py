@@ -19,6 +19,7 @@ from sweep.test_sweep import (
     PAIR,
     PROGRAMS,
     REFERENCE,
+    done,
     folder,
     pairs,
     stable,
@@ -42,11 +43,10 @@ MEMORY = 3 << 30
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Return a cluster with two nodes that check, and one that does not."""
-    from ray.cluster_utils import Cluster  # noqa: PLC0415
-
+    utils = pytest.importorskip("ray.cluster_utils")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        found = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
         for _ in range(2):
             found.add_node(num_cpus=1, num_gpus=1, memory=MEMORY)
         yield found
@@ -115,7 +115,7 @@ def test_a_cluster_that_loses_workers_and_a_node_gives_the_same_results(
 
     def lose() -> None:
         os.kill(parent(wait_for(workers)[0]), signal.SIGKILL)
-        wait_for(lambda: len(Results(Path("r.sqlite")).statuses()) > 1)
+        wait_for(lambda: done("r.sqlite") > 1)
         cluster.remove_node(extra, allow_graceful=False)
 
     thread = threading.Thread(target=lose)
@@ -146,17 +146,15 @@ def test_an_interrupted_sweep_on_a_cluster_goes_on(folder: Path, cluster: Any) -
     arguments = ["--results", "r.sqlite", "--seed", "1", "--no-cache", "--jobs", "1"]
     arguments += ["--engine", "ray", "--address", cluster.address]
     for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
-        process = start([*arguments, "--resume"] if Path("r.sqlite").exists() else arguments)
-        before = len(Results(Path("r.sqlite")).statuses()) if Path("r.sqlite").exists() else 0
-        wait_for(
-            lambda n=before: (
-                Path("r.sqlite").exists() and len(Results(Path("r.sqlite")).statuses()) > n
-            )
-        )
+        before = done("r.sqlite")
+        process = start([*arguments, "--resume"] if before else arguments)
+        while done("r.sqlite") == before:
+            time.sleep(0.05)
+            assert process.poll() is None
         process.send_signal(number)
         assert process.wait() == code
         assert wait_for(lambda: not workers())
-    assert len(Results(Path("r.sqlite")).statuses()) < 5
+    assert done("r.sqlite") < 5
     assert on(cluster, pairs(5), resume=True)[0] == 0
     here(pairs(5))
     assert lines("r.sqlite") == lines("here.sqlite")

@@ -256,6 +256,14 @@ def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     )
 
 
+def done(name: str) -> int:
+    """Return the number of results in a file, 0 before it is one."""
+    try:
+        return len(Results(Path(name)).statuses())
+    except UsageError:
+        return 0
+
+
 def killed_and_resumed(kills: int, draw: random.Random, longest: float) -> list[Result]:
     """Return the results of a sweep that is killed so many times, and then gone on with."""
     path = Path("killed.sqlite")
@@ -276,7 +284,7 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
     text = pairs(4)
     _, whole = swept(text)
     process = start(["--results", "i.sqlite", "--seed", "1", "--jobs", "1", "--no-cache"])
-    while not Path("i.sqlite").exists() or not Results(Path("i.sqlite")).statuses():
+    while not done("i.sqlite"):
         time.sleep(0.1)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
