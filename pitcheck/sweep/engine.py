@@ -23,9 +23,10 @@ import msgspec
 from pitcheck.base.import_path import import_path
 from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
+from pitcheck.sweep.consistency import contradiction
 from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.processes import Watcher, kill
-from pitcheck.sweep.result import Result, Status, of_report, seed_of, without_report
+from pitcheck.sweep.result import Result, Status, seed_of, without_report
 from pitcheck.sweep.worker import OUT_OF_MEMORY, Task
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -215,12 +216,10 @@ class Engine:
 
 def _is_sound(planned: Planned, result: Result) -> bool:
     """Return True if an answer is about a configuration, and its status follows from its report."""
-    if result.name != planned.name or result.expect != planned.expect:
+    has_report = result.report is not None
+    if result.name != planned.name or (not has_report and result.status not in WITHOUT_REPORT):
         return False
-    if result.report is None:
-        return result.status in WITHOUT_REPORT
-    short = result.status == "out of memory"
-    return of_report(planned, result.report, "", out_of_memory=short).status == result.status
+    return not contradiction(planned, result, has_report=has_report)
 
 
 def _environment() -> Mapping[str, str]:

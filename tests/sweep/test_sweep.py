@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pitcheck.errors import UsageError
-from pitcheck.sweep import processes
+from pitcheck.sweep import nights, processes
 from pitcheck.sweep.command import merge, run
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import Results
@@ -66,7 +66,8 @@ def swept(text: str, **options: object) -> tuple[int, list[Result]]:
         **options,
     }
     code = run(**given)  # type: ignore[arg-type]
-    return code, list(Results(Path(str(given["results"]))).results(reports=True))
+    kept = given["results"] or nights.newest(nights.files_in(nights.SWEEPS))
+    return code, list(Results(Path(str(kept))).results(reports=True))
 
 
 def test_a_sweep_of_right_and_wrong_pairs(folder: Path) -> None:
@@ -137,7 +138,7 @@ def test_memory_counts_over_all_that_a_process_starts(folder: Path, name: str) -
     )
     assert (code, found.status) == (3, "out of memory"), found
     assert "it and all that it started held more than 400000000 bytes" in found.said
-    assert found.memory_mb > 400
+    assert found.memory_mb * 2**20 > 399_000_000
     assert time.monotonic() - begun < 50
 
 
@@ -151,6 +152,16 @@ def test_what_forks_share_counts_once(folder: Path) -> None:
     _, (found,) = swept('seconds = 6\nmemory = "600MB"\n[[program]]\nsource = "p.py:spec"\n')
     assert found.status == "out of time"
     assert 200 < found.memory_mb < 600
+
+
+def test_a_pair_of_one_file_is_refused(folder: Path) -> None:
+    """As by check: a plan equals itself."""
+    Path("link.plan.json").symlink_to(REFERENCE)
+    for other in (REFERENCE, f"./{REFERENCE}", "link.plan.json"):
+        with pytest.raises(UsageError, match=r"sweep\.toml: pair: REFERENCE and PARALLEL are one"):
+            swept(PAIR.format(REFERENCE, other))
+    code, _ = swept(PAIR.format(REFERENCE, SAME))
+    assert code == 0
 
 
 def test_a_missing_file_is_one_row(folder: Path) -> None:
