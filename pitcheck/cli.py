@@ -77,7 +77,7 @@ def _answer(error: BaseException) -> int:
         )
     if isinstance(error, PitcheckError):
         return _complain(
-            str(error),
+            f"{error.code}: {error} (pitcheck explain {error.code})" if error.code else str(error),
             INCONCLUSIVE if isinstance(error, (UnsupportedError, BudgetError)) else INVALID,
         )
     if isinstance(error, OSError):
