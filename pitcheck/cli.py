@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from pitcheck import __version__
+from pitcheck.base.seeds import LAST_SEED
 from pitcheck.base.streams import flush_or_drop, messages, reserve_closed, say
 from pitcheck.cli_options import CACHE_DIRECTORY, REMEMBER
 from pitcheck.cli_sweep import merge, page, sweep
@@ -76,7 +77,7 @@ def _answer(error: BaseException) -> int:
         )
     if isinstance(error, PitcheckError):
         return _complain(
-            str(error),
+            f"{error.code}: {error} (pitcheck explain {error.code})" if error.code else str(error),
             INCONCLUSIVE if isinstance(error, (UnsupportedError, BudgetError)) else INVALID,
         )
     if isinstance(error, OSError):
@@ -147,7 +148,7 @@ _OUT = click.option(
     help="At least this many redraws per stage. [default: as many as the bound needs]",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**128 - 1), help="Makes the run repeatable. [default: drawn]"
+    "--seed", type=click.IntRange(0, LAST_SEED), help="Makes the run repeatable. [default: drawn]"
 )
 @click.option(
     "--backend",
@@ -382,7 +383,7 @@ def capture(program: str, out: str, jobs: int | None) -> int:
     show_default=True,
     help="Mutants that are made, if the plan has so many.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Which mutants. [default: drawn]")
+@click.option("--seed", type=click.IntRange(0, LAST_SEED), help="Which mutants. [default: drawn]")
 @click.option(
     "--kinds",
     multiple=True,

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from pitcheck.base.seeds import LAST_SEED
 from pitcheck.cli_options import CACHE_DIRECTORY, REMEMBER
 
 _OUTPUT = click.option(
@@ -46,7 +47,7 @@ _OUTPUT = click.option(
     help="Check one of N parts of the sweep.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), help="Makes the sweep repeatable. [default: drawn]"
+    "--seed", type=click.IntRange(0, LAST_SEED), help="Makes the sweep repeatable. [default: drawn]"
 )
 @click.option(
     "--jobs",

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 
 class PitcheckError(Exception):
-    """Base of every error that pitcheck raises on purpose."""
+    """Base of every error that pitcheck raises on purpose.
+
+    ``code`` has a page (``pitcheck explain CODE``); it is "" for an error that is none of a plan.
+    """
+
+    code = ""
 
 
 class UsageError(PitcheckError):
@@ -20,6 +25,8 @@ class PlanError(PitcheckError):
     ``place`` says where in the file or plan, e.g. ``operators[3].inputs[0]``.
     """
 
+    code = "PIT001"
+
     def __init__(self, message: str, place: str = "") -> None:
         super().__init__(f"{place}: {message}" if place else message)
         self.message = message
@@ -28,6 +35,8 @@ class PlanError(PitcheckError):
 
 class ConfigurationError(PlanError):
     """A configuration that names what is not known, or that cannot run (verdict ``invalid``)."""
+
+    code = "PIT013"
 
 
 class ImpossibleError(ConfigurationError):
@@ -44,9 +53,13 @@ class ImpossibleError(ConfigurationError):
 class ShapeError(PlanError):
     """Operands whose shapes or kinds do not fit the operator."""
 
+    code = "PIT003"
+
 
 class UnsupportedError(PitcheckError):
     """An operator, attribute or case without a meaning here (verdict ``inconclusive``)."""
+
+    code = "PIT200"
 
 
 class ReductionError(UnsupportedError):
@@ -58,6 +71,8 @@ class BudgetError(PitcheckError):
 
     The verdict is ``inconclusive``.
     """
+
+    code = "PIT203"
 
 
 class ExplanationWarning(UserWarning):

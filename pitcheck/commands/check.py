@@ -15,14 +15,7 @@ from pitcheck.commands.progress import Progress, watched
 from pitcheck.commands.reading import PROGRAM_HINT, frontend_of, pair_at, pairs, read, read_pair
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.commands.wrong_pairs import refuse_files, refuse_swapped
-from pitcheck.errors import (
-    BudgetError,
-    ConfigurationError,
-    PlanError,
-    ShapeError,
-    UnsupportedError,
-    UsageError,
-)
+from pitcheck.errors import BudgetError, PitcheckError, PlanError, UsageError
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.baseline import Accepted, encode, held_against, read_baseline
@@ -238,17 +231,11 @@ def _stopped(error: Exception) -> Finding:
 
 
 def _classify(error: Exception) -> tuple[str, FindingVerdict]:
-    table: tuple[tuple[type[Exception], str, FindingVerdict], ...] = (
-        (ShapeError, "PIT003", "invalid"),
-        (ConfigurationError, "PIT013", "invalid"),
-        (PlanError, "PIT001", "invalid"),
-        (UnsupportedError, "PIT200", "inconclusive"),
-        (BudgetError, "PIT203", "inconclusive"),
-        (MemoryError, "PIT203", "inconclusive"),
-    )
-    for kind, code, verdict in table:
-        if isinstance(error, kind):
-            return code, verdict
+    """Return the code and the verdict of what stopped a check."""
+    if isinstance(error, MemoryError):
+        return BudgetError.code, "inconclusive"
+    if isinstance(error, PitcheckError) and error.code:
+        return error.code, "invalid" if isinstance(error, PlanError) else "inconclusive"
     return "PIT900", "invalid"
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from pitcheck.base.nearest import shown
 from pitcheck.base.options import Options
+from pitcheck.base.seeds import SEEDS, seed_of
 from pitcheck.commands.check import WITNESSES, checked, sources
 from pitcheck.commands.number_options import parse_probability_log2
 from pitcheck.commands.progress import Progress
@@ -121,9 +123,10 @@ def _seed(text: str) -> int | None:
     digits = text.strip()
     if not digits:
         return None
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) >= 1 << 63:
-        raise UsageError(f"the seed {text!r} is no integer from 0 to 2^63 - 1")
-    return int(digits)
+    found = seed_of(digits)
+    if found is None:
+        raise UsageError(f"the seed {shown(text)} is not {SEEDS}")
+    return found
 
 
 def _faults(texts: Mapping[str, str], names: tuple[str, ...]) -> list[Fault]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from pitcheck.base.seeds import SEEDS, is_seed
 from pitcheck.errors import UsageError
 
 MARK = "pitcheck"
@@ -16,7 +17,6 @@ OPTIONS = ("error_bound", "estimates", "precision")
 KEYWORDS = ("mesh", "seeds", *OPTIONS)
 MOST_SEEDS = 100
 """The most seeds that a number may ask for: a larger number is a seed, and no count of seeds."""
-LAST_SEED = 2**63 - 1
 
 Mesh = Mapping[str, int] | tuple[str, ...]
 """The sizes of mesh axes, or assignments ``KEY=VALUE`` of a configuration."""
@@ -127,11 +127,8 @@ def _seeds(given: Any) -> list[int | None]:
             f"(seeds=[1, 2])"
         )
     for seed in given:
-        if not _is_whole(seed) or not 0 <= seed <= LAST_SEED:
-            raise UsageError(
-                f"@pytest.mark.{MARK}: seeds has {seed!r}; a seed is a whole number from 0 to 2^63 "
-                f"- 1"
-            )
+        if not _is_whole(seed) or not is_seed(seed):
+            raise UsageError(f"@pytest.mark.{MARK}: seeds has {seed!r}; a seed is {SEEDS}")
     return [*_distinct("seeds", given)]
 
 

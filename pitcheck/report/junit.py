@@ -5,7 +5,6 @@ A check is one test suite. Its first test case is the verdict, and each finding 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal as OneOf
 from xml.etree import ElementTree
@@ -13,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from pitcheck import __version__
 from pitcheck.report.findings.text import coordinates, details, endings
-from pitcheck.report.lines import printable
+from pitcheck.report.lines import printable, told_apart
 from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.report.text import bound, sentence
 
@@ -133,12 +132,7 @@ def _findings(report: Report) -> Iterator[Element]:
 
     Findings of a report with exit code 0 are output alone, like warnings.
     """
-    seen: Counter[tuple[str, str]] = Counter()
-    for finding in report.findings:
-        title = printable(finding.title)
-        seen[finding.code, title] += 1
-        again = seen[finding.code, title]
-        name = title if again == 1 else f"{title} ({again})"
+    for finding, name in zip(report.findings, _names(report.findings), strict=True):
         case = Element(
             "testcase", {"classname": f"pitcheck.{finding.code}", "name": name, "time": "0.000"}
         )
@@ -148,6 +142,15 @@ def _findings(report: Report) -> Iterator[Element]:
         else:
             SubElement(case, "system-out").text = _lines(_message(finding, report))
         yield case
+
+
+def _names(findings: Sequence[Finding]) -> list[str]:
+    """Return the name of each finding's case, which no other case of its code has."""
+    by_code: dict[str, list[str]] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, []).append(finding.title)
+    names = {code: iter(told_apart(titles)) for code, titles in by_code.items()}
+    return [next(names[finding.code]) for finding in findings]
 
 
 def _message(finding: Finding, report: Report) -> Iterator[str]:

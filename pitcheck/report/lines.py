@@ -30,6 +30,23 @@ def printable(text: str) -> str:
     )
 
 
+def told_apart(texts: Iterable[str]) -> list[str]:
+    """Return texts as they are printed, of which later ones that equal another are numbered.
+
+    No two results are equal: a number that another text has already is left out.
+    """
+    names = list(map(printable, texts))
+    found: dict[str, None] = {}
+    for name in names:
+        again = name if name not in found else f"{name} (2)"
+        number = 2
+        while again in found or (again != name and again in names):
+            number += 1
+            again = f"{name} ({number})"
+        found[again] = None
+    return list(found)
+
+
 def rows_of(text: str, width: int) -> list[str]:
     """Return a text as rows of ``width`` columns at most, and at least one row.
 

@@ -10,8 +10,8 @@ import msgspec
 
 from pitcheck.algebra.backend import gpu_count
 from pitcheck.errors import UsageError
+from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.engine import GPUS, Engine, LocalEngine
-from pitcheck.sweep.task import Terms
 
 Made = Callable[[Terms], Engine]
 

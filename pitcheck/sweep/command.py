@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,22 +21,19 @@ from pitcheck.report.destinations import (
     write_everywhere,
 )
 from pitcheck.sweep.affected import Inputs, together, unaffected
+from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.choice import chosen
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.live import shown
 from pitcheck.sweep.matrix import Sweep, check_settings, read_sweep
 from pitcheck.sweep.morning import write_page
+from pitcheck.sweep.nights import SUFFIX, SWEEPS, begun, files_in, newest, readable
 from pitcheck.sweep.order import ordered
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import About, Results
 from pitcheck.sweep.shards import merge as merged
 from pitcheck.sweep.shards import parse_shard, part
 from pitcheck.sweep.summary import summary
-from pitcheck.sweep.task import Terms
-
-SWEEPS = Path(FOLDER, "sweeps")
-"""The folder of results if no file is named."""
-SUFFIX = ".sqlite"
 
 
 def run(
@@ -70,9 +66,10 @@ def run(
     check_destinations(destinations, [file, *([results] if results else []), *read])
     check_settings(sweep, nearest_settings(Path.cwd()))
     known = _before(before, results)
+    named = [Path(each) for each in (before, since) if each is not None]
     with (
         chosen(engine, address, backend, jobs, stage_jobs) as made_engine,
-        _kept(sweep, results, resume, (number, count), seed) as kept,
+        _kept(sweep, results, resume, (number, count), seed, named) as kept,
     ):
         about, planned = kept.about(), kept.planned()
         if since is not None:
@@ -108,7 +105,7 @@ def _unaffected(kept: Results, since: str) -> list[Result]:
     """Return the results of configurations that nothing changed for, and say how many they are."""
     planned, inputs = kept.planned(), Inputs()
     known = {each.name: inputs.of(each) for each in planned}
-    found = unaffected(planned, Results(Path(since)), kept.about(), known)
+    found = unaffected(planned, Results(Path(since)).believed(), kept.about(), known)
     say(
         f"{len(found)} of {len(planned)} configurations are not run: nothing has changed for them "
         f"since {since}; the results name them"
@@ -118,20 +115,30 @@ def _unaffected(kept: Results, since: str) -> list[Result]:
 
 @contextmanager
 def _kept(
-    sweep: Sweep, file: str | None, resume: bool, shard: tuple[int, int], seed: int | None
+    sweep: Sweep,
+    file: str | None,
+    resume: bool,
+    shard: tuple[int, int],
+    seed: int | None,
+    earlier: Sequence[Path],
 ) -> Iterator[Results]:
-    """Yield the file with the results of a sweep: a new one, or one that is gone on with."""
+    """Yield the file with the results of a sweep: a new one, or one that is gone on with.
+
+    A new sweep is later than the ``earlier`` ones, and than those beside it.
+    """
     path = _path(file, resume)
     with _alone(path):
         if not resume:
             drawn = random.SystemRandom().randrange(2**63) if seed is None else seed
-            about = _about(sweep, shard, drawn, fixed=seed is not None)
+            begins = begun([*earlier, *_beside(path)])
+            about = _about(sweep, shard, drawn, begins, fixed=seed is not None)
             yield Results.new(path, about, part(sweep.planned, *shard))
             return
-        kept = Results(path)
+        kept = Results(path).believed()
         about = kept.about()
         fixed = about.fixed if seed is None else True
-        now = _about(sweep, shard, about.seed if seed is None else seed, fixed=fixed)
+        of = about.seed if seed is None else seed
+        now = _about(sweep, shard, of, about.started, fixed=fixed)
         difference = about.differs(now)
         if difference:
             raise UsageError(
@@ -143,7 +150,9 @@ def _kept(
         yield kept
 
 
-def _about(sweep: Sweep, shard: tuple[int, int], seed: int, *, fixed: bool) -> About:
+def _about(
+    sweep: Sweep, shard: tuple[int, int], seed: int, started: float, *, fixed: bool
+) -> About:
     return About(
         version=__version__,
         code=meaning(),
@@ -154,7 +163,7 @@ def _about(sweep: Sweep, shard: tuple[int, int], seed: int, *, fixed: bool) -> A
         shard=shard[0],
         shards=shard[1],
         count=len(sweep.planned),
-        started=round(time.time(), 3),
+        started=started,
     )
 
 
@@ -169,24 +178,25 @@ def _path(file: str | None, resume: bool) -> Path:
     SWEEPS.mkdir(exist_ok=True)
     if not resume:
         return SWEEPS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S.%f}{SUFFIX}"
-    last = _last()
+    last = newest(files_in(SWEEPS))
     if last is None:
         raise UsageError(f"--resume: there are no results in {SWEEPS}; leave it out")
     return last
 
 
-def _last() -> Path | None:
-    """Return the newest file of results in the folder for them, or None."""
-    found = SWEEPS.glob(f"*{SUFFIX}") if SWEEPS.is_dir() else iter(())
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+def _beside(results: Path | None) -> list[Path]:
+    """Return the files of results in the folder for them, and beside the file ``results``."""
+    own = [] if results is None else files_in(results.parent)
+    found = {each.resolve(): each for each in (*files_in(SWEEPS), *own)}
+    return [each for of, each in found.items() if results is None or of != results.resolve()]
 
 
 def _before(file: str | None, results: str | None) -> Mapping[str, tuple[str, float]]:
     """Return status and seconds of an earlier sweep, that of ``file`` or the last one."""
     if file is not None:
         return Results(Path(file)).statuses()
-    last = _last()
-    if last is None or (results is not None and last.resolve() == Path(results).resolve()):
+    last = newest(readable(_beside(None if results is None else Path(results))))
+    if last is None:
         return {}
     try:
         return Results(last).statuses()

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pitcheck.sweep.child.process import Processes
+from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.matrix import Planned
-from pitcheck.sweep.process import Processes
 from pitcheck.sweep.result import Result
-from pitcheck.sweep.task import Terms
 
 GPUS = "CUDA_VISIBLE_DEVICES"
 """The environment variable with the GPUs that a process sees."""

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement
 import msgspec
 
 from pitcheck.report import sarif
-from pitcheck.report.lines import printable
+from pitcheck.report.lines import printable, told_apart
 from pitcheck.sweep.result import command
 from pitcheck.sweep.results import Results
 from pitcheck.sweep.summary import UNKNOWN, line, summary, what_to_do
@@ -67,13 +67,16 @@ def _with(cases: Iterable[Element], tag: str) -> int:
 
 def _cases(results: Results) -> Iterator[Element]:
     found = {each.name: each for each in results.results()}
-    for planned in results.planned():
+    every = results.planned()
+    # Readers tell cases by their names, and what is not printable in them is written out.
+    names = told_apart(planned.name for planned in every)
+    for planned, name in zip(every, names, strict=True):
         result = found.get(planned.name)
         case = Element(
             "testcase",
             {
                 "classname": printable(planned.row),
-                "name": printable(planned.name),
+                "name": name,
                 "time": f"{result.seconds if result else 0:.3f}",
             },
         )

@@ -45,6 +45,7 @@ import msgspec
 
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.settings_file import Settings
+from pitcheck.commands.wrong_pairs import refuse_files
 from pitcheck.errors import ImpossibleError, PitcheckError, UsageError
 from pitcheck.programs.configuration import read_configuration
 from pitcheck.report.report import Verdict
@@ -386,8 +387,12 @@ def file_of(source: str) -> str:
 
 
 def _of_pair(pair: Pair, path: Path) -> Planned:
-    sources = tuple(_from(path, file) for file in (pair.reference, pair.parallel))
+    sources = _from(path, pair.reference), _from(path, pair.parallel)
     _check_there(sources, pair.expect, path)
+    try:
+        refuse_files(*sources)
+    except UsageError as error:
+        raise UsageError(f"{path}: pair: {error}") from None
     return Planned(
         name=f"{pair.reference} {pair.parallel}",
         sources=sources,

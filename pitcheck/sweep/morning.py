@@ -102,7 +102,9 @@ def write_page(folder: Path, files: Sequence[Path]) -> None:
     """
     folder = folder.resolve()
     _check_folder(folder)
-    found = sorted((Results(file) for file in files), key=lambda each: each.about().started)
+    found = sorted(
+        (Results(file).believed() for file in files), key=lambda each: each.about().started
+    )
     *earlier, last = found
     nights = [
         Night(each.about().started, {r.name: r for r in each.results()})

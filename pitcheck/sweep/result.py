@@ -24,6 +24,10 @@ Status = OneOf[
 ]
 GOOD: frozenset[Status] = frozenset({"as expected", "unchanged", "skipped"})
 """The statuses that nobody has to look at."""
+WITHOUT_REPORT: frozenset[Status] = frozenset(
+    {"unexpected", "skipped", "crashed", "out of time", "out of memory", "not probed"}
+)
+"""The statuses that a result without a report may have."""
 CAUGHT = frozenset({"mismatch", "invalid"})
 """The verdicts on a plan with a planted fault that notice it."""
 
@@ -35,7 +39,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     planted, why the configuration was left out, or how its process ended. ``seconds`` are those of
     the process; ``memory_mb`` is the peak of it and of all that it started, 0 if that is not known.
     ``inputs`` is a number for all that the verdict depends on, "" if that is not known. ``code`` is
-    the version of pitcheck's code in its process. ``lost`` says what became of each worker of a
+    the version of pitcheck's code in its process. ``configuration`` is a number for what was
+    checked, "" in results of earlier versions. ``lost`` says what became of each worker of a
     cluster that died with the configuration before.
     """
 
@@ -50,6 +55,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     inputs: str = ""
     code: str = ""
     lost: tuple[str, ...] = ()
+    configuration: str = ""
     report: Report | None = None
 
     @property
@@ -63,11 +69,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in GOOD
 
 
+def number_of(planned: Planned) -> str:
+    """Return a number, in hexadecimal, that two different configurations do not share."""
+    return blake2b(msgspec.json.encode(planned), digest_size=16).hexdigest()
+
+
+def is_right(planned: Planned, verdict: str) -> bool:
+    """Return True if a verdict on a configuration is the expected one."""
+    return verdict in CAUGHT if planned.probe else verdict == planned.expect
+
+
 def of_report(
     planned: Planned, report: Report, said: str, *, out_of_memory: bool = False
 ) -> Result:
     """Return the result of a configuration that was checked."""
-    right = report.verdict in CAUGHT if planned.probe else report.verdict == planned.expect
+    right = is_right(planned, report.verdict)
     failed = any(finding.code == "PIT900" for finding in report.findings)
     status: Status = (
         "as expected" if right and report.exit_code in _codes(planned) else "unexpected"
@@ -84,6 +100,7 @@ def of_report(
         expect=planned.expect,
         seed=report.seed,
         said=said or first,
+        configuration=number_of(planned),
         report=report,
     )
 
@@ -95,7 +112,14 @@ def _codes(planned: Planned) -> Sequence[int]:
 
 def without_report(planned: Planned, seed: int, status: Status, said: str) -> Result:
     """Return the result of a configuration that was not checked to the end."""
-    return Result(name=planned.name, status=status, expect=planned.expect, seed=seed, said=said)
+    return Result(
+        name=planned.name,
+        status=status,
+        expect=planned.expect,
+        seed=seed,
+        said=said,
+        configuration=number_of(planned),
+    )
 
 
 def seed_of(seed: int, name: str) -> int:

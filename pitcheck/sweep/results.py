@@ -16,6 +16,8 @@ import zstandard
 
 from pitcheck.errors import UsageError
 from pitcheck.report.json import decode, encode
+from pitcheck.report.report import Report
+from pitcheck.sweep.consistency import contradiction
 from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.result import Result
 
@@ -29,6 +31,7 @@ MOST_REPORT = 1 << 28
 
 Content = TypeVar("Content")
 
+_COLUMNS = "result.name, planned.content, result.content, result.report IS NOT NULL"
 _TABLES = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE planned (name TEXT PRIMARY KEY, place INTEGER NOT NULL, content BLOB NOT NULL)",
@@ -121,27 +124,49 @@ class Results:
     def planned(self) -> list[Planned]:
         """Return all configurations in their order."""
         with self._open() as database:
-            rows = database.execute("SELECT content FROM planned ORDER BY place").fetchall()
-        return [self._decoded(content, Planned) for (content,) in rows]
+            rows = database.execute("SELECT name, content FROM planned ORDER BY place").fetchall()
+        return [self._planned(*row) for row in rows]
 
     def results(self, *, reports: bool = False) -> Iterator[Result]:
-        """Yield the results in the order of the configurations, without or with their reports."""
+        """Yield the results in the order of the configurations, without or with their reports.
+
+        Raises UsageError for a result that contradicts its configuration or, with reports, what
+        its report says.
+        """
         with self._open() as database:
+            stray = database.execute(
+                "SELECT name FROM result WHERE name NOT IN (SELECT name FROM planned)"
+            ).fetchone()
+            if stray is not None:
+                raise self._damaged("result", stray[0], "the sweep has no such configuration")
             rows = database.execute(
-                "SELECT result.content, CASE WHEN ? THEN result.report END FROM result "
+                f"SELECT {_COLUMNS}, CASE WHEN ? THEN result.report END FROM result "
                 "JOIN planned USING (name) ORDER BY place",
                 (reports,),
             )
-            for content, report in rows:
-                yield self._result(content, report)
+            for row in rows:
+                yield self._result(*row)
 
     def result(self, name: str) -> Result | None:
         """Return the result of a configuration with its report, or None."""
         with self._open() as database:
             row = database.execute(
-                "SELECT content, report FROM result WHERE name = ?", (name,)
+                f"SELECT {_COLUMNS}, result.report FROM result JOIN planned USING (name) "
+                "WHERE name = ?",
+                (name,),
             ).fetchone()
         return None if row is None else self._result(*row)
+
+    def believed(self) -> Results:
+        """Return this file, of which every row was read and contradicts nothing.
+
+        Raises UsageError, naming the first one that does.
+        """
+        self.about()
+        self.planned()
+        for _ in self.results(reports=True):
+            continue
+        return self
 
     def statuses(self) -> Mapping[str, tuple[str, float]]:
         """Return the status and the seconds of every configuration that has a result."""
@@ -159,15 +184,36 @@ class Results:
         with self._open(writes=True) as database:
             database.executemany("DELETE FROM result WHERE name = ?", ((name,) for name in names))
 
-    def _result(self, content: bytes, report: bytes | None) -> Result:
-        result = self._decoded(content, Result)
-        if report is None:
-            return result
+    def _planned(self, name: str, content: bytes) -> Planned:
+        planned = self._decoded(content, Planned)
+        if planned.name != name:
+            raise self._damaged("planned", name, f"its content is about {planned.name!r}")
+        return planned
+
+    def _result(
+        self, name: str, plan: bytes, content: bytes, has_report: int, report: bytes | None
+    ) -> Result:
+        planned, result = self._planned(name, plan), self._decoded(content, Result)
+        if result.name != name:
+            raise self._damaged("result", name, f"its content is about {result.name!r}")
+        if report is not None:
+            result = msgspec.structs.replace(result, report=self._report(name, report))
+        wrong = contradiction(planned, result, has_report=bool(has_report))
+        if wrong:
+            raise self._damaged("result", name, wrong)
+        return result
+
+    def _report(self, name: str, report: bytes) -> Report:
         try:
             whole = zstandard.ZstdDecompressor().decompress(report, max_output_size=MOST_REPORT)
-            return msgspec.structs.replace(result, report=decode(whole))
+            return decode(whole)
         except (zstandard.ZstdError, msgspec.MsgspecError, ValueError) as error:
-            raise UsageError(f"{self.path}: the report of {result.name!r}: {error}") from None
+            raise UsageError(f"{self.path}: the report of {name!r}: {error}") from None
+
+    def _damaged(self, table: str, name: str, said: str) -> UsageError:
+        return UsageError(
+            f"{self.path}: table {table}, row {name!r}: {said}; the file was altered or is damaged"
+        )
 
     def _decoded(self, content: bytes | str, kind: type[Content]) -> Content:
         try:

@@ -34,7 +34,7 @@ def merge(target: Path, files: Sequence[Path]) -> Results:
 
     Raises UsageError for parts that are missing, twice there, not finished, or of different sweeps.
     """
-    parts = [Results(file) for file in files]
+    parts = [Results(file).believed() for file in files]
     abouts = [each.about() for each in parts]
     _check_one_sweep(files, abouts)
     _check_all_there(files, abouts)

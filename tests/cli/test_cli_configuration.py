@@ -81,3 +81,33 @@ def test_another_model_on_the_same_ranks(call: Call) -> None:
     )
     assert result.code == 0
     assert "equivalent" in result.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "c.toml"),
+        ("plan", "make", "c.toml"),
+        ("mutate", "c.toml"),
+    ],
+)
+def test_all_commands_say_the_code_of_a_configuration(
+    call: Call, folder: Path, words: tuple[str, ...]
+) -> None:
+    (folder / "c.toml").write_text('model = "llama3-8b-tiny"\n[layout]\ntp = 3\n')
+    wrong = call(*words)
+    assert wrong.code == 2
+    assert "PIT013" in wrong.out + wrong.err
+    assert "pitcheck explain PIT013" in wrong.out + wrong.err
+    assert list(folder.glob("*.plan.*")) == []
+
+
+def test_a_wrong_argument_has_no_code(call: Call) -> None:
+    for words in (("plan", "make", "c.plan.json"), ("capture", "c.toml")):
+        wrong = call(*words)
+        assert (wrong.code, "PIT" in wrong.err) == (2, False)
+
+
+def test_a_plan_that_cannot_be_read_has_its_code(call: Call) -> None:
+    wrong = call("plan", "show", "none.plan.json")
+    assert (wrong.code, wrong.err.startswith("pitcheck: PIT001: none.plan.json: ")) == (2, True)

@@ -119,8 +119,8 @@ def test_a_wrong_configuration_is_shown(text: str, place: tuple[int, int]) -> No
 @pytest.mark.parametrize(
     ("names", "seed", "bound", "message"),
     [
-        ((REFERENCE, PARALLEL), "-1", "2^-64", "seed '-1' is no integer"),
-        ((REFERENCE, PARALLEL), str(2**63), "2^-64", "is no integer from 0 to 2^63 - 1"),
+        ((REFERENCE, PARALLEL), "-1", "2^-64", "seed '-1' is not an integer"),
+        ((REFERENCE, PARALLEL), str(2**128), "2^-64", "is not an integer from 0 to 2^128 - 1"),
         ((REFERENCE, PARALLEL), "1", "2", "'2' is no probability"),
         ((REFERENCE,), "1", "2^-64", "are no pair"),
         (("spec.py", PARALLEL), "1", "2^-64", "are no pair"),

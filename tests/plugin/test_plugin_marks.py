@@ -77,7 +77,7 @@ def test_the_nearest_mark_decides_about_its_keywords() -> None:
         ({"seeds": []}, r"seeds is \[\]"),
         ({"seeds": True}, "seeds is True"),
         ({"seeds": [-1]}, "seeds has -1"),
-        ({"seeds": [2**63]}, "from 0 to 2"),
+        ({"seeds": [2**128]}, "from 0 to 2"),
         ({"seeds": [1, 1]}, "seeds has 1 twice"),
     ],
 )

@@ -7,14 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from sweep.test_sweep import DEMO, REFERENCE, swept
+from sweep.test_sweep import DEMO, REFERENCE, SAME, swept
 
 from pitcheck.algebra import backend
 from pitcheck.errors import UsageError
 from pitcheck.sweep import choice
+from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.choice import chosen, visible_gpus
 from pitcheck.sweep.engine import LocalEngine
-from pitcheck.sweep.task import Terms
 
 TERMS = Terms(seed=1, fixed=True, seconds=60.0, memory=1 << 32)
 SEES = """
@@ -100,8 +100,9 @@ def test_a_backend_that_cannot_be_used_is_said(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(choice, "gpu_count", lambda: 1)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    shutil.copy(DEMO / REFERENCE, REFERENCE)
-    text = f'[[pair]]\nreference = "{REFERENCE}"\nparallel = "{REFERENCE}"\n'
+    for file in (REFERENCE, SAME):
+        shutil.copy(DEMO / REFERENCE, file)
+    text = f'[[pair]]\nreference = "{REFERENCE}"\nparallel = "{SAME}"\n'
     _, (found,) = swept(text, backend="cupy", jobs=None)
     assert found.status == "unexpected"
     assert "the backend cupy" in found.said

@@ -19,6 +19,7 @@ from sweep.test_sweep import (
     PAIR,
     PROGRAMS,
     REFERENCE,
+    SAME,
     done,
     folder,
     pairs,
@@ -70,7 +71,7 @@ def workers() -> list[int]:
     for each in Path("/proc").iterdir():
         try:
             said = (each / "cmdline").read_bytes()
-            if b"pitcheck.sweep.worker" in said and (each / "cwd").readlink() == Path.cwd():
+            if b"pitcheck.sweep.child.worker" in said and (each / "cwd").readlink() == Path.cwd():
                 found.append(int(each.name))
         except (OSError, ValueError):
             continue
@@ -200,7 +201,7 @@ def test_a_configuration_that_no_node_has_room_for_is_an_error(
     monkeypatch.setattr(cluster_engine, "PATIENCE", 1.0)
     with pytest.raises(UsageError, match=r"no node of the Ray cluster .*CPU 1, memory 50000000000"):
         swept(
-            f'memory = "50GB"\n{PAIR.format(REFERENCE, REFERENCE)}',
+            f'memory = "50GB"\n{PAIR.format(REFERENCE, SAME)}',
             engine="ray",
             address=cluster.address,
         )
@@ -222,7 +223,7 @@ def test_each_process_on_gpus_has_its_own(folder: Path, cluster: Any) -> None:
 
 
 def test_proofs_are_shared_by_the_folder(folder: Path, cluster: Any) -> None:
-    text = PAIR.format(REFERENCE, REFERENCE)
+    text = PAIR.format(REFERENCE, SAME)
     for name in ("one", "two"):
         on(cluster, text, cache=True, cache_directory="shared", results=f"{name}.sqlite")
     (found,) = Results(Path("two.sqlite")).results(reports=True)
@@ -231,7 +232,7 @@ def test_proofs_are_shared_by_the_folder(folder: Path, cluster: Any) -> None:
 
 
 def test_a_cluster_of_its_own_ends_with_the_sweep(folder: Path) -> None:
-    text = f'memory = "2GiB"\n{PAIR.format(REFERENCE, REFERENCE)}'
+    text = f'memory = "2GiB"\n{PAIR.format(REFERENCE, SAME)}'
     Path("sweep.toml").write_text(text, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     ran = subprocess.run(

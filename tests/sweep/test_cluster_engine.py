@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 from sweep.test_results import planned_of
-from sweep.test_sweep import DEMO, REFERENCE, WRONG, swept
+from sweep.test_sweep import DEMO, REFERENCE, SAME, WRONG, swept
 
 from pitcheck.cache.meaning import meaning
 from pitcheck.errors import UsageError
 from pitcheck.report.report import Report
 from pitcheck.sweep.affected import Inputs
+from pitcheck.sweep.child.task import Task, Terms
 from pitcheck.sweep.cluster import engine as cluster_engine
 from pitcheck.sweep.cluster.engine import RETRIES, RayEngine, connected
 from pitcheck.sweep.cluster.node import Order, answer
 from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.result import Result, of_report, without_report
 from pitcheck.sweep.summary import line
-from pitcheck.sweep.task import Task, Terms
 
 TERMS = Terms(seed=1, fixed=True, seconds=9.0, memory=1 << 30, backend="numpy")
 NODES = ("one", "two")
@@ -335,8 +335,9 @@ def test_without_ray_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(cluster_engine, "import_module", missing)
     monkeypatch.chdir(tmp_path)
-    shutil.copy(DEMO / REFERENCE, REFERENCE)
-    text = f'[[pair]]\nreference = "{REFERENCE}"\nparallel = "{REFERENCE}"\n'
+    for file in (REFERENCE, SAME):
+        shutil.copy(DEMO / REFERENCE, file)
+    text = f'[[pair]]\nreference = "{REFERENCE}"\nparallel = "{SAME}"\n'
     with pytest.raises(UsageError, match=r"install pitcheck\[ray\]"):
         swept(text, engine="ray")
     assert not Path("r.sqlite").exists()

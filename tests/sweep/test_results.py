@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pitcheck.errors import UsageError
-from pitcheck.report.report import Report, Shown
+from pitcheck.report.report import Finding, Report, Shown
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.morning import write_page
 from pitcheck.sweep.order import ordered
 from pitcheck.sweep.result import Result, of_report, without_report
 from pitcheck.sweep.results import About, Results
@@ -201,7 +202,109 @@ def test_what_is_no_part_is_refused(text: str) -> None:
         parse_shard(text)
 
 
+# --- files that were altered
+
+
+def altered(path: Path, table: str, name: str, /, **changes: object) -> None:
+    """Change fields of a row, as by hand; ``key`` changes its name in the table."""
+    with sqlite3.connect(path) as database:
+        key = changes.pop("key", name)
+        report = changes.pop("report", None)
+        (content,) = database.execute(
+            f"SELECT content FROM {table} WHERE name = ?", (name,)
+        ).fetchone()
+        told = {**msgspec.json.decode(content), **changes}
+        database.execute(
+            f"UPDATE {table} SET content = ?, name = ? WHERE name = ?",
+            (msgspec.json.encode(told), key, name),
+        )
+        if report is not None:
+            database.execute(f"UPDATE result SET report = {report} WHERE name = ?", (key,))
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "changes", "said"),
+    [
+        ("result", "m tp=1", {"status": "as expected"}, "its verdict 'mismatch'"),
+        ("result", "m tp=0", {"status": "unexpected"}, "by its report 'as expected'"),
+        ("result", "m tp=1", {"status": "skipped"}, "its verdict 'mismatch'"),
+        (
+            "result",
+            "m tp=1",
+            {"status": "as expected", "verdict": "equivalent"},
+            "that of its report 'mismatch'",
+        ),
+        ("result", "m tp=1", {"expect": "mismatch"}, "it expects 'mismatch'"),
+        ("result", "m tp=0", {"seed": 9}, "of seed 9, and that of its report"),
+        ("result", "m tp=0", {"name": "m tp=1"}, "its content is about 'm tp=1'"),
+        ("result", "m tp=0", {"key": "x"}, "the sweep has no such configuration"),
+        ("result", "m tp=0", {"report": "NULL"}, "without a report"),
+        ("result", "m tp=1", {"report": "X'00'"}, "the report of 'm tp=1'"),
+        ("result", "m tp=2", {"status": "as expected"}, "without a report"),
+        ("result", "m tp=2", {"status": "unchanged"}, "without a report"),
+        ("result", "m tp=2", {"status": "unchanged", "verdict": "mismatch"}, "without a report"),
+        ("result", "m tp=2", {"status": "skipped"}, "its configuration can run"),
+        ("result", "m tp=0", {"status": "fine"}, "is damaged"),
+        ("planned", "m tp=1", {"options": {"precision": "off"}}, "another one than was checked"),
+        ("planned", "m tp=1", {"expect": "mismatch"}, "another one than was checked"),
+        ("planned", "m tp=1", {"sources": ["n.toml"]}, "another one than was checked"),
+        ("planned", "m tp=1", {"name": "m tp=0"}, "its content is about 'm tp=0'"),
+    ],
+)
+def test_what_was_altered_is_not_believed(
+    tmp_path: Path, table: str, name: str, changes: dict[str, object], said: str
+) -> None:
+    planned, path = planned_of(3), tmp_path / "r.sqlite"
+    found = written(path, planned, 1)
+    found.put([of_report(planned[1], report_of("mismatch"), "")])
+    found.put([without_report(planned[2], 4, "crashed", "killed")])
+    assert found.believed() is found
+    altered(path, table, name, **changes)
+    with pytest.raises(UsageError, match=said) as raised:
+        found.believed()
+    assert "r.sqlite" in str(raised.value)
+    with pytest.raises(UsageError, match=said):
+        merge(tmp_path / "all.sqlite", [path])
+    with pytest.raises(UsageError, match=said):
+        write_page(tmp_path / "page", [path])
+
+
+def test_results_of_a_version_that_did_not_say_what_was_checked_are_read(tmp_path: Path) -> None:
+    planned = planned_of(1)
+    found = written(tmp_path / "r.sqlite", planned, 1)
+    altered(found.path, "result", "m tp=0", configuration="")
+    assert [each.status for each in found.believed().results()] == ["as expected"]
+
+
+@pytest.mark.parametrize("status", ["unchanged", "out of memory", "crashed"])
+def test_what_a_sweep_writes_is_believed(tmp_path: Path, status: Any) -> None:
+    (planned,) = planned_of(1)
+    failed = Report(
+        verdict="invalid",
+        findings=(Finding(code="PIT900", verdict="invalid", title="internal error"),),
+    )
+    result = {
+        "unchanged": msgspec.structs.replace(good(planned), status="unchanged"),
+        "out of memory": of_report(planned, report_of("inconclusive"), "", out_of_memory=True),
+        "crashed": of_report(planned, failed, ""),
+    }[status]
+    found = written(tmp_path / "r.sqlite", [planned], 0)
+    found.put([result])
+    assert [each.status for each in found.believed().results()] == [status]
+
+
 # --- exports
+
+
+def test_configurations_of_one_printed_name_are_two_cases(tmp_path: Path) -> None:
+    from junitparser import JUnitXml  # noqa: PLC0415
+
+    names = ["a\x1b", "a\\x1b", "a\\x1b (2)", "b"]
+    planned = [msgspec.structs.replace(planned_of(1)[0], name=name) for name in names]
+    (suite,) = JUnitXml.fromstring(
+        FORMATS["junit"](written(tmp_path / "r.sqlite", planned, 4)).decode()
+    )
+    assert [case.name for case in suite] == ["a\\x1b", "a\\x1b (3)", "a\\x1b (2)", "b"]
 
 
 def test_what_has_no_result_is_an_error_of_the_exports(tmp_path: Path) -> None:
@@ -220,7 +323,7 @@ def test_every_format_is_read_by_others(tmp_path: Path) -> None:
     import jsonlines  # noqa: PLC0415
     from sarif_pydantic import Sarif  # noqa: PLC0415
 
-    planned = planned_of(3)
+    planned = [*planned_of(2), msgspec.structs.replace(planned_of(3)[2], impossible="a rule")]
     found = written(tmp_path / "r.sqlite", planned, 1)
     found.put([of_report(planned[1], report_of("mismatch"), "")])
     found.put([without_report(planned[2], 4, "skipped", "a rule")])

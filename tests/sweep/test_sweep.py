@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from pitcheck.errors import UsageError
-from pitcheck.sweep import process_tree
+from pitcheck.sweep import nights
+from pitcheck.sweep.child import process_tree
 from pitcheck.sweep.command import merge, run
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import Results
@@ -70,7 +71,8 @@ def swept(text: str, **options: object) -> tuple[int, list[Result]]:
         **options,
     }
     code = run(**given)  # type: ignore[arg-type]
-    return code, list(Results(Path(str(given["results"]))).results(reports=True))
+    kept = given["results"] or nights.newest(nights.files_in(nights.SWEEPS))
+    return code, list(Results(Path(str(kept))).results(reports=True))
 
 
 def test_a_sweep_of_right_and_wrong_pairs(folder: Path) -> None:
@@ -141,7 +143,7 @@ def test_memory_counts_over_all_that_a_process_starts(folder: Path, name: str) -
     )
     assert (code, found.status) == (3, "out of memory"), found
     assert "it and all that it started held more than 400000000 bytes" in found.said
-    assert found.memory_mb > 400
+    assert found.memory_mb * 2**20 > 399_000_000
     assert time.monotonic() - begun < 50
 
 
@@ -155,6 +157,16 @@ def test_what_forks_share_counts_once(folder: Path) -> None:
     _, (found,) = swept('seconds = 6\nmemory = "600MB"\n[[program]]\nsource = "p.py:spec"\n')
     assert found.status == "out of time"
     assert 200 < found.memory_mb < 600
+
+
+def test_a_pair_of_one_file_is_refused(folder: Path) -> None:
+    """As by check: a plan equals itself."""
+    Path("link.plan.json").symlink_to(REFERENCE)
+    for other in (REFERENCE, f"./{REFERENCE}", "link.plan.json"):
+        with pytest.raises(UsageError, match=r"sweep\.toml: pair: REFERENCE and PARALLEL are one"):
+            swept(PAIR.format(REFERENCE, other))
+    code, _ = swept(PAIR.format(REFERENCE, SAME))
+    assert code == 0
 
 
 def test_a_missing_file_is_one_row(folder: Path) -> None:
@@ -173,7 +185,7 @@ def test_the_same_seed_gives_the_same_reports(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_stages_are_proven_by_several_processes_with_the_same_reports(folder: Path) -> None:
-    text = PAIR.format(REFERENCE, REFERENCE) + PAIR.format(REFERENCE, WRONG)
+    text = PAIR.format(REFERENCE, SAME) + PAIR.format(REFERENCE, WRONG)
     _, one = swept(text)
     _, two = swept(text, results="s.sqlite", jobs=1, stage_jobs=2)
     assert list(map(stable, one)) == list(map(stable, two))
@@ -351,9 +363,10 @@ def test_a_sweep_that_is_killed_at_twenty_moments_ends_like_another(folder: Path
 
 
 def test_code_of_the_working_directory_does_not_answer(folder: Path) -> None:
-    Path("pitcheck/sweep").mkdir(parents=True)
-    for file in ("pitcheck/__init__.py", "pitcheck/sweep/__init__.py", "pitcheck/sweep/worker.py"):
-        Path(file).write_text("raise SystemExit('another pitcheck')\n", encoding="utf-8")
+    Path("pitcheck/sweep/child").mkdir(parents=True)
+    for file in ("__init__", "sweep/__init__", "sweep/child/__init__", "sweep/child/worker"):
+        text = "raise SystemExit('another pitcheck')\n"
+        Path("pitcheck", f"{file}.py").write_text(text, encoding="utf-8")
     code, (found,) = swept(PAIR.format(REFERENCE, WRONG))
     assert (code, found.verdict) == (1, "mismatch")
 

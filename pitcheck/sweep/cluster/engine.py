@@ -24,11 +24,11 @@ from pitcheck.cache.meaning import meaning
 from pitcheck.errors import UsageError
 from pitcheck.report.lines import printable
 from pitcheck.sweep.affected import Inputs
+from pitcheck.sweep.child.process import MOST_SAID, Processes, is_sound
+from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.cluster.node import Order
 from pitcheck.sweep.matrix import Planned
-from pitcheck.sweep.process import MOST_SAID, Processes, is_sound
 from pitcheck.sweep.result import Result, without_report
-from pitcheck.sweep.task import Terms
 
 RETRIES = 2
 """The times that a configuration is sent again after its worker died."""

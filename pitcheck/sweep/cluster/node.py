@@ -12,9 +12,9 @@ import msgspec
 
 from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
-from pitcheck.sweep.process import Processes
+from pitcheck.sweep.child.process import Processes
+from pitcheck.sweep.child.task import Task
 from pitcheck.sweep.result import without_report
-from pitcheck.sweep.task import Task
 
 SHOWN = 12
 """The first digits of a version that messages show."""

@@ -1,8 +1,9 @@
-"""The process that checks one configuration of a sweep: ``python -m pitcheck.sweep.worker FD``.
+"""The process that checks one configuration of a sweep: ``python -m pitcheck.sweep.child.worker``.
 
 It reads a :class:`Task` from standard input and writes a :class:`Result` to standard output. What
-programs print while they are recorded goes to standard error. FD is a pipe that nobody writes to:
-when its other end is closed, the process that waits for this one has ended, and so does this one.
+programs print while they are recorded goes to standard error. Its argument is a pipe that nobody
+writes to: when its other end is closed, the process that waits for this one has ended, and so does
+this one.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.errors import UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
+from pitcheck.sweep.child.process_tree import end_with, kill
+from pitcheck.sweep.child.task import Task
 from pitcheck.sweep.matrix import Planned
-from pitcheck.sweep.process_tree import end_with, kill
 from pitcheck.sweep.result import Result, of_report, without_report
-from pitcheck.sweep.task import Task
 
 MOST_MUTANTS = 200
 """The mutants of a plan among which one that changes an output is looked for."""

@@ -21,10 +21,11 @@ import msgspec
 from pitcheck.base.import_path import import_path
 from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
-from pitcheck.sweep.process_tree import Watcher, kill
-from pitcheck.sweep.result import Result, Status, of_report, without_report
-from pitcheck.sweep.task import Task
-from pitcheck.sweep.worker import OUT_OF_MEMORY
+from pitcheck.sweep.child.process_tree import Watcher, kill
+from pitcheck.sweep.child.task import Task
+from pitcheck.sweep.child.worker import OUT_OF_MEMORY
+from pitcheck.sweep.consistency import contradiction
+from pitcheck.sweep.result import Result, Status, without_report
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """The environment variables by which a process has one thread: there are many processes."""
@@ -34,7 +35,7 @@ LAST_WORDS = 5.0
 """The seconds that are waited for the outputs of a process that has ended or was killed."""
 LOOK = 0.25
 """The seconds between two looks at the memory of a process."""
-WITHOUT_REPORT: frozenset[Status] = frozenset({"unexpected", "not probed"})
+ANSWERED: frozenset[Status] = frozenset({"unexpected", "not probed"})
 """The statuses that a process may answer without a report."""
 
 
@@ -98,7 +99,7 @@ class Processes:
         with self._lock:
             process = subprocess.Popen(
                 # Nothing is imported from the working directory, which may hold other code.
-                [sys.executable, "-P", "-m", "pitcheck.sweep.worker", str(lifeline)],
+                [sys.executable, "-P", "-m", "pitcheck.sweep.child.worker", str(lifeline)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -124,7 +125,7 @@ class Processes:
                 return _with_peak(_ended(task, process.returncode, answer, said), most)
             most = max(most, self._watcher.of(process.pid))
             silent += LOOK if process.poll() is not None else 0.0
-            if most > task.terms.memory:
+            if most > task.terms.memory * task.terms.jobs:
                 _end(process)
                 return _with_peak(_too_large(task), most)
             if perf_counter() > end:
@@ -136,16 +137,12 @@ class Processes:
 
 def is_sound(task: Task, result: Result) -> bool:
     """Return True if a result is of a task, drawn by its seed, and follows from its report."""
-    planned = task.planned
-    if result.name != planned.name or result.expect != planned.expect:
+    has_report = result.report is not None
+    if result.name != task.planned.name:
         return False
-    if result.seed != task.seed and (task.draws_by_seed or result.report is None):
+    if result.seed != task.seed and (task.draws_by_seed or not has_report):
         return False
-    if result.report is None:
-        return True
-    short = result.status == "out of memory"
-    made = of_report(planned, result.report, "", out_of_memory=short)
-    return (made.status, made.verdict, made.seed) == (result.status, result.verdict, result.seed)
+    return not contradiction(task.planned, result, has_report=has_report)
 
 
 def _ended(task: Task, code: int, answer: bytes, said: bytes) -> Result:
@@ -159,7 +156,7 @@ def _ended(task: Task, code: int, answer: bytes, said: bytes) -> Result:
             if result.code != meaning():
                 changed = "pitcheck's code changed while the sweep ran; begin anew"
                 return without_report(planned, seed, "crashed", changed)
-            checked = result.report is not None or result.status in WITHOUT_REPORT
+            checked = result.report is not None or result.status in ANSWERED
             if checked and is_sound(task, result):
                 return result
     return without_report(planned, seed, "crashed", _last_words(code, said))
@@ -167,8 +164,8 @@ def _ended(task: Task, code: int, answer: bytes, said: bytes) -> Result:
 
 def _too_large(task: Task) -> Result:
     said = (
-        f"it and all that it started held more than {task.terms.memory} bytes; memory in the "
-        f"sweep's file is the limit"
+        f"it and all that it started held more than {task.terms.memory * task.terms.jobs} bytes; "
+        f"memory in the sweep's file is the limit"
     )
     return without_report(task.planned, task.seed, "out of memory", said)
 

@@ -1,0 +1,1 @@
+"""The processes that check one configuration each, and their limits."""
