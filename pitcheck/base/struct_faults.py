@@ -52,7 +52,7 @@ def _meant(types: list[inspect.Type], data: object) -> list[inspect.Type]:
     """Return the struct whose tag data have, or all types if no tag says."""
     if not isinstance(data, dict):
         return types
-    found = [
+    found: list[inspect.Type] = [
         each
         for each in types
         if isinstance(each, inspect.StructType)
