@@ -15,7 +15,7 @@ from programs.random_layouts import LARGE, SMALL, random_case
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge
-from pitcheck.models.config import Attention, LatentAttention
+from pitcheck.models.config import Attention, LatentAttention, Model
 
 FAST, AT_NIGHT = range(6), range(6, 10)
 """Seeds of combinations of few layers and ranks: those that every run tries, and the others."""
@@ -123,6 +123,19 @@ def test_every_choice_is_among_the_combinations() -> None:
         "latent attention",
         "multi-token prediction",
     } <= seen.keys()
+    assert {
+        "norms of heads",
+        "windows",
+        "chunks",
+        "some layers global",
+        "global layers without rotary",
+        "growing queries",
+        "sinks",
+        "biases of experts",
+        "router bias",
+        "scaled inputs",
+        "experts in some layers",
+    } <= seen.keys()
 
 
 def _all() -> Iterator[Case]:
@@ -159,5 +172,30 @@ def _choices(case: Case) -> Iterator[str]:
         "multi-token prediction": model.predicted > 0,
         "padded vocabulary": model.embedding_rows > model.vocabulary,
         "everything at once": min(layout.dp, layout.tp, layout.pp, layout.cp) > 1,
+        **_published(model),
     }
     yield from (choice for choice, holds in found.items() if holds)
+
+
+def _published(model: Model) -> dict[str, bool]:
+    """Choices of Qwen3, gpt-oss and Llama 4."""
+    found: dict[str, bool] = {}
+    attention, experts = model.attention, model.experts
+    if isinstance(attention, Attention):
+        found |= {
+            "norms of heads": attention.qk_norm != "none",
+            "windows": attention.window > 0,
+            "chunks": attention.chunk > 0,
+            "some layers global": attention.global_every > 0,
+            "global layers without rotary": not attention.global_rotary,
+            "growing queries": attention.query_floor > 0,
+            "sinks": attention.sinks,
+        }
+    if experts is not None:
+        found |= {
+            "biases of experts": experts.bias,
+            "router bias": experts.router_bias,
+            "scaled inputs": experts.scaled_input,
+            "experts in some layers": model.experts_every > 1,
+        }
+    return found

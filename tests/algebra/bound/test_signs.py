@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -140,3 +141,28 @@ def test_numbers_that_are_drawn_positive_are_bounded_as_any_are() -> None:
     assert anything.sign & ABOVE_ZERO != ABOVE_ZERO
     assert positive.top == anything.top
     assert not algebra.divisions
+
+
+@pytest.mark.parametrize(
+    ("offset", "divisor", "added", "guarded"),
+    [
+        (0, 3, 1, False),
+        (5, 3, 1, False),
+        (-1, 3, 1, True),
+        (0, -3, 1, True),
+        (0, 3, 0, True),
+        (0, 3, -1, True),
+    ],
+)
+def test_a_logarithm_of_counted_places_needs_no_guard_if_it_is_of_positive_numbers(
+    offset: int, divisor: int, added: int, guarded: bool
+) -> None:
+    algebra = SignAlgebra()
+    places = algebra.add(
+        algebra.arange(algebra.fresh("x", SHAPE), 0), algebra.constant(Fraction(offset), "int")
+    )
+    by = algebra.cast(algebra.constant(Fraction(divisor)), "int")
+    steps = algebra.cast(algebra.floor_divide(places, by), "field")
+    result = algebra.log(algebra.add(steps, algebra.constant(Fraction(added))))
+    assert bool(algebra.guards) == guarded
+    assert (Sign.FINITE in result.sign) == (not guarded)
