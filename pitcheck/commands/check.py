@@ -175,11 +175,12 @@ def checked(
     progress: Progress | None = None,
     again: PairAt | None = None,
     named: Sequence[str] = (),
+    stopped: Callable[[Exception], None] = lambda _: None,
 ) -> Report:
     """Return the report on the plans that ``files`` read.
 
     ``again`` makes them at another mesh, to try repairs there; None: they cannot be made again.
-    ``named`` are their files, if there are two of them.
+    ``named`` are their files, if there are two of them. ``stopped`` is told what stops the check.
     What stops the check (an unreadable file, a budget, an internal error) is a finding of the
     report, not an exception. Raises UsageError, which is about the command and not about the plans.
     """
@@ -192,6 +193,7 @@ def checked(
         except UsageError:
             raise
         except Exception as error:
+            stopped(error)
             findings.append(_stopped(error))
     if not findings:
         refuse_swapped(plans, named)
@@ -203,6 +205,7 @@ def checked(
         except UsageError:
             raise
         except Exception as error:
+            stopped(error)
             findings.append(_stopped(error))
     return Report(
         verdict="invalid"

@@ -32,25 +32,41 @@ Instance = tuple[str, int, int]
 """(tensor, rank, micro-batch); micro-batch 0 for tensors that exist once."""
 
 
-def execute(plan: Plan, initial: dict[Instance, Array], memory: int = 0) -> dict[Instance, Array]:
+def execute(
+    plan: Plan,
+    initial: dict[Instance, Array],
+    memory: int = 0,
+    rounding: np.random.Generator | None = None,
+) -> dict[Instance, Array]:
     """Return all values of the plan.
 
-    Memory that nobody has written to is filled from seed ``memory``. Raises ExecutionError for a
-    plan that cannot run, DeadlockError if all ranks wait.
+    Memory that nobody has written to is filled from seed ``memory``. With ``rounding`` every
+    floating-point result is moved by its last digit, up or down at random. Raises ExecutionError
+    for a plan that cannot run, DeadlockError if all ranks wait.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are tiny
     try:
-        run = _Run(plan, initial, memory)
+        run = _Run(plan, initial, memory, rounding)
         run.all()
     finally:
         torch.set_num_threads(threads)
     return {key: value.numpy() for key, value in run.values.items()}
 
 
+LAST_DIGIT = 2.0**-52
+
+
 class _Run:
-    def __init__(self, plan: Plan, initial: dict[Instance, Array], memory: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        initial: dict[Instance, Array],
+        memory: int,
+        rounding: np.random.Generator | None,
+    ) -> None:
         self.plan = plan
+        self.rounding = rounding
         self.memory = memory
         self.tensors = {tensor.name: tensor for tensor in plan.tensors}
         self.coordinates = rank_coordinates(plan)
@@ -202,7 +218,13 @@ class _Run:
             key = (name, rank, microbatch if tensor.microbatched else 0)
             if key in self.values:
                 raise ExecutionError(f"{operator.id}: {key} is written twice")
-            self.values[key] = result.detach()
+            self.values[key] = self._rounded(result.detach())
+
+    def _rounded(self, result: torch.Tensor) -> torch.Tensor:
+        if self.rounding is None or not result.is_floating_point():
+            return result
+        digits = self.rounding.integers(-1, 2, tuple(result.shape)) * LAST_DIGIT
+        return result * torch.from_numpy(np.asarray(1.0 + digits))
 
     # --- collectives
 

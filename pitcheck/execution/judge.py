@@ -18,13 +18,11 @@ from pitcheck.execution.places import (
     runs_at,
     tensor_name,
 )
+from pitcheck.execution.rounding import allowed, distance, noise
 from pitcheck.plan.model import Lineage, Plan, Tensor
 
 TOLERANCE = 1e-9
-SMALL = 1e-3
-"""Magnitude that is taken for the largest of an output where that is smaller: of a gradient that is
-0 in truth there is nothing but rounding.
-"""
+"""The difference of an output that is rounding on any input, as a share of its largest element."""
 MAGNITUDES = (1.0, 0.25, 3.0)
 FREE, ZERO = -1, -2
 Region = tuple[tuple[int, ...], ...]
@@ -224,18 +222,20 @@ def _taken(whole: Array, held: Region, tensor: Tensor, generator: np.random.Gene
 class Judge:
     """A judge of plans against one reference plan, which it runs once per seed.
 
-    Outputs are equal up to ``tolerance`` of their largest magnitude.
+    Outputs are equal up to ``tolerance`` of their largest magnitude, or up to what rounding makes
+    of them on that input.
     """
 
     def __init__(self, reference: Plan, tolerance: float = TOLERANCE) -> None:
         self._reference = reference
         self._tolerance = tolerance
         self._runs: dict[int, tuple[dict[Instance, Array], dict[Instance, Array]]] = {}
+        self._noise: dict[int, dict[str, float]] = {}
 
     def of_tolerance(self, tolerance: float) -> Judge:
         """Return the same judge with another tolerance; both share what they have run."""
         other = Judge(self._reference, tolerance)
-        other._runs = self._runs
+        other._runs, other._noise = self._runs, self._noise
         return other
 
     def once(self, parallel: Plan, seed: int) -> Judgement:
@@ -246,7 +246,7 @@ class Judge:
         if seed not in self._runs:
             drawn = reference_inputs(self._reference, seed)
             self._runs[seed] = drawn, execute(self._reference, drawn, 2 * seed)
-        return self._judged(parallel, *self._runs[seed], seed)
+        return self._judged(parallel, *self._runs[seed], seed, self._noise)
 
     def at(self, parallel: Plan, point: Mapping[str, Array], seed: int) -> Judgement:
         """Run both plans at one point and compare every output of the reference.
@@ -265,7 +265,8 @@ class Judge:
             if not places or inputs[places[0]].shape != value.shape:
                 raise ExecutionError(f"{name}: no initial tensor of shape {value.shape}")
             inputs.update(dict.fromkeys(places, value))
-        return self._judged(parallel, inputs, execute(self._reference, inputs, 2 * seed), seed)
+        expected = execute(self._reference, inputs, 2 * seed)
+        return self._judged(parallel, inputs, expected, seed, {})
 
     def _judged(
         self,
@@ -273,11 +274,25 @@ class Judge:
         inputs: dict[Instance, Array],
         expected: dict[Instance, Array],
         seed: int,
+        known: dict[int, dict[str, float]],
     ) -> Judgement:
-        """Run a plan on the reference's ``inputs`` and compare it with what that computes."""
+        """Run a plan on the reference's ``inputs`` and compare it with what that computes.
+
+        ``known`` has how far rounding moves the outputs, by seed. It is measured if they differ.
+        """
+        equal = {output.tensor: self._tolerance for output in self._reference.outputs}
         try:
             found = execute(parallel, initial_values(inputs, parallel, seed), 2 * seed + 1)
-            return _compare(self._reference, parallel, expected, found, self._tolerance)
+            result = _compare(self._reference, parallel, expected, found, equal)
+            if not result.different:
+                return result
+            if seed not in known:
+                known[seed] = noise(self._reference, inputs, expected, seed)
+            rounded = {
+                name: max(tolerance, allowed(known[seed][name], self._reference, parallel))
+                for name, tolerance in equal.items()
+            }
+            return _compare(self._reference, parallel, expected, found, rounded)
         except ExecutionError as error:
             return Judgement(error=str(error))
 
@@ -306,7 +321,7 @@ def _compare(
     parallel: Plan,
     expected: dict[Instance, Array],
     found: dict[Instance, Array],
-    tolerance: float,
+    equal: Mapping[str, float],
 ) -> Judgement:
     result = Judgement()
     tensors = {tensor.name: tensor for tensor in parallel.tensors}
@@ -326,7 +341,7 @@ def _compare(
             owner is not None and not _everywhere(parallel, tensor.name, owner, found)
         ):
             result.missing.append(wanted.tensor)
-        elif apart > tolerance:
+        elif apart > equal[wanted.tensor]:
             result.different.append(wanted.tensor)
         else:
             result.largest = max(result.largest, apart)
@@ -391,17 +406,3 @@ def _compare_one(
         apart = max(apart, distance(total[real], whole[index] * _scale(lineage, whole), whole))
         covered[index] = True
     return apart if covered.all() else None
-
-
-def distance(a: Array, b: Array, whole: Array) -> float:
-    """Return the largest difference, as a share of the largest finite magnitude, or of ``SMALL``.
-
-    NaN equals NaN, and an infinity the same infinity.
-    """
-    finite = np.abs(whole[np.isfinite(whole)])
-    scale = max(float(finite.max()), SMALL) if finite.size else 1.0
-    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    known = np.isfinite(a) & np.isfinite(b)
-    if not np.array_equal(a[~known], b[~known], equal_nan=True):
-        return math.inf
-    return float(np.abs(a[known] - b[known]).max(initial=0.0)) / scale

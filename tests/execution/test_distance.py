@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from zoo.builder import Builder
 
-from pitcheck.execution.judge import TOLERANCE, distance
+from pitcheck.execution.judge import TOLERANCE, Judge
+from pitcheck.execution.rounding import ABOVE, MOST, allowed, distance
+from pitcheck.plan.model import Number, Plan
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,57 @@ from pitcheck.execution.judge import TOLERANCE, distance
 )
 def test_distance(whole: list[float], other: list[float], apart: bool) -> None:
     assert (distance(np.array(other), np.array(whole), np.array(whole)) > TOLERANCE) is apart
+
+
+def cancelling(times: str, factor: str = "1", after: str = "0") -> Plan:
+    """Return a plan of y = x * (1 + ``after``), computed by way of a sum with much larger terms.
+
+    ``times`` is how much larger they are; with "0" nothing is lost.
+    """
+    b = Builder(f"cancelling {times} {factor} {after}")
+    x, large = b.input("x", (64,)), b.input("large", (64,))
+    big = b.op("mul", large, Number(times))
+    found = b.op("sub", b.op("add", x, big), b.op("mul", big, Number(factor)))
+    more = b.op("add", found, b.op("mul", x, Number(after)), out="y")
+    b.output(more)
+    return b.plan()
+
+
+SEEDS = range(3)
+
+
+def test_what_cancellation_loses_is_no_difference() -> None:
+    """A sum of terms that are 10^8 times larger leaves 8 digits of 16."""
+    judge, other = Judge(cancelling("100000000")), cancelling("0")
+    apart = [judge.of_tolerance(1.0).once(other, seed).largest for seed in SEEDS]
+    assert max(apart) > TOLERANCE
+    assert all(judge.once(other, seed).same for seed in SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("times", "wrong"),
+    [
+        ("100000000", cancelling("0", after="1/100000")),  # what is above MOST is no rounding
+        ("1000000000000", cancelling("0", after="1/100000")),
+        ("1", cancelling("1", after="1/100000000")),
+        ("1", cancelling("1", factor="100000001/100000000")),
+        ("0", cancelling("0", after="1/100000000")),
+    ],
+)
+def test_a_real_difference_is_one(times: str, wrong: Plan) -> None:
+    judge = Judge(cancelling(times))
+    assert all(judge.once(wrong, seed).different == ["y"] for seed in SEEDS)
+
+
+def test_the_rounding_that_is_allowed_grows_with_the_plan_up_to_a_bound() -> None:
+    short, long = Builder("short"), Builder("long")
+    for b, count in ((short, 2), (long, 8)):
+        x = b.input("x", ())
+        for _ in range(count):
+            x = b.op("mul", x, Number(2))
+        b.output(x)
+    one, other = short.plan(), long.plan()
+    assert allowed(1e-12, one, one) == allowed(1e-12, other, one) == ABOVE * 1e-12
+    assert allowed(1e-12, one, other) == 4 * ABOVE * 1e-12
+    assert allowed(1e-3, one, other) == MOST
+    assert allowed(0.0, one, other) == 0

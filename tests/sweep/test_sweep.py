@@ -34,6 +34,9 @@ PROGRAMS = {
     "ended": "import os\nos._exit(7)\n",
     "endless": "while True:\n    pass\n",
     "huge": "x = bytearray(1 << 40)\n",
+    "short": "from pitcheck.torch import Spec\ndef parallel(rank):\n    bytearray(1 << 40)\n"
+    "spec = Spec(lambda: bytearray(1 << 40), parallel, mesh={'dp': 2}, batch={})\n",
+    "named": "raise ValueError('MemoryError: PIT203 memory')\n",
     "noisy": "print('a' * 100_000)\nraise ValueError('no spec here')\n",
 }
 
@@ -99,6 +102,8 @@ def test_a_pair_that_is_right_but_should_not_be_is_not_good(folder: Path) -> Non
         ("ended", "unexpected", "SystemExit: 7"),
         ("endless", "out of time", "stopped after 4 s"),
         ("huge", "out of memory", "MemoryError"),
+        ("short", "out of memory", "MemoryError"),
+        ("named", "unexpected", "MemoryError: PIT203 memory"),
         ("noisy", "unexpected", "no spec here"),
     ],
 )

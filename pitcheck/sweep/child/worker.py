@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,14 @@ def run(task: Task) -> Result:
     if planned.probe:
         return _probed(task, options)
     files = sources(*_both(planned), planned.assignments)
+    errors: list[Exception] = []
     report = remembered(
-        planned.sources, planned.assignments, options, lambda: checked(files, options)
+        planned.sources,
+        planned.assignments,
+        options,
+        lambda: checked(files, options, stopped=errors.append),
     )
-    return _result(task, report, "")
+    return _result(task, report, "", errors)
 
 
 def _options(task: Task) -> Options:
@@ -68,12 +72,17 @@ def _options(task: Task) -> Options:
     )
 
 
-def _result(task: Task, report: Report, said: str) -> Result:
-    short = any(
-        (f.code == "PIT203" and "memory" in f.title) or "MemoryError" in f.title
-        for f in report.findings
-    )
+def _result(task: Task, report: Report, said: str, errors: Iterable[Exception]) -> Result:
+    """Return the result of a report. ``errors`` stopped its check."""
+    short = any(map(_is_short_of_memory, errors))
     return of_report(task.planned, report, said, out_of_memory=short)
+
+
+def _is_short_of_memory(error: BaseException | None) -> bool:
+    """Return True for a MemoryError, and for what was raised because of one."""
+    while error is not None and not isinstance(error, MemoryError):
+        error = error.__cause__
+    return error is not None
 
 
 def _probed(task: Task, options: Options) -> Result:
@@ -95,8 +104,9 @@ def _probed(task: Task, options: Options) -> Result:
         said = f"none of {MOST_MUTANTS} mutants changes an output"
         return without_report(task.planned, task.seed, "not probed", said)
     wrong, said = found
-    report = checked([lambda: [reference], lambda: [wrong]], options)
-    return _result(task, report, said)
+    errors: list[Exception] = []
+    report = checked([lambda: [reference], lambda: [wrong]], options, stopped=errors.append)
+    return _result(task, report, said, errors)
 
 
 def _both(planned: Planned) -> tuple[str, str | None]:

@@ -27,12 +27,13 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
     """The reason why a rank has no trace.
 
     ``invalid`` says that the program is at fault. ``traceback`` is that of an exception of the
-    program, as Python shows it.
+    program, as Python shows it. ``out_of_memory``: that exception is a MemoryError.
     """
 
     message: str
     invalid: bool
     traceback: str = ""
+    out_of_memory: bool = False
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
@@ -67,7 +68,7 @@ def record(spec: Spec, side: Side, jobs: int, printed: Printed | None = None) ->
             error = (PlanError if answer.invalid else UnsupportedError)(f"{who}: {answer.message}")
             if answer.traceback:
                 error.add_note(f"{who} raised\n{answer.traceback}")
-            raise error
+            raise error from (MemoryError() if answer.out_of_memory else None)
         traces.append(answer.trace)
     return traces
 
@@ -180,7 +181,10 @@ def _raised(error: BaseException) -> Failure:
         frames and frames[-1].filename.startswith(PITCHECK)
     )
     return Failure(
-        f"{_line(error)}{type(error).__name__}: {error}", not own, _shown(error, PITCHECK)
+        f"{_line(error)}{type(error).__name__}: {error}",
+        not own,
+        _shown(error, PITCHECK),
+        isinstance(error, MemoryError),
     )
 
 
