@@ -182,6 +182,7 @@ def checked(
     progress: Progress | None = None,
     again: PairAt | None = None,
     named: Sequence[str] = (),
+    decided: Callable[[Check], None] | None = None,
 ) -> Report:
     """Return the report on the plans that ``files`` read.
 
@@ -206,7 +207,7 @@ def checked(
 
         try:
             seconds = perf_counter() - start
-            return check(plans[0], plans[1], options, progress, seconds, again)
+            return check(plans[0], plans[1], options, progress, seconds, again, decided)
         except UsageError:
             raise
         except Exception as error:
