@@ -8,57 +8,29 @@ and booleans that are given are evaluated as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import inf, prod
-from typing import Any, Literal
 
 import numpy as np
 
 from pitcheck.certificate import modular
-from pitcheck.certificate.forms import LEVELS, VARIABLE, Form, Forms, vanishing
+from pitcheck.certificate.forms import LEVELS, VARIABLE, Form, vanishing
 from pitcheck.certificate.modular import Array
+from pitcheck.certificate.moves import (
+    NONNEGATIVE,
+    POSITIVE,
+    UNKNOWN,
+    Kind,
+    Moves,
+    Value,
+    VoidError,
+    aligned,
+    finite,
+)
 from pitcheck.errors import ShapeError, UnsupportedError
 
-Kind = Literal["field", "int", "bool"]
-MOST_ELEMENTS = 1 << 22
-"""The elements of the largest value that is computed."""
 _MOST_TERMS = 4
-UNKNOWN, NONNEGATIVE, POSITIVE = range(3)
-
-
-class VoidError(Exception):
-    """A divisor was 0 by chance, or by the integers that were drawn: the draw says nothing."""
-
-
-@dataclass(frozen=True, eq=False)
-class Value:
-    """Elements of one kind; ``data`` has a leading axis for the primes, of size 1 if it is exact.
-
-    ``sign``: what is known for all inputs. ``terms``: signed values whose sum it is, if one is
-    subtracted or a logarithm. ``base``: the value whose logarithm it is. ``hidden``: True where it
-    is minus infinity. ``zero``: it is 0 by construction. ``special``: the constant inf or nan.
-    """
-
-    kind: Kind
-    data: Array
-    form: Form = field(default_factory=Form)
-    sign: int = UNKNOWN
-    terms: tuple[tuple[int, Value], ...] = ()
-    base: Value | None = None
-    hidden: Array | None = None
-    zero: bool = False
-    special: float | None = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape without the axis of primes."""
-        return tuple(self.data.shape[1:])
-
-    @property
-    def symbolic(self) -> bool:
-        """True for a truth that is an entry of a table, or a polynomial in such entries."""
-        return self.kind == "bool" and self.data.dtype != np.bool_
 
 
 class Table:
@@ -79,187 +51,18 @@ class Table:
         return np.stack([self.values[place] for place in places])[which.reshape(-1)]
 
 
-class Residues:
-    """One draw: primes, tables, and what was divided by on either side.
+class Residues(Moves):
+    """One draw: the arithmetic, with tables, and what was divided by on either side.
 
     ``guards`` has, by side, the arguments of partial operations that may be outside of their
-    domain. ``sampled`` is True once an order of numbers was drawn.
+    domain.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:
-        self.generator = generator
-        self.primes = modular.draw_primes(generator)
-        self.forms = Forms()
+        super().__init__(generator)
         self.tables: dict[str, Table] = {}
         self.guards: dict[str, set[tuple[str, bytes]]] = {"reference": set(), "parallel": set()}
         self.side = "reference"
-        self.void_chance = 0.0
-        self.sampled = False
-
-    # --- making values
-
-    def _p(self, rank: int) -> Array:
-        return self.primes.reshape((LEVELS,) + (1,) * rank)
-
-    def _field(self, data: Array, form: Form, sign: int = UNKNOWN, **more: Any) -> Value:
-        if data[0].size > MOST_ELEMENTS:
-            raise UnsupportedError(
-                f"a value has {data[0].size} elements; at most {MOST_ELEMENTS} are evaluated here"
-            )
-        return Value("field", data, form, sign, **more)
-
-    def fresh(self, shape: Sequence[int]) -> Value:
-        """Return variables: residues other than 0, drawn uniformly."""
-        if prod(shape) > MOST_ELEMENTS:
-            raise UnsupportedError(
-                f"a tensor of shape {tuple(shape)} has more than {MOST_ELEMENTS} elements, which "
-                f"is more than are evaluated here"
-            )
-        return self._field(self._drawn(shape), VARIABLE)
-
-    def _drawn(self, shape: Sequence[int]) -> Array:
-        return np.stack([self.generator.integers(1, int(p), size=tuple(shape)) for p in self.primes])
-
-    def exactly(self, data: Array) -> Value:
-        """Return integers or booleans, of shape ``data.shape``."""
-        kind: Kind = "bool" if data.dtype == np.bool_ else "int"
-        return Value(kind, data[None])
-
-    def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
-        """Return a 0-dimensional constant."""
-        if isinstance(number, float) and not np.isfinite(number):
-            hidden = np.ones((1,), dtype=np.bool_) if number == -inf else None
-            zeros = np.zeros((LEVELS,), dtype=np.int64)
-            return self._field(zeros, Form(), hidden=hidden, special=number)
-        exact = Fraction(number)
-        if kind != "field":
-            return self.exactly(np.array(int(exact), dtype=np.bool_ if kind == "bool" else np.int64))
-        top = np.array([exact.numerator % int(p) for p in self.primes], dtype=np.int64)
-        low = np.array([exact.denominator % int(p) for p in self.primes], dtype=np.int64)
-        if not low.all():
-            raise VoidError
-        height = float(max(abs(exact.numerator).bit_length(), 1))
-        below = {} if exact.denominator == 1 else {self.forms.over(exact.denominator): 1}
-        sign = POSITIVE if exact > 0 else NONNEGATIVE if exact == 0 else UNKNOWN
-        data = top * modular.inverse(low, self.primes) % self.primes
-        return self._field(data, Form(0, height, below), sign, zero=exact == 0)
-
-    def extent(self, a: Value, axes: Sequence[int]) -> Value:
-        """Return the number of elements along some axes."""
-        return self.constant(Fraction(prod(a.shape[axis] for axis in axes)))
-
-    def arange(self, like: Value, axis: int) -> Value:
-        """Return the places along an axis."""
-        return self.exactly(np.arange(like.shape[axis], dtype=np.int64))
-
-    def boundary(self, like: Value, axis: int, offset: int) -> Value:  # noqa: ARG002  sizes are full
-        """Return a place along an axis as an integer."""
-        return self.constant(Fraction(int(offset)), "int")
-
-    def shape(self, a: Value) -> tuple[int, ...]:
-        """Return the shape of a value."""
-        return a.shape
-
-    def kind(self, a: Value) -> Kind:
-        """Return the kind of a value."""
-        return a.kind
-
-    # --- moves
-
-    def _move(self, a: Value, move: Callable[[Array], Array]) -> Value:
-        return replace(
-            a,
-            data=move(a.data),
-            terms=tuple((n, self._move(t, move)) for n, t in a.terms),
-            base=None if a.base is None else self._move(a.base, move),
-            hidden=None if a.hidden is None else move(a.hidden),
-        )
-
-    def reshape(self, a: Value, shape: Sequence[int]) -> Value:
-        """Return the elements in another shape."""
-        if prod(shape) != prod(a.shape):
-            raise ShapeError(f"a tensor of shape {a.shape} cannot be viewed as {tuple(shape)}")
-        return self._move(a, lambda d: d.reshape((d.shape[0], *shape)))
-
-    def transpose(self, a: Value, permutation: Sequence[int]) -> Value:
-        """Return the axes in another order."""
-        return self._move(a, lambda d: d.transpose((0, *(1 + axis for axis in permutation))))
-
-    def expand(self, a: Value, shape: Sequence[int]) -> Value:
-        """Return a value broadcast to a shape."""
-        new = tuple(shape)
-        if a.shape == new:
-            return a
-        if np.broadcast_shapes(a.shape, new) != new or prod(new) > MOST_ELEMENTS:
-            raise ShapeError(f"a tensor of shape {a.shape} is not expanded to {new} here")
-        return self._move(a, lambda d: np.broadcast_to(_aligned(d, len(new)), (d.shape[0], *new)))
-
-    def slice(self, a: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-        """Return a part along an axis."""
-        index = (slice(None),) * (1 + axis) + (slice(start, stop, step),)
-        return self._move(a, lambda d: d[index])
-
-    def flip(self, a: Value, axis: int) -> Value:
-        """Return the reverse order along an axis."""
-        return self._move(a, lambda d: np.flip(d, 1 + axis))
-
-    def concatenate(self, values: Sequence[Value], axis: int) -> Value:
-        """Return values joined along an axis; what only some have (terms, bases) is dropped."""
-        if len({v.kind for v in values}) != 1 or any(v.symbolic for v in values):
-            raise UnsupportedError("values of several kinds, or outcomes of numbers, are joined")
-        data = np.concatenate([v.data for v in values], axis=1 + axis)
-        return self._like(values, data, lambda arrays: np.concatenate(arrays, axis=1 + axis))
-
-    def _like(
-        self, values: Sequence[Value], data: Array, join: Callable[[list[Array]], Array]
-    ) -> Value:
-        """Return a value each of whose elements is one of ``values``."""
-        if values[0].kind != "field":
-            return Value(values[0].kind, data)
-        hidden = None
-        if any(v.hidden is not None for v in values):
-            none = [np.zeros((1, *v.shape), dtype=np.bool_) for v in values]
-            hidden = join([n if v.hidden is None else v.hidden for v, n in zip(values, none)])
-        if any(v.special not in (None, -inf) for v in values):
-            raise UnsupportedError("infinity or NaN is chosen, which has no meaning here")
-        form = values[0].form
-        for value in values[1:]:
-            form = self.forms.joined(form, value.form)
-        sign = min(v.sign for v in values)
-        return self._field(data, form, sign, hidden=hidden, zero=all(v.zero for v in values))
-
-    def take(self, a: Value, axis: int, indices: Value) -> Value:
-        """Return the elements at some places of an axis."""
-        index = _indices(indices, a.shape[axis])
-        return self._move(a, lambda d: np.take(d, index, axis=1 + axis))
-
-    def take_along(self, a: Value, axis: int, indices: Value) -> Value:
-        """Return one element for each index."""
-        index = _indices(indices, a.shape[axis])[None]
-        return self._move(a, lambda d: np.take_along_axis(d, index, axis=1 + axis))
-
-    def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
-        """Return a value with another one added at some places of an axis."""
-        index = _indices(indices, base.shape[axis])
-        flat = (base.data.shape[0], *base.shape[:axis], index.size, *base.shape[axis + 1 :])
-        where = (slice(None),) * (1 + axis) + (index.reshape(-1),)
-        return self._added(base, source, source.data.reshape(flat), where)
-
-    def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
-        """Return a value with elements added at one index each."""
-        index = _indices(indices, base.shape[axis])
-        grid = list(np.indices((base.data.shape[0], *index.shape), sparse=True))
-        grid[1 + axis] = index[None]
-        return self._added(base, source, source.data, tuple(grid))
-
-    def _added(self, base: Value, source: Value, data: Array, where: tuple[Any, ...]) -> Value:
-        _finite(base, source)
-        result = np.array(base.data)
-        np.add.at(result, where, data)
-        if base.kind != "field":
-            return Value(base.kind, result)
-        total = self.forms.total(source.form, data[0].size)
-        return self._field(result % self._p(result.ndim - 1), self.forms.added(base.form, total))
 
     # --- the ring
 
@@ -286,8 +89,9 @@ class Residues:
             return Value("int", x.data + sign * y.data)
         if y.zero or x.zero:
             return x if y.zero else y if sign > 0 else self.negate(y)
-        _finite(y) if sign < 0 else _finite(*(v for v in (x, y) if v.special not in (None, -inf)))
-        hidden = x.hidden if y.hidden is None else y.hidden if x.hidden is None else x.hidden | y.hidden
+        finite(*(v for v in (x, y) if v.special not in (None, -inf) or (sign < 0 and v is y)))
+        masks = [v.hidden for v in (x, y) if v.hidden is not None]
+        hidden = np.logical_or.reduce(masks) if masks else None
         data = (x.data + sign * y.data) % self._p(len(x.shape))
         if hidden is not None:
             data = np.where(hidden, 0, data)
@@ -302,7 +106,7 @@ class Residues:
         """Return the opposite."""
         if a.kind == "int":
             return Value("int", -a.data)
-        _finite(a)
+        finite(a)
         terms = tuple((-n, t) for n, t in _terms(a))
         return self._field(-a.data % self._p(len(a.shape)), a.form, terms=terms, zero=a.zero)
 
@@ -311,21 +115,23 @@ class Residues:
         x, y = self._binary(a, b)
         if x.kind == "int":
             return Value("int", x.data * y.data)
-        _finite(x, y)
+        finite(x, y)
         sign = NONNEGATIVE if a is b else min(x.sign, y.sign)
         data = x.data * y.data % self._p(len(x.shape))
         return self._field(data, self.forms.product(x.form, y.form), max(sign, min(x.sign, y.sign)))
 
     def divide(self, a: Value, b: Value) -> Value:
         """Return the quotient."""
-        _finite(a, b)
+        finite(a, b)
         self._guard("div", b)
         if not b.data.all():
             raise VoidError
         self.void_chance += LEVELS * b.data[0].size * vanishing(b.form)
         turned = modular.inverse(b.data, self._p(len(b.shape)))
         form = self.forms.inverse(b.form, b.data[0].size)
-        return self.multiply(a, self._field(turned, form, b.sign if b.sign == POSITIVE else UNKNOWN))
+        return self.multiply(
+            a, self._field(turned, form, b.sign if b.sign == POSITIVE else UNKNOWN)
+        )
 
     def power(self, a: Value, exponent: int) -> Value:
         """Return an integer power."""
@@ -339,7 +145,7 @@ class Residues:
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         """Return the sum over axes."""
-        _finite(a)
+        finite(a)
         data = a.data.sum(axis=tuple(1 + axis for axis in axes))
         if a.kind != "field":
             return Value("int", data)
@@ -349,11 +155,11 @@ class Residues:
 
     def matmul(self, a: Value, b: Value) -> Value:
         """Return the product of matrices."""
-        _finite(a, b)
+        finite(a, b)
         if a.kind != "field" or b.kind != "field" or a.shape[-1] != b.shape[-2]:
             raise ShapeError(f"matrices of shapes {a.shape} and {b.shape} have no product here")
         rank = max(len(a.shape), len(b.shape))
-        data = modular.matmul(_aligned(a.data, rank), _aligned(b.data, rank), self._p(rank))
+        data = modular.matmul(aligned(a.data, rank), aligned(b.data, rank), self._p(rank))
         form = self.forms.total(self.forms.product(a.form, b.form), a.shape[-1])
         return self._field(data, form)
 
@@ -366,7 +172,7 @@ class Residues:
 
     def _read(self, name: str, arguments: Sequence[Value], along: int | None = None) -> Array:
         """Return the entries of a table; ``along`` is an axis whose elements are one argument."""
-        _finite(*arguments)
+        finite(*arguments)
         table = self.tables.setdefault(name, Table())
         columns = [np.moveaxis(a.data, 0, -1) for a in arguments]
         shape = columns[0].shape[:-1]
@@ -381,7 +187,7 @@ class Residues:
         return np.moveaxis(found.reshape((*shape, LEVELS)), -1, 0)
 
     def exp(self, a: Value) -> Value:
-        """Return the exponential: e^(s - t) is e^s / e^t, e^log s is s, e^-inf and e^0 are known."""
+        """Return the exponential: e^(s - t) is e^s / e^t, e^log s is s, e^0 is 1, e^-inf 0."""
         if a.base is not None:
             return a.base
         if a.zero:
@@ -412,7 +218,7 @@ class Residues:
         shape = np.broadcast_shapes(*(a.shape for a in arguments))
         return self._field(self._read(name, [self.expand(a, shape) for a in arguments]), VARIABLE)
 
-    def draw(self, stream: str, index: Value) -> Value:
+    def draw(self, stream: str, index: Value) -> Value:  # noqa: ARG002  the interface
         """Refuse random draws. Raises UnsupportedError."""
         raise UnsupportedError(f"random draws (stream {stream!r}) are not verified")
 
@@ -422,7 +228,7 @@ class Residues:
         """Return truths: of integers exact ones, of numbers entries of a table."""
         if a.kind == "int" and b.kind == "int":
             return Value("bool", getattr(np, _EXACT[comparison])(*_both(a.data, b.data)))
-        if b.special is not None and comparison in ("eq", "ne"):
+        if b.special is not None and a.special is None and comparison in ("eq", "ne"):
             none = np.zeros((1, *a.shape), dtype=np.bool_)
             equal = none if b.special != -inf or a.hidden is None else a.hidden
             return Value("bool", equal if comparison == "eq" else ~equal)
@@ -436,7 +242,9 @@ class Residues:
 
     def _number(self, a: Value) -> Value:
         """Return a truth as a number."""
-        data = a.data if a.symbolic else np.broadcast_to(a.data, (LEVELS, *a.shape)).astype(np.int64)
+        data = (
+            a.data if a.symbolic else np.broadcast_to(a.data, (LEVELS, *a.shape)).astype(np.int64)
+        )
         return self._field(data, a.form if a.symbolic else Form(), NONNEGATIVE)
 
     def _truth(self, a: Value) -> Value:
@@ -567,28 +375,10 @@ _EXACT = {
 }
 
 
-def _aligned(data: Array, rank: int) -> Array:
-    missing = rank + 1 - data.ndim
-    return data.reshape(data.shape[:1] + (1,) * missing + data.shape[1:]) if missing > 0 else data
-
-
 def _both(a: Array, b: Array) -> tuple[Array, Array]:
     rank = max(a.ndim, b.ndim) - 1
-    return _aligned(a, rank), _aligned(b, rank)
+    return aligned(a, rank), aligned(b, rank)
 
 
 def _terms(a: Value) -> tuple[tuple[int, Value], ...]:
     return a.terms or ((1, a),)
-
-
-def _finite(*values: Value) -> None:
-    """Raise UnsupportedError for a value that is infinite somewhere."""
-    if any(v.hidden is not None or v.special is not None for v in values):
-        raise UnsupportedError("infinity or NaN is computed with, which is not verified")
-
-
-def _indices(indices: Value, size: int) -> Array:
-    index = indices.data[0]
-    if indices.kind != "int" or (index.size and not ((index >= 0) & (index < size)).all()):
-        raise ShapeError(f"an index is no integer below {size}")
-    return index

@@ -23,9 +23,10 @@ def is_prime(number: int) -> bool:
         odd, twos = odd // 2, twos + 1
     for base in (2, 7, 61):
         power = pow(base, odd, number)
-        if base % number and power not in (1, number - 1):
-            if not any((power := power * power % number) == number - 1 for _ in range(twos - 1)):
-                return False
+        if base % number == 0 or power in (1, number - 1):
+            continue
+        if not any((power := power * power % number) == number - 1 for _ in range(twos - 1)):
+            return False
     return True
 
 
@@ -63,4 +64,5 @@ def matmul(a: Array, b: Array, primes: Array) -> Array:
     high, low = (np.matmul(x, y).astype(np.int64) % primes for x, y in ((a1, b1), (a0, b0)))
     middle = (np.matmul(a1, b0) + np.matmul(a0, b1)).astype(np.int64) % primes
     shift = np.int64(1 << _HALF)
-    return ((high * shift + middle) % primes * shift + low) % primes
+    result: Array = ((high * shift + middle) % primes * shift + low) % primes
+    return result

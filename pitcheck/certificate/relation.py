@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from pitcheck.certificate.arithmetic import Residues, Value
+from pitcheck.certificate.arithmetic import Residues
 from pitcheck.certificate.modular import Array
+from pitcheck.certificate.moves import Value
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard, Tensor
@@ -24,7 +25,7 @@ class Part:
     """``scale`` times a box of a reference tensor, or term ``term`` of ``terms`` of such a sum.
 
     ``group`` is the sum that a term belongs to. ``owner`` is the coordinate that holds free
-    elements, -1 if there are none. Terms and free elements are those of the tensor ``holder`` alone.
+    elements, -1 if there are none. ``holder`` is the tensor of which terms or free elements are.
     """
 
     reference: str
@@ -46,7 +47,12 @@ class Relation:
     """
 
     def __init__(
-        self, lineage: Lineage, tensor: Tensor, shape: tuple[int, ...], mesh: Coordinates, place: str
+        self,
+        lineage: Lineage,
+        tensor: Tensor,
+        shape: tuple[int, ...],
+        mesh: Coordinates,
+        place: str,
     ) -> None:
         self.lineage = lineage
         self._mesh = mesh
@@ -132,7 +138,7 @@ class Relation:
         """Return what a coordinate holds."""
         box = list(self._whole)
         for dim, (places, entries) in self._columns.items():
-            box[dim] = entries[places[rank, microbatch]]  # type: ignore[call-overload]
+            box[dim] = entries[places[rank, microbatch]]
         code = rank * self._mesh.microbatches + microbatch
         free = any(start == FREE for own in box for start, _ in own)
         return Part(

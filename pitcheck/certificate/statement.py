@@ -21,18 +21,14 @@ BOUND_LOG2 = -64.0
 """log2 of the error that is accepted at most, whatever a certificate says."""
 
 
-class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
-class Subject(_Strict):
+class Subject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One of both plans: the name of its file, and the digest of its bytes."""
 
     name: str
     digest: dict[str, str]
 
 
-class Target(_Strict, array_like=True):
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """A tensor of the parallel plan, the number of its lineage, and that of its stage."""
 
     tensor: str
@@ -40,7 +36,7 @@ class Target(_Strict, array_like=True):
     stage: int
 
 
-class Stated(_Strict):
+class Stated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The specification that was proven."""
 
     given: tuple[tuple[str, int], ...]
@@ -49,27 +45,26 @@ class Stated(_Strict):
     exceptions: tuple[str, ...]
 
 
-class Stage(_Strict):
-    """A distinct stage: its name among the prover's, and its draws."""
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A distinct stage of the prover's, and its draws."""
 
-    key: str
     draws: int
 
 
-class Seed(_Strict):
+class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The seed of the run: made of both digests and ``salt``."""
 
     salt: int
     value: str
 
 
-class Bound(_Strict):
+class Bound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """log2 of a bound on the probability that the claim is false."""
 
     log2: float
 
 
-class Predicate(_Strict):
+class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was proven, and over which cuts. Lineages are of the form that plans have."""
 
     version: int
@@ -81,7 +76,7 @@ class Predicate(_Strict):
     bound: Bound
 
 
-class Statement(_Strict):
+class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An in-toto statement, v1."""
 
     type: str = msgspec.field(name="_type")
@@ -107,7 +102,7 @@ def encode(statement: Statement) -> bytes:
 
 def _listed(value: Any) -> str:
     one = _compact(value)
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, (list, tuple)) or not value:
         return one
     return "[\n  " + ",\n  ".join(map(_compact, value)) + "\n ]"
 
@@ -117,7 +112,11 @@ def _compact(value: Any) -> str:
 
 
 def decode(data: bytes, origin: str) -> Statement:
-    """Return the statement in ``data``. Raises CertificateError, with the place, for anything else."""
+    """Return the statement in ``data``.
+
+    Raises:
+        CertificateError: it is anything else; with the place.
+    """
     if len(data) > SIZE_LIMIT:
         raise CertificateError(f"the file is larger than {SIZE_LIMIT} bytes", origin)
     try:

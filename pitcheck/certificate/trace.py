@@ -87,7 +87,7 @@ class Trace:
         plan: Plan,
         nodes: Nodes,
         given: Callable[[Tensor, int, int], Node],
-        claimed: Callable[[str, int, int, int], int] = lambda name, rank, microbatch, node: node,
+        claimed: Callable[[str, int, int, int], int] | None = None,
     ) -> None:
         self.mesh = Coordinates.of(plan)
         self.nodes = nodes
@@ -111,7 +111,8 @@ class Trace:
         """Follow all ranks to their ends. Raises PlanError if none can go on."""
         programs = [deque(self._program(rank)) for rank in range(self.mesh.ranks)]
         while any(programs) or self._waiting:
-            if not (any([self._advance(own, r) for r, own in enumerate(programs)]) | self._receive()):
+            moved = [self._advance(own, rank) for rank, own in enumerate(programs)]
+            if not self._receive() and not any(moved):
                 raise PlanError("the ranks wait for each other for ever", "programs")
         if self._meetings:
             raise PlanError("not all members of a group reach a collective", "programs")
@@ -156,7 +157,7 @@ class Trace:
             moved = True
         return moved
 
-    def _step(self, operator: Operator, rank: int, microbatch: int) -> bool:
+    def _step(self, operator: Operator, rank: int, microbatch: int) -> bool:  # noqa: PLR0911  one way for each kind
         """Run an operator; return False if something that it reads is not there yet."""
         kind = operator_kind(operator.kind)
         attributes = self._attributes(operator, rank, microbatch)
@@ -179,7 +180,9 @@ class Trace:
             if found[0] is not None:
                 self._mail[rank, int(attributes["peer"]), attributes.get("tag")].append(found[0])
             return found[0] is not None
-        if has_trait(operator.kind, Trait.READS_SHAPE, plain) and isinstance(operator.inputs[0], str):
+        if has_trait(operator.kind, Trait.READS_SHAPE, plain) and isinstance(
+            operator.inputs[0], str
+        ):
             found = [self._shape(operator.inputs[0])]
         if kind.copies and not operator.kind.endswith(".backward"):
             check_attributes(kind, attributes)
@@ -254,14 +257,16 @@ class Trace:
 
     def _write(self, operator: Operator, rank: int, microbatch: int, found: list[int]) -> None:
         if len(found) != len(operator.outputs):
-            raise PlanError(f"{len(found)} results for {len(operator.outputs)} outputs", operator.id)
+            raise PlanError(
+                f"{len(found)} results for {len(operator.outputs)} outputs", operator.id
+            )
         for name, node in zip(operator.outputs, found, strict=True):
             if not name:
                 continue
             key = name, rank, microbatch if self.tensors[name].microbatched else 0
             if key in self.found:
                 raise PlanError(f"{key} is written twice", operator.id)
-            self.found[key] = self._claimed(*key, node)
+            self.found[key] = node if self._claimed is None else self._claimed(*key, node)
 
     def _receive(self) -> bool:
         """Hand over messages that have arrived."""

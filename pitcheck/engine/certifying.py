@@ -99,7 +99,7 @@ class Certifier:
         """
         if report.verdict != "equivalent" or self.check is None:
             raise UsageError(
-                f"the verdict is {report.verdict}; a certificate is made of an equivalent pair alone"
+                f"the verdict is {report.verdict}; only an equivalent pair has a certificate"
             )
         if report.error_bound_log2 > BOUND_LOG2:
             raise UsageError("a certificate needs an --error-bound of at most 2^-64")
@@ -140,10 +140,7 @@ class Certifier:
                 ),
                 lineages=tuple(self._lineages),
                 cuts=cuts,
-                stages=tuple(
-                    Stage(key[:16], draws)
-                    for key, draws in zip(self._stages, self._draws, strict=True)
-                ),
+                stages=tuple(map(Stage, self._draws)),
                 bound=Bound(float(max(LEAST_LOG2, ceil(report.error_bound_log2)))),
             ),
         )
@@ -159,7 +156,10 @@ class Certifier:
     def _of_cut(self, check: Check, cut: Cut) -> Lineage:
         """Return a cut as a lineage: the one that the plan states, or one of intervals."""
         info = check.problem.parallel.values[cut.value]
-        if check.prover.usable.get(cut.value) is check.hints.get(cut.value, 0) and info.tensor.lineage:
+        if (
+            check.prover.usable.get(cut.value) is check.hints.get(cut.value, 0)
+            and info.tensor.lineage
+        ):
             return info.tensor.lineage
         return _of_intervals(check, cut)
 

@@ -38,8 +38,8 @@ def check(
 
     ``progress`` is told how far the proofs are; ``load_seconds``: the seconds that reading both
     plans took. ``again`` makes the pair at another mesh, to try repairs there; None: it cannot be
-    made again. ``decided`` is given the whole check once it is decided. Bad plans give a report with
-    verdict ``invalid``.
+    made again. ``decided`` is given the check at its end. Bad plans give a report with verdict
+    ``invalid``.
 
     Raises:
         UsageError: the options contradict each other. Nothing else is raised on purpose.
