@@ -27,6 +27,7 @@ from pitcheck.certificate.moves import (
     VoidError,
     aligned,
     finite,
+    numbers_alone,
 )
 from pitcheck.errors import ShapeError, UnsupportedError
 
@@ -146,6 +147,8 @@ class Residues(Moves):
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         """Return the sum over axes."""
         finite(a)
+        if a.kind == "bool":
+            raise UnsupportedError("truths are added, which is not verified")
         data = a.data.sum(axis=tuple(1 + axis for axis in axes))
         if a.kind != "field":
             return Value("int", data)
@@ -166,13 +169,14 @@ class Residues(Moves):
     # --- functions as tables
 
     def _guard(self, operation: str, a: Value) -> None:
+        numbers_alone(a)
         if a.sign != POSITIVE and not (operation == "sqrt" and a.sign == NONNEGATIVE):
             rows = np.ascontiguousarray(np.moveaxis(a.data, 0, -1)).reshape(-1, LEVELS)
             self.guards[self.side].update((operation, row.tobytes()) for row in rows)
 
     def _read(self, name: str, arguments: Sequence[Value], along: int | None = None) -> Array:
         """Return the entries of a table; ``along`` is an axis whose elements are one argument."""
-        finite(*arguments)
+        numbers_alone(*arguments)
         table = self.tables.setdefault(name, Table())
         columns = [np.moveaxis(a.data, 0, -1) for a in arguments]
         shape = columns[0].shape[:-1]

@@ -182,8 +182,8 @@ class Moves:
 
     def concatenate(self, values: Sequence[Value], axis: int) -> Value:
         """Return values joined along an axis; what only some have (terms, bases) is dropped."""
-        if len({v.kind for v in values}) != 1 or any(v.symbolic for v in values):
-            raise UnsupportedError("values of several kinds, or outcomes of numbers, are joined")
+        if len({v.kind for v in values}) != 1:
+            raise UnsupportedError("values of several kinds are joined, which is not verified")
         data = np.concatenate([v.data for v in values], axis=1 + axis)
         return self._like(values, data, lambda arrays: np.concatenate(arrays, axis=1 + axis))
 
@@ -191,6 +191,10 @@ class Moves:
         self, values: Sequence[Value], data: Array, join: Callable[[list[Array]], Array]
     ) -> Value:
         """Return a value each of whose elements is one of ``values``."""
+        if any(v.symbolic for v in values):
+            raise UnsupportedError(
+                "outcomes of numbers are chosen or joined, which is not verified"
+            )
         if values[0].kind != "field":
             return Value(values[0].kind, data)
         hidden = None
@@ -232,6 +236,8 @@ class Moves:
 
     def _added(self, base: Value, source: Value, data: Array, where: tuple[Any, ...]) -> Value:
         finite(base, source)
+        if base.kind != source.kind or base.kind == "bool":
+            raise UnsupportedError("truths, or values of two kinds, are added at indices")
         result = np.array(base.data)
         np.add.at(result, where, data)
         if base.kind != "field":
@@ -244,6 +250,13 @@ def aligned(data: Array, rank: int) -> Array:
     """Return data of at least so many logical axes; axes of size 1 stand behind the first one."""
     missing = rank + 1 - data.ndim
     return data.reshape(data.shape[:1] + (1,) * missing + data.shape[1:]) if missing > 0 else data
+
+
+def numbers_alone(*values: Value) -> None:
+    """Raise UnsupportedError for a value that is no finite number."""
+    finite(*values)
+    if any(v.kind != "field" for v in values):
+        raise UnsupportedError("a function of integers or truths is not verified")
 
 
 def finite(*values: Value) -> None:

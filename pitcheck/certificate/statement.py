@@ -29,9 +29,13 @@ class Subject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A tensor of the parallel plan, the number of its lineage, and that of its stage."""
+    """A tensor of the parallel plan and of the reference, and the numbers of lineage and stage.
+
+    ``reference`` is "" for a tensor of the same name.
+    """
 
     tensor: str
+    reference: str
     lineage: int
     stage: int
 
@@ -39,7 +43,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
 class Stated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The specification that was proven."""
 
-    given: tuple[tuple[str, int], ...]
+    given: tuple[tuple[str, str, int], ...]
     outputs: tuple[Target, ...]
     assumptions: tuple[str, ...]
     exceptions: tuple[str, ...]
@@ -65,7 +69,10 @@ class Bound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was proven, and over which cuts. Lineages are of the form that plans have."""
+    """What was proven, and over which cuts.
+
+    Lineages are of the form that plans have, and leave open of which reference tensor they are.
+    """
 
     version: int
     seed: Seed
@@ -74,6 +81,10 @@ class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cuts: tuple[Target, ...]
     stages: tuple[Stage, ...]
     bound: Bound
+
+    def lineage(self, number: int, tensor: str, reference: str) -> Lineage:
+        """Return the lineage of a tensor."""
+        return msgspec.structs.replace(self.lineages[number], reference=reference or tensor)
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,7 +151,7 @@ def _check(found: Statement, origin: str) -> None:
     """Raise CertificateError for values that no certificate has."""
     predicate = found.predicate
     targets = (*predicate.cuts, *predicate.specification.outputs)
-    numbers = [t.lineage for t in targets] + [n for _, n in predicate.specification.given]
+    numbers = [t.lineage for t in targets] + [n for *_, n in predicate.specification.given]
     stages = range(len(predicate.stages))
     rules = (
         ("_type", found.type == STATEMENT, f"it is {STATEMENT!r}"),
@@ -167,6 +178,11 @@ def _check(found: Statement, origin: str) -> None:
             "predicate.lineages",
             set(numbers) == set(range(len(predicate.lineages))),
             "each is of a tensor, and each tensor has one",
+        ),
+        (
+            "predicate.lineages",
+            all(lineage.reference == "" for lineage in predicate.lineages),
+            "the tensors are named with the cuts",
         ),
         (
             "predicate.cuts",

@@ -184,7 +184,8 @@ class Trace:
             operator.inputs[0], str
         ):
             found = [self._shape(operator.inputs[0])]
-        if kind.copies and not operator.kind.endswith(".backward"):
+        plain_copy = kind.copies and not isinstance(operator.inputs[0], Number)
+        if plain_copy and not operator.kind.endswith(".backward"):
             check_attributes(kind, attributes)
             if found[0] is not None:
                 self._write(operator, rank, microbatch, [found[0]] * len(operator.outputs))

@@ -90,9 +90,12 @@ def _check_subject(statement: Statement, digests: tuple[str, str]) -> None:
 
 def _check_specification(statement: Statement, found: Specification) -> None:
     """Refuse a certificate whose specification is not that of the plans."""
-    stated, lineages = statement.predicate.specification, statement.predicate.lineages
-    given = {name: lineages[number] for name, number in stated.given}
-    outputs = [(target.tensor, lineages[target.lineage]) for target in stated.outputs]
+    predicate = statement.predicate
+    stated = predicate.specification
+    given = {name: predicate.lineage(number, name, own) for name, own, number in stated.given}
+    outputs = [
+        (t.tensor, predicate.lineage(t.lineage, t.tensor, t.reference)) for t in stated.outputs
+    ]
     same = (
         ("given", given == found.given and len(given) == len(stated.given)),
         ("outputs", outputs == found.outputs),
@@ -118,7 +121,7 @@ class _Pair:
         self._reference = Trace(reference, self._nodes, self._input).run()
         self._parallel = Trace(parallel, self._nodes, self._part, self._claimed)
         self._instances: dict[str, dict[Instance, int]] = {}
-        cuts = {t.tensor: self._predicate.lineages[t.lineage] for t in self._predicate.cuts}
+        cuts = {t.tensor: self._lineage(t) for t in self._predicate.cuts}
         self._cuts = {name: self._relation(name, own, "cut") for name, own in cuts.items()}
         self._given = {n: self._relation(n, own, "given") for n, own in given.given.items()}
         for name in self._cuts:
@@ -127,6 +130,9 @@ class _Pair:
                     f"{name!r} is computed nowhere, or no number", "predicate.cuts"
                 )
         self._parallel.run()
+
+    def _lineage(self, target: Target) -> Lineage:
+        return self._predicate.lineage(target.lineage, target.tensor, target.reference)
 
     def _ours(self, name: str) -> Tensor:
         if name not in self._parallel.tensors:
@@ -160,7 +166,7 @@ class _Pair:
 
     def _claims(self, target: Target, is_output: bool) -> list[Claim]:
         """Return what a cut or an output says, once for each different computation."""
-        name, lineage = target.tensor, self._predicate.lineages[target.lineage]
+        name, lineage = target.tensor, self._lineage(target)
         instances = self._instances.get(name) or self._everywhere(name)
         relation = self._relation(name, lineage, "output" if is_output else "cut")
         parts = {key: relation.at(key[1], key[2]) for key in instances}
@@ -208,12 +214,13 @@ class _Pair:
                 stage = Stage(
                     self._nodes, self._reference, self._theirs, self._claims(target, is_output)
                 )
-                if stage.key not in proven:
-                    least = self._predicate.stages[target.stage].draws
+                least = self._predicate.stages[target.stage].draws
+                key = f"{stage.key} {least}"
+                if key not in proven:
                     error, draws, sampled = stage.prove(generator, allowed, least)
-                    total, proven[stage.key] = total + error, sampled
+                    total, proven[key] = total + error, sampled
                     result.draws += draws
-                result.sampled += proven[stage.key]
+                result.sampled += proven[key]
             except FalseClaimError as error:
                 refused.append(f"{target.tensor}: {error}")
             except (UnsupportedError, ShapeError, OverflowError) as error:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from math import ceil
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from pitcheck.certificate.specification import specify
@@ -115,18 +116,14 @@ class Certifier:
         outputs = {(o.output, o.target.cut.value): o for o in check.ledger.obligations if o.output}
         numbers = check.problem.parallel.number
         cuts = tuple(
-            Target(name, self._lineage(self._of_cut(check, o.target.cut)), self._stage(o))
+            self._target(name, self._of_cut(check, o.target.cut), o)
             for name, o in sorted(proven.items())
         )
         ends = tuple(
-            Target(
-                tensor,
-                self._lineage(lineage),
-                self._stage(outputs[lineage.reference, numbers[tensor]]),
-            )
+            self._target(tensor, lineage, outputs[lineage.reference, numbers[tensor]])
             for tensor, lineage in found.outputs
         )
-        given = tuple((name, self._lineage(lineage)) for name, lineage in found.given.items())
+        given = tuple((name, *self._lineage(name, own)) for name, own in found.given.items())
         names, digests = self.digests.names, self.digests.digests
         return Statement(
             type=STATEMENT,
@@ -145,8 +142,14 @@ class Certifier:
             ),
         )
 
-    def _lineage(self, lineage: Lineage) -> int:
-        return self._lineages.setdefault(lineage, len(self._lineages))
+    def _target(self, tensor: str, lineage: Lineage, obligation: Obligation) -> Target:
+        return Target(tensor, *self._lineage(tensor, lineage), self._stage(obligation))
+
+    def _lineage(self, tensor: str, lineage: Lineage) -> tuple[str, int]:
+        """Return the reference tensor, "" if it has the same name, and the lineage's number."""
+        unnamed = msgspec.structs.replace(lineage, reference="")
+        number = self._lineages.setdefault(unnamed, len(self._lineages))
+        return "" if lineage.reference == tensor else lineage.reference, number
 
     def _stage(self, obligation: Obligation) -> int:
         if obligation.key not in self._stages:

@@ -41,14 +41,14 @@ shards = st.one_of(
 )
 lineages = st.builds(
     Lineage,
-    st.sampled_from(NAMES),
+    st.just(""),
     st.lists(shards, max_size=2).map(tuple),
     st.sampled_from([(), ("tp",), ("mb",), ("tp", "mb")]),
     st.sampled_from([(), ((0, 1),), ((0,), (1,)), ((1, 0),)]),
     st.sampled_from(["sum", "max"]),
     st.sampled_from(["1", "2", "1/2", "0", "-1", "x"]),
 )
-targets = st.builds(Target, st.sampled_from(NAMES), numbers, numbers)
+targets = st.builds(Target, st.sampled_from(NAMES), st.sampled_from(("", *NAMES)), numbers, numbers)
 
 
 def _entry(name: str, entries: st.SearchStrategy[Any]) -> st.SearchStrategy[Callable[..., Any]]:
@@ -128,7 +128,9 @@ alterations = st.one_of(
     st.builds(
         _specified,
         st.just("given"),
-        st.lists(st.tuples(st.sampled_from(NAMES), numbers), max_size=3).map(tuple),
+        st.lists(
+            st.tuples(st.sampled_from(NAMES), st.sampled_from(("", *NAMES)), numbers), max_size=3
+        ).map(tuple),
     ),
     st.builds(_versioned, st.integers(0, 3)),
 )
@@ -139,7 +141,7 @@ def used_alone(found: Statement) -> Statement:
     predicate = found.predicate
     stated = predicate.specification
     every = (*predicate.cuts, *stated.outputs)
-    wanted = [t.lineage for t in every] + [n for _, n in stated.given]
+    wanted = [t.lineage for t in every] + [n for *_, n in stated.given]
     if not all(0 <= n < len(predicate.lineages) for n in wanted):
         return found
     if not all(0 <= t.stage < len(predicate.stages) for t in every):
@@ -148,12 +150,12 @@ def used_alone(found: Statement) -> Statement:
     stages = {old: new for new, old in enumerate(sorted({t.stage for t in every}))}
 
     def moved(own: Target) -> Target:
-        return Target(own.tensor, kept[own.lineage], stages[own.stage])
+        return Target(own.tensor, own.reference, kept[own.lineage], stages[own.stage])
 
     specification = msgspec.structs.replace(
         stated,
         outputs=tuple(map(moved, stated.outputs)),
-        given=tuple((name, kept[n]) for name, n in stated.given),
+        given=tuple((name, own, kept[n]) for name, own, n in stated.given),
     )
     return altered(
         found,

@@ -128,7 +128,7 @@ def test_an_output_that_the_plan_omits_is_not_verified() -> None:
 def test_a_relation_of_an_output_that_the_plan_does_not_state_is_refused() -> None:
     found, wrong = statement(), wrong_plans()["missing all-reduce"]
     lineages = tuple(
-        msgspec.structs.replace(own, partial=("tp",)) if own.reference == "y" else own
+        msgspec.structs.replace(own, partial=("tp",)) if own == Lineage("") else own
         for own in found.predicate.lineages
     )
     assert refuses(forged(altered(found, lineages=lineages), reference(), wrong), wrong)
@@ -137,10 +137,10 @@ def test_a_relation_of_an_output_that_the_plan_does_not_state_is_refused() -> No
 def test_a_weaker_cut_does_not_carry_what_stands_on_it() -> None:
     """Terms that add up to y say less than y on every rank: y is not proven from them."""
     found, wrong = statement(), wrong_plans()["missing all-reduce"]
-    lineages = (*found.predicate.lineages, Lineage("y", partial=("tp",)))
+    lineages = (*found.predicate.lineages, Lineage("", partial=("tp",)))
     number = len(lineages) - 1
     cuts = tuple(
-        Target(own.tensor, number, own.stage) if own.tensor == "y" else own
+        Target(own.tensor, "y", number, own.stage) if own.tensor == "y" else own
         for own in found.predicate.cuts
     )
     weak = forged(altered(found, lineages=lineages, cuts=cuts), reference(), wrong)
@@ -171,11 +171,11 @@ def test_terms_of_two_tensors_are_not_taken_for_each_other() -> None:
         reference().outputs,
     )
     found = statement()
-    lineages = (*found.predicate.lineages, Lineage("y", partial=("tp",)))
+    lineages = (*found.predicate.lineages, Lineage("", partial=("tp",)))
     cuts = (
         *found.predicate.cuts,
-        Target("p", len(lineages) - 1, 0),
-        Target("p2", len(lineages) - 1, 0),
+        Target("p", "y", len(lineages) - 1, 0),
+        Target("p2", "y", len(lineages) - 1, 0),
     )
     crossing = forged(altered(found, lineages=lineages, cuts=cuts), zero, crossed)
     said = result(crossing, crossed, zero)
@@ -192,7 +192,7 @@ def test_a_cut_does_not_prove_itself() -> None:
     )
     found = statement()
     number = next(t.lineage for t in found.predicate.cuts if t.tensor == "y")
-    cuts = (*found.predicate.cuts, Target("z", number, 0))
+    cuts = (*found.predicate.cuts, Target("z", "y", number, 0))
     said = result(forged(altered(found, cuts=cuts), reference(), wrong), wrong)
     assert [line.split(":")[0] for line in said.refused] == ["z"]
     assert not accepted(said)
@@ -200,10 +200,11 @@ def test_a_cut_does_not_prove_itself() -> None:
 
 def test_a_cut_of_another_reference_tensor_is_refused() -> None:
     found = statement()
-    lineages = tuple(
-        Lineage("q") if own.reference == "y" else own for own in found.predicate.lineages
+    cuts = tuple(
+        msgspec.structs.replace(own, reference="q") if own.tensor == "y" else own
+        for own in found.predicate.cuts
     )
-    assert refuses(altered(found, lineages=lineages), parallel())
+    assert refuses(altered(found, cuts=cuts), parallel())
 
 
 @pytest.mark.parametrize("draws", [0, -1, 10**6])
@@ -293,8 +294,8 @@ ALTER: dict[str, Callable[[bytes], bytes]] = {
     "number for text": lambda data: data.replace(b'"_type": "', b'"_type": 1, "x": "'),
     "NaN": lambda data: data.replace(b'"log2":', b'"log2":NaN, "x":'),
     "another digest": lambda data: data.replace(b'"sha256"', b'"md5"'),
-    "index out of range": lambda data: data.replace(b'["a",0,0]', b'["a",0,99]'),
-    "negative index": lambda data: data.replace(b'["a",0,0]', b'["a",-1,0]'),
+    "index out of range": lambda data: data.replace(b'["a","",0,0]', b'["a","",0,99]'),
+    "negative index": lambda data: data.replace(b'["a","",0,0]', b'["a","",-1,0]'),
 }
 
 
