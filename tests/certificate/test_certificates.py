@@ -288,6 +288,8 @@ ALTER: dict[str, Callable[[bytes], bytes]] = {
     "huge": lambda data: data + b" " * (9 << 20),
     "key twice": lambda data: data.replace(b'"version": 1', b'"version": 2, "version": 1'),
     "unknown field": lambda data: data.replace(b'"version": 1', b'"version": 1, "more": 1'),
+    "primes of its choice": lambda data: data.replace(b'"bound": {', b'"bound": {"primes":[2],'),
+    "sizes of its choice": lambda data: data.replace(b'"version": 1', b'"version": 1, "sizes":[1]'),
     "another version": lambda data: data.replace(b'"version": 1', b'"version": 2'),
     "another type": lambda data: data.replace(b"Statement/v1", b"Statement/v2"),
     "another predicate": lambda data: data.replace(b"certificate/v1", b"certificate/v2"),
