@@ -12,7 +12,7 @@ from pitcheck.errors import CertificateError
 from pitcheck.plan.model import Lineage
 
 STATEMENT = "https://in-toto.io/Statement/v1"
-PREDICATE = "https://pitcheck.dev/certificate/v1"
+PREDICATE = "https://pypi.org/project/pitcheck/certificate/v1"
 VERSION = 1
 SIZE_LIMIT = 8 << 20
 MOST_DRAWS = 256
