@@ -185,8 +185,8 @@ _OUT = click.option(
     "--output",
     multiple=True,
     metavar="FORMAT[:FILE]",
-    help="Write the report as text, html, json, jsonl, junit, sarif or github; without FILE to "
-    "stdout. Repeatable.",
+    help="Write the report as text, html, json, jsonl, junit, sarif or github, or the certificate "
+    "of the proof; without FILE to stdout. Repeatable.",
 )
 @click.option(
     "--precision",
@@ -303,6 +303,27 @@ def replay(witness: str) -> int:
     from pitcheck.commands.replay import run  # noqa: PLC0415
 
     return run(witness)
+
+
+@cli.command("verify")
+@click.argument("certificate")
+@click.argument("reference")
+@click.argument("parallel", required=False)
+@_SET
+@click.option(
+    "--seed", type=click.IntRange(0, 2**128 - 1), help="Makes the run repeatable. [default: drawn]"
+)
+@click.option("--quiet/--no-quiet", "-q", default=False, help="Print only the verdict.")
+def verify_certificate(**values: Any) -> int:
+    """Establish the claim of a CERTIFICATE again, with fresh draws and a small verifier.
+
+    REFERENCE and PARALLEL are the plans it is of, given as for check. Exits 0 if every stage is
+    verified, 1 if one does not hold, 2 for a bad certificate or other plans, 3 if a stage is not
+    decided.
+    """
+    from pitcheck.commands.certificates.verify import run  # noqa: PLC0415
+
+    return run(**values)
 
 
 @cli.group()

@@ -56,6 +56,17 @@ class ShapeError(PlanError):
     code = "PIT003"
 
 
+class CertificateError(PitcheckError):
+    """A certificate that cannot be read, or that is of other plans (exit code 2).
+
+    ``place`` says where in it, e.g. ``predicate.cuts``.
+    """
+
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(f"{place}: {message}" if place else message)
+        self.place = place
+
+
 class UnsupportedError(PitcheckError):
     """An operator, attribute or case without a meaning here (verdict ``inconclusive``)."""
 

@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("algebra",),
     ("ops",),
     ("plan",),
-    ("execution", "models", "frontends"),
+    ("execution", "models", "frontends", "certificate"),
     ("programs",),
     ("report",),
     ("mutation",),
@@ -64,10 +64,11 @@ origin, and the executor that judges it stands alone.
 
 BARE: dict[str, tuple[str, ...]] = {
     "execution": ("plan",),
+    "certificate": ("__init__", "errors", "base", "ops", "plan"),
     "report": ("__init__", "errors", "resources", "base"),
 }
-"""All that a room may import, where that is less than what stands below it: the executor shares no
-computing code with the check.
+"""All that a room may import, where that is less than what stands below it: the executor and
+the verifier of certificates share no computing code with the check.
 """
 
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
@@ -187,6 +188,10 @@ WRONG = {
     "of a frontend by the check": (
         "pitcheck.engine.check",
         "from pitcheck.frontends.nnscaler import read_nnscaler",
+    ),
+    "of the algebra by the verifier": (
+        "pitcheck.certificate.verify",
+        "from pitcheck.algebra.residues.prime import PrimeAlgebra",
     ),
     "of operators by the executor": (
         "pitcheck.execution.judge",

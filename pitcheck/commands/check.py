@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from traceback import print_exc
+from typing import TYPE_CHECKING
 
 from pitcheck.base.options import Options
 from pitcheck.base.streams import messages, say
@@ -29,6 +31,10 @@ from pitcheck.report.destinations import (
 from pitcheck.report.ignoring import ignoring, without_ignored
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
 from pitcheck.report.write import FORMATS, Form, write_report
+
+if TYPE_CHECKING:
+    from pitcheck.engine.certifying import Certifier
+    from pitcheck.engine.state import Check
 
 WITNESSES = Path(FOLDER, "witnesses")
 """The folder of witnesses if none is named."""
@@ -95,22 +101,48 @@ def run(
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 
+    certifier = None
+    if any(each.format == "certificate" for each in destinations):
+        certifier, files = _certified(reference, parallel, files, seed or 0)
+        options = replace(options, seed=certifier.seed)
     given = (reference,) if parallel is None else (reference, parallel)
 
     def checked_now() -> Report:
         with collector_off(), watched(shown=not quiet) as progress:
             again = None if parallel is not None else pair_at(reference, assignments, jobs)
-            return checked(files, options, progress, again, named)
+            decided = None if certifier is None else certifier.keep
+            return checked(files, options, progress, again, named, decided=decided)
 
-    found = remembered(given, assignments, options, checked_now)
+    found = (
+        remembered(given, assignments, options, checked_now) if certifier is None else checked_now()
+    )
     known = found if accepted is None else held_against(found, accepted, str(baseline))
     report = without_ignored(known, left_out)
-    form = Form(quiet, verbose, named)
+    form = Form(quiet, verbose, named, None if certifier is None else certifier.encode)
     code = exit_code_after(report.exit_code, lambda: write_report(report, destinations, form))
     if write_baseline is not None:
         file = write_baseline
         code = exit_code_after(code, lambda: _write_baseline(found, file))
     return code
+
+
+def _certified(
+    reference: str,
+    parallel: str | None,
+    files: list[Callable[[], list[Plan]]],
+    salt: int,
+) -> tuple[Certifier, list[Callable[[], list[Plan]]]]:
+    """Return what makes the certificate, and readers of the plans whose digests it has.
+
+    The digests come before the check, since its seed is made of them.
+    """
+    from pitcheck.engine.certifying import Certifier, Digests  # noqa: PLC0415  few ask for it
+
+    if parallel is not None:
+        return Certifier(Digests.of_files((reference, parallel)), salt), files
+    plans = [plan for file in files for plan in file()]
+    name = Path(reference.partition(":")[0]).stem
+    return Certifier(Digests.of_plans(name, *plans), salt), [lambda: plans]
 
 
 def _accepted(baseline: str | None, written: str | None, *, explain: bool) -> Accepted | None:
@@ -176,6 +208,7 @@ def checked(
     again: PairAt | None = None,
     named: Sequence[str] = (),
     stopped: Callable[[Exception], None] = lambda _: None,
+    decided: Callable[[Check], None] | None = None,
 ) -> Report:
     """Return the report on the plans that ``files`` read.
 
@@ -201,7 +234,7 @@ def checked(
 
         try:
             seconds = perf_counter() - start
-            return check(plans[0], plans[1], options, progress, seconds, again)
+            return check(plans[0], plans[1], options, progress, seconds, again, decided)
         except UsageError:
             raise
         except Exception as error:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from pitcheck.algebra.backend import array_module
@@ -31,12 +32,14 @@ def check(
     progress: Progress | None = None,
     load_seconds: float = 0.0,
     again: PairAt | None = None,
+    decided: Callable[[Check], None] | None = None,
 ) -> Report:
     """Decide whether ``parallel`` computes what ``reference`` computes.
 
     ``progress`` is told how far the proofs are; ``load_seconds``: the seconds that reading both
     plans took. ``again`` makes the pair at another mesh, to try repairs there; None: it cannot be
-    made again. Bad plans give a report with verdict ``invalid``.
+    made again. ``decided`` is given the check at its end. Bad plans give a report with verdict
+    ``invalid``.
 
     Raises:
         UsageError: the options contradict each other. Nothing else is raised on purpose.
@@ -47,9 +50,12 @@ def check(
     state = Check(reference, parallel, options, seed, xp, progress, load_seconds, jobs, again)
     try:
         reports = (strategy(state) for strategy in STRATEGIES)
-        return next(report for report in reports if report is not None)
+        report = next(report for report in reports if report is not None)
     except (PlanError, StepError, UnsupportedError, BudgetError) as error:
         return stopped(state, error)
+    if decided is not None:
+        decided(state)
+    return report
 
 
 def _jobs(options: Options, xp: Any) -> int:

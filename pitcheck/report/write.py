@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from pitcheck.errors import UsageError
 from pitcheck.report import github, html, json, json_lines, sarif
 from pitcheck.report.destinations import TEXT, Destination, write_everywhere
 from pitcheck.report.lines import WIDTH, Line
@@ -21,12 +22,13 @@ class Form:
     """The form in which a report is written.
 
     ``plans`` are the checked files, the reference first; ``quiet`` and ``verbose`` apply to text
-    alone.
+    alone. ``certify`` makes the certificate of the check that the report is of.
     """
 
     quiet: bool = False
     verbose: bool = False
     plans: tuple[str, ...] = ()
+    certify: Callable[[Report], bytes] | None = None
 
 
 def _text(report: Report, form: Form) -> bytes:
@@ -41,6 +43,12 @@ def _junit(report: Report, form: Form) -> bytes:
     return junit.encode(report, form.plans)
 
 
+def _certificate(report: Report, form: Form) -> bytes:
+    if form.certify is None:
+        raise UsageError("only a check that was just made has a certificate")
+    return form.certify(report)
+
+
 FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
     "text": _text,
     "json": lambda report, _: json.encode(report),
@@ -49,6 +57,7 @@ FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
     "junit": _junit,
     "sarif": lambda report, form: sarif.encode(report, form.plans),
     "github": lambda report, form: github.encode(report, form.plans),
+    "certificate": _certificate,
 }
 
 

@@ -60,6 +60,7 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
             progress: object = None,
             load_seconds: float = 0.0,
             again: object = None,
+            decided: object = None,
         ) -> Report:
             module.options = options  # type: ignore[attr-defined]
             if isinstance(answer, BaseException):
