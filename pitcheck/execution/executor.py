@@ -55,6 +55,7 @@ def execute(
 
 
 LAST_DIGIT = 2.0**-52
+"""The last digit of 1 in float64."""
 
 
 class _Run:
