@@ -9,6 +9,7 @@ from functools import partial
 from pitcheck.base.options import Options
 from pitcheck.commands.check import checked, sources
 from pitcheck.commands.reading import frontend_of, pair_at, pairs, read
+from pitcheck.commands.wrong_pairs import refuse_files
 from pitcheck.errors import UsageError
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.files import well_formed
@@ -51,7 +52,8 @@ def report_on(subject: Subject, options: Options) -> Report:
     """Return the report on a specification, a configuration or two plans.
 
     Whatever stops the check is a finding of the report. Raises UsageError for sources that are
-    none, and for a mesh or assignments that nothing takes.
+    none, for one file in both places or plans in the wrong ones, and for a mesh or assignments that
+    nothing takes.
     """
     reference, parallel = subject.reference, subject.parallel
     if isinstance(parallel, Spec) or (isinstance(reference, Spec) and parallel is not None):
@@ -65,7 +67,11 @@ def report_on(subject: Subject, options: Options) -> Report:
             f"{' '.join(subject.settings())} changes a program or a configuration, and two plans "
             f"are what they are; leave mesh and assignments out"
         )
-    return checked([_reader(reference, "reference"), _reader(parallel, "parallel")], options)
+    readers = [_reader(reference, "reference"), _reader(parallel, "parallel")]
+    named = [each for each in (reference, parallel) if isinstance(each, str)]
+    if len(named) == len(readers):
+        refuse_files(*named)
+    return checked(readers, options, named=named)
 
 
 def _on_source(source: str, subject: Subject, options: Options) -> Report:
