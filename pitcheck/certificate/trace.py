@@ -18,6 +18,7 @@ from pitcheck.ops.registry import check_attributes, has_trait, operator_kind
 from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Group, Number, Operand, Operator, Plan, Table, Tensor, Use
+from pitcheck.plan.rules.ssa import ACCUMULATE
 
 Instance = tuple[str, int, int]
 """A tensor, a rank and a micro-batch (0 for a tensor that exists once)."""
@@ -171,7 +172,7 @@ class Trace:
             return True
         if operator.group is not None:
             return self._meet(operator, rank, microbatch, plain)
-        if operator.kind == "accumulate":
+        if operator.kind == ACCUMULATE:
             chosen = attributes.get("microbatches") or range(self.mesh.microbatches)
             stack = [self._of(str(operator.inputs[0]), rank, m) for m in chosen]
             return self._computed(operator, rank, microbatch, plain, (stack,))

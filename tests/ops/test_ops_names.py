@@ -18,6 +18,8 @@ MAKERS = ("ops", "execution", "frontends", "programs", "models")
 """Rooms that make operators, or are a second opinion on what they mean: they name them."""
 OF_ALGEBRAS = (
     "algebra",
+    "certificate/arithmetic.py",
+    "certificate/stage.py",
     "prove/domains/guards.py",
     "prove/known_ranges.py",
     "prove/reals/thresholds.py",

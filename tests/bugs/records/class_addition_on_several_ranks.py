@@ -5,7 +5,7 @@ from __future__ import annotations
 from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.programs.layers.context_attention import Angles
+from pitcheck.programs.layers.context_attention import Placed
 from pitcheck.programs.layers.feed_forward import feed_forward
 from pitcheck.programs.layers.layers import _attended
 from pitcheck.programs.layers.regions import leave
@@ -36,13 +36,12 @@ def added_to_terms(rank: Rank, x: str, name: str, outputs: int, bias: bool = Fal
     )
 
 
-def layer(rank: Rank, x: str, name: str, visible: str, angles: Angles, mixture: bool) -> str:
+def layer(rank: Rank, x: str, name: str, placed: Placed, mixture: bool) -> str:
     """A layer whose feed-forward part adds the residual stream itself."""
     assert not mixture
     with rank.tape.module(name):
-        mixed = _attended(
-            rank, norm(rank, x, f"{name}.attention_norm"), f"{name}.attention", visible, angles
-        )
+        normed = norm(rank, x, f"{name}.attention_norm")
+        mixed = _attended(rank, normed, f"{name}.attention", placed)
         x = rank.tape.op("add", x, mixed, name=f"{name}.middle", hint=rank.residual)
         return feed_forward(rank, norm(rank, x, f"{name}.mlp_norm"), f"{name}.mlp", rank.model.ffn)
 
