@@ -122,6 +122,9 @@ _SET = click.option(
     metavar="KEY=VALUE",
     help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.",
 )
+_SEED = click.option(
+    "--seed", type=click.IntRange(0, LAST_SEED), help="Makes the run repeatable. [default: drawn]"
+)
 _OUT = click.option(
     "--out",
     default=".",
@@ -147,9 +150,7 @@ _OUT = click.option(
     type=click.IntRange(min=1),
     help="At least this many redraws per stage. [default: as many as the bound needs]",
 )
-@click.option(
-    "--seed", type=click.IntRange(0, LAST_SEED), help="Makes the run repeatable. [default: drawn]"
-)
+@_SEED
 @click.option(
     "--backend",
     type=click.Choice(["auto", "numpy", "cupy"]),
@@ -310,9 +311,7 @@ def replay(witness: str) -> int:
 @click.argument("reference")
 @click.argument("parallel", required=False)
 @_SET
-@click.option(
-    "--seed", type=click.IntRange(0, 2**128 - 1), help="Makes the run repeatable. [default: drawn]"
-)
+@_SEED
 @click.option("--quiet/--no-quiet", "-q", default=False, help="Print only the verdict.")
 def verify_certificate(**values: Any) -> int:
     """Establish the claim of a CERTIFICATE again, with fresh draws and a small verifier.

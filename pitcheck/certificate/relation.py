@@ -39,7 +39,7 @@ class Part:
 
 
 class Relation:
-    """What a lineage says of one tensor of the parallel plan at every coordinate.
+    """The parts of a reference tensor that a tensor of the parallel plan holds, by coordinate.
 
     Raises:
         PlanError: it does not fit the shapes.

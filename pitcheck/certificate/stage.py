@@ -218,7 +218,7 @@ def _held(algebra: Residues, kind: str, row: bytes) -> bool:
 
 
 class _Leaves:
-    """What the parallel side is given: parts of drawn reference values, shares of sums, padding."""
+    """The leaves of the parallel side: parts of drawn reference values, shares of sums, padding."""
 
     def __init__(self, algebra: Residues, whole: dict[str, Value]) -> None:
         self._algebra = algebra

@@ -69,7 +69,7 @@ class Bound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was proven, and over which cuts.
+    """The proof that a certificate states: its question, its cuts, its stages and its bound.
 
     Lineages are of the form that plans have, and leave open of which reference tensor they are.
     """

@@ -14,7 +14,7 @@ from typing import Any
 from pitcheck.certificate.modular import Array
 from pitcheck.errors import PlanError
 from pitcheck.ops.meanings.cast import kind_named
-from pitcheck.ops.registry import check_attributes, has_trait, operator_kind
+from pitcheck.ops.registry import BACKWARD, check_attributes, has_trait, operator_kind
 from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Group, Number, Operand, Operator, Plan, Table, Tensor, Use
@@ -23,8 +23,18 @@ from pitcheck.plan.rules.ssa import ACCUMULATE
 Instance = tuple[str, int, int]
 """A tensor, a rank and a micro-batch (0 for a tensor that exists once)."""
 HIDDEN = frozenset({"peer", "protocol", "batch", "tag", "async", "of", "microbatches"})
-"""The attributes that say who meets whom and when, not what is computed."""
+"""The attributes of communication that say who meets whom and when, not what is computed."""
 UNWRITTEN = "uninitialised"
+
+
+def computing(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that say what an operator computes.
+
+    One that neither communicates nor gathers micro-batches keeps all of them, whatever their names.
+    """
+    if operator_kind(kind).communication is Communication.NONE and kind != ACCUMULATE:
+        return dict(attributes)
+    return {name: value for name, value in attributes.items() if name not in HIDDEN}
 
 
 @dataclass(frozen=True)
@@ -162,8 +172,8 @@ class Trace:
         """Run an operator; return False if something that it reads is not there yet."""
         kind = operator_kind(operator.kind)
         attributes = self._attributes(operator, rank, microbatch)
-        plain = {n: v for n, v in attributes.items() if n not in HIDDEN}
-        way = Communication.NONE if operator.kind.endswith(".backward") else kind.communication
+        plain = computing(operator.kind, attributes)
+        way = Communication.NONE if operator.kind.endswith(BACKWARD) else kind.communication
         if way in (Communication.BARRIER, Communication.WAIT) and not operator.outputs:
             return True
         if way is Communication.RECEIVE:
@@ -186,7 +196,7 @@ class Trace:
         ):
             found = [self._shape(operator.inputs[0])]
         plain_copy = kind.copies and not isinstance(operator.inputs[0], Number)
-        if plain_copy and not operator.kind.endswith(".backward"):
+        if plain_copy and not operator.kind.endswith(BACKWARD):
             check_attributes(kind, attributes)
             if found[0] is not None:
                 self._write(operator, rank, microbatch, [found[0]] * len(operator.outputs))

@@ -29,7 +29,7 @@ MOST_INSTANCES = 1 << 20
 
 @dataclass
 class Verified:
-    """What was established. ``refused`` and ``open`` have the stages that were not, with why."""
+    """The outcome of verifying. ``refused`` and ``open`` have the stages that failed, with why."""
 
     bound_log2: float = 0.0
     stages: int = 0

@@ -14,11 +14,18 @@ from pitcheck.base.streams import messages, say
 from pitcheck.cache.folder import FOLDER
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.progress import Progress, watched
-from pitcheck.commands.reading import PROGRAM_HINT, frontend_of, pair_at, pairs, read, read_pair
+from pitcheck.commands.reading import (
+    PROGRAM_HINT,
+    file_of,
+    frontend_of,
+    pair_at,
+    pairs,
+    read,
+    read_pair,
+)
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.commands.wrong_pairs import refuse_files, refuse_swapped
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, UsageError
-from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.baseline import Accepted, encode, held_against, read_baseline
 from pitcheck.report.destinations import (
@@ -136,10 +143,11 @@ def _certified(
 
     The digests come before the check, since its seed is made of them.
     """
-    from pitcheck.engine.certifying import Certifier, Digests  # noqa: PLC0415  few ask for it
+    from pitcheck.certificate.digests import Digests  # noqa: PLC0415  few ask for it
+    from pitcheck.engine.certifying import Certifier  # noqa: PLC0415
 
     if parallel is not None:
-        return Certifier(Digests.of_files((reference, parallel)), salt), files
+        return Certifier(Digests.of_files(reference, parallel), salt), files
     plans = [plan for file in files for plan in file()]
     name = Path(reference.partition(":")[0]).stem
     return Certifier(Digests.of_plans(name, *plans), salt), [lambda: plans]
@@ -198,7 +206,7 @@ def named_files(reference: str, parallel: str | None) -> tuple[str, ...]:
     """Return the files of the command line, the reference first; for a program its file alone."""
     if parallel is not None:
         return reference, parallel
-    return (reference.rpartition(":")[0] if PROGRAMS.recognises(reference) else reference,)
+    return (file_of(reference),)
 
 
 def checked(

@@ -121,11 +121,16 @@ def read_all(files: Sequence[str]) -> list[Plan]:
     return plans
 
 
+def file_of(source: str) -> str:
+    """Return the file that a source names: that of a program is followed by a name in it."""
+    return source.rpartition(":")[0] if PROGRAMS.recognises(source) else source
+
+
 def _refuse_no_file(file: str) -> None:
     """Raise PlanError for a name that is neither a file nor a pipe, or a file of a folder."""
     if not file:
         raise PlanError("the name of the file is empty; name a plan file")
-    path = Path(file.rpartition(":")[0] if PROGRAMS.recognises(file) else file)
+    path = Path(file_of(file))
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -1,22 +1,14 @@
-"""The certificate of a check that proved its pair: both plans, every cut, and what it cost.
-
->>> from pitcheck.plan.example import one_operator
->>> plan = one_operator("exp", [(2, 3)], (2, 3))
->>> Digests.of_plans("pair", plan, plan).names
-('pair.reference.plan.json', 'pair.parallel.plan.json')
-"""
+"""The certificate of a check that proved its pair: both plans, every cut, and what it cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from math import ceil
-from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from pitcheck.certificate.digests import Digests
 from pitcheck.certificate.specification import specify
 from pitcheck.certificate.statement import (
     BOUND_LOG2,
@@ -38,8 +30,7 @@ from pitcheck.certificate.statement import (
 from pitcheck.engine.state import Check
 from pitcheck.errors import UnsupportedError, UsageError
 from pitcheck.graph.cuts import Cut
-from pitcheck.plan.files import encode_json
-from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Plan, Shard, Table
+from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard, Table
 from pitcheck.prove.prover import Obligation
 from pitcheck.report.report import Report
 
@@ -47,33 +38,9 @@ LEAST_LOG2 = -96
 """log2 of the least error that is certified: a verifier has to reach it, too."""
 
 
-@dataclass(frozen=True)
-class Digests:
-    """The names of both plans and the SHA-256 of their bytes, the reference first."""
-
-    names: tuple[str, str]
-    digests: tuple[str, str]
-
-    @classmethod
-    def of_files(cls, files: Sequence[str]) -> Digests:
-        """Return those of two files. Raises UsageError for a file that cannot be read."""
-        try:
-            found = [sha256(Path(file).read_bytes()).hexdigest() for file in files]
-        except OSError as error:
-            raise UsageError(f"{error.filename}: cannot be read: {error.strerror}") from None
-        return cls((Path(files[0]).name, Path(files[1]).name), (found[0], found[1]))
-
-    @classmethod
-    def of_plans(cls, name: str, reference: Plan, parallel: Plan) -> Digests:
-        """Return those of the files ``.plan.json`` that hold two plans."""
-        first, second = (sha256(encode_json(plan)).hexdigest() for plan in (reference, parallel))
-        names = f"{name}.reference.plan.json", f"{name}.parallel.plan.json"
-        return cls(names, (first, second))
-
-
 @dataclass
 class Certifier:
-    """What a certificate is made of: the digests, the salt of the seed, and the check."""
+    """The makings of a certificate: the digests, the salt of the seed, and the check."""
 
     digests: Digests
     salt: int
@@ -95,7 +62,8 @@ class Certifier:
         """Return the certificate of the check that was kept.
 
         Raises:
-            UsageError: the verdict is not equivalent, or the bound is too weak.
+            UsageError: the verdict is not equivalent, the bound is too weak, or a plan file has
+                changed since its digest was taken.
             UnsupportedError: a certificate cannot say what was proven.
         """
         if report.verdict != "equivalent" or self.check is None:
@@ -104,6 +72,7 @@ class Certifier:
             )
         if report.error_bound_log2 > BOUND_LOG2:
             raise UsageError("a certificate needs an --error-bound of at most 2^-64")
+        self.digests.check_unchanged()
         return encode(self._statement(self.check, report))
 
     def _statement(self, check: Check, report: Report) -> Statement:

@@ -15,9 +15,10 @@ from stat import S_ISREG
 import msgspec
 
 from pitcheck.cache.meaning import meaning
+from pitcheck.commands.reading import file_of
 from pitcheck.commands.remembered_pairs import is_read_alone
 from pitcheck.errors import UsageError
-from pitcheck.sweep.matrix import Planned, file_of
+from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import About, Results
 

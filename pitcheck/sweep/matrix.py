@@ -44,6 +44,7 @@ from pathlib import Path
 import msgspec
 
 from pitcheck.commands.number_options import parse_probability_log2, parse_size
+from pitcheck.commands.reading import file_of
 from pitcheck.commands.settings_file import Settings
 from pitcheck.commands.wrong_pairs import refuse_files
 from pitcheck.errors import ImpossibleError, PitcheckError, UsageError
@@ -379,11 +380,6 @@ def _check_there(sources: Sequence[str], expect: Verdict, path: Path) -> None:
         file = file_of(source)
         if not Path(file).is_file():
             raise UsageError(f"{path}: {file}: no such file, of which {expect} is expected")
-
-
-def file_of(source: str) -> str:
-    """Return the file that a source names: that of a program is followed by a name in it."""
-    return source.rpartition(":")[0] if ".py:" in source else source
 
 
 def _of_pair(pair: Pair, path: Path) -> Planned:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from pitcheck.base.options import Options
+from pitcheck.certificate.digests import Digests
 from pitcheck.certificate.statement import (
     Seed,
     Statement,
@@ -16,7 +17,7 @@ from pitcheck.certificate.statement import (
     encode,
 )
 from pitcheck.certificate.verify import Verified, verify
-from pitcheck.engine.certifying import Certifier, Digests
+from pitcheck.engine.certifying import Certifier
 from pitcheck.engine.check import check
 from pitcheck.plan.files import encode_json
 from pitcheck.plan.model import (

@@ -23,9 +23,10 @@ from certificate.certified_pairs import operator as op
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.base.options import Options
+from pitcheck.certificate.digests import Digests
 from pitcheck.certificate.statement import Bound, Stage, Statement, Target, decode
 from pitcheck.certificate.verify import verify
-from pitcheck.engine.certifying import Certifier, Digests
+from pitcheck.engine.certifying import Certifier
 from pitcheck.engine.check import check
 from pitcheck.errors import CertificateError, PitcheckError, UnsupportedError, UsageError
 from pitcheck.plan.model import Group, Lineage, Operator, Output, Plan, Shard, Table, Tensor

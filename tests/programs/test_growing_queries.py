@@ -159,7 +159,7 @@ def test_keys_do_not_grow() -> None:
     ids=["beyond the floor", "short of it"],
 )
 def test_a_sequence_keeps_a_length_beyond_the_floor(length: int, verdict: str) -> None:
-    """Of 4,096 places some differ by the floor, so none are left out. Up to the floor all factors
+    """Some of 4,096 places differ by the floor, so none are left out. Up to the floor all factors
     are 1, whatever the places: a wrong place is then no mistake.
     """
     reference, parallel = _factors(length)

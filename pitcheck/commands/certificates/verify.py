@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pitcheck.base.nearest import nearest_file
+from pitcheck.certificate.digests import Digests
 from pitcheck.certificate.statement import SIZE_LIMIT, decode
 from pitcheck.commands.check import sources
 from pitcheck.errors import UsageError
-from pitcheck.plan.files import encode_json
 from pitcheck.plan.model import Plan
 from pitcheck.report.destinations import print_bytes
+from pitcheck.report.report import EXIT_CODES
 
 if TYPE_CHECKING:
     from pitcheck.certificate.verify import Verified
 
-MISMATCH, INCONCLUSIVE = 1, 3
 MOST_NAMED = 20
 
 
@@ -39,18 +38,17 @@ def run(
     """
     statement = decode(_bytes(certificate), certificate)
     files = sources(reference, parallel, assignments)
-    before = None if parallel is None else (_digest(reference), _digest(parallel))
+    before = None if parallel is None else Digests.of_files(reference, parallel)
     plans: list[Plan] = [plan for file in files for plan in file()]
-    digests = (_of_plan(plans[0]), _of_plan(plans[1])) if before is None else before
-    if parallel is not None and (_digest(reference), _digest(parallel)) != before:
-        raise UsageError(
-            f"{reference} or {parallel} was changed while it was read; verify it again"
-        )
+    found = before or Digests.of_plans(reference, *plans)
+    found.check_unchanged()
     from pitcheck.certificate.verify import verify  # noqa: PLC0415  heavy: wrong files need not wait for it
 
-    found = verify(statement, plans[0], plans[1], digests, seed)
-    print_bytes("".join(f"{line}\n" for line in _lines(found, quiet)).encode())
-    return MISMATCH if found.refused else INCONCLUSIVE if found.open else 0
+    verified = verify(statement, plans[0], plans[1], found.digests, seed)
+    print_bytes("".join(f"{line}\n" for line in _lines(verified, quiet)).encode())
+    return EXIT_CODES[
+        "mismatch" if verified.refused else "inconclusive" if verified.open else "equivalent"
+    ]
 
 
 def _bytes(file: str) -> bytes:
@@ -64,18 +62,6 @@ def _bytes(file: str) -> bytes:
     except OSError as error:
         near = "" if path.exists() else nearest_file(path)
         raise UsageError(f"{file}: cannot be read: {error.strerror or error}{near}") from None
-
-
-def _digest(file: str) -> str:
-    try:
-        return sha256(Path(file).read_bytes()).hexdigest()
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror or error}") from None
-
-
-def _of_plan(plan: Plan) -> str:
-    """Return the digest of the file ``.plan.json`` that holds a plan."""
-    return sha256(encode_json(plan)).hexdigest()
 
 
 def _lines(found: Verified, quiet: bool) -> list[str]:

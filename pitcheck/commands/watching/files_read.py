@@ -1,4 +1,4 @@
-"""What a check asks the file system, with the answers that it was given.
+"""The log of all that a check asks the file system, with the answers that it was given.
 
 The process of a check logs it, with its forks: plans, settings, a program and whatever it imports,
 reads, lists or asks for, wherever that stands. ``pitcheck check --watch`` waits for other answers.
@@ -51,7 +51,7 @@ _STARTS: Mapping[str, int] = {"subprocess.Popen": 1, "os.exec": 1, "os.posix_spa
 
 @dataclass(frozen=True)
 class Reads:
-    """What a check has asked, with the first answers, and the names of programs that it started.
+    """The questions of a check with their first answers, and the programs that it started.
 
     ``made`` are the files and folders that it wrote itself, which are no inputs.
     """

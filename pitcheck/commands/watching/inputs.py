@@ -1,4 +1,4 @@
-"""What a check depends on, as it was when the check ran."""
+"""The inputs of a check, as they were when it ran."""
 
 from __future__ import annotations
 

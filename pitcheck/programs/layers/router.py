@@ -11,7 +11,7 @@ from fractions import Fraction
 from pitcheck.models.config import Experts
 from pitcheck.plan.model import Number
 from pitcheck.programs.data_parallel.optimizer_step import total_of
-from pitcheck.programs.layers.tensor_parallel import parameter
+from pitcheck.programs.layers.tensor_parallel import parameter, whole_bias
 from pitcheck.programs.rank import Rank
 
 
@@ -27,12 +27,6 @@ class Routing:
     weights: str
 
 
-def _bias(rank: Rank, name: str, experts: Experts) -> str:
-    """Add the learned bias on a router's logits; return its name."""
-    size = (experts.routed,)
-    return parameter(rank, f"{name}.router.bias", size, {}, rank.sequence_terms, decays=False)
-
-
 def route(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
     """Record the router on the tokens ``x`` (sequences, length, hidden).
 
@@ -42,7 +36,7 @@ def route(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
     weight = parameter(
         rank, f"{name}.router.weight", (experts.routed, rank.model.hidden), {}, rank.sequence_terms
     )
-    bias = (_bias(rank, name, experts),) if experts.router_bias else ()
+    bias = (whole_bias(rank, f"{name}.router", experts.routed),) if experts.router_bias else ()
     logits = tape.op("linear", x, weight, *bias, name=f"{name}.router", hint=rank.residual)
     scores = _scores(rank, logits, name, experts)
     with tape.untracked():

@@ -107,7 +107,7 @@ def row(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
     weight = parameter(
         rank, f"{name}.weight", (outputs, tape.tensors[x].shape[-1]), rank.spread({1: axes})
     )
-    added = (_bias(rank, name, outputs),) if bias else ()
+    added = (whole_bias(rank, name, outputs),) if bias else ()
     if not axes:
         return tape.op("linear", x, weight, *added, name=name, hint=rank.residual)
     part = tape.op("linear", x, weight, name=f"{name}:term", gradient=False)
@@ -118,8 +118,8 @@ def row(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
     )
 
 
-def _bias(rank: Rank, name: str, outputs: int) -> str:
-    """Add the bias of the residual stream; return its name."""
+def whole_bias(rank: Rank, name: str, outputs: int) -> str:
+    """Add the bias of a matrix whose outputs all ranks have; return its name."""
     return parameter(rank, f"{name}.bias", (outputs,), {}, rank.sequence_terms, decays=False)
 
 

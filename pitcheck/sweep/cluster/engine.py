@@ -151,7 +151,7 @@ class RayEngine:
 
     @property
     def _needs(self) -> dict[str, int]:
-        """What a node must have for one configuration, by the names that Ray gives to it."""
+        """The resources that one configuration needs of a node, by Ray's names."""
         needs = {"CPU": self.terms.jobs, "memory": self.terms.memory * self.terms.jobs}
         return {**needs, "GPU": 1} if self._gpu else needs
 
