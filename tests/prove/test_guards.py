@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import strategies as st
 
 from pitcheck.algebra.bound.degree_values import (
     ABOVE_ZERO,
@@ -18,7 +20,8 @@ from pitcheck.algebra.interface import Comparison
 from pitcheck.algebra.residues.chains import chains_of
 from pitcheck.algebra.residues.undefined import UndefinedAlgebra
 from pitcheck.algebra.value import NAN, Value
-from pitcheck.prove.domains.guard_factors import Class, Known, discharging
+from pitcheck.prove.domains.alternatives import Alternatives
+from pitcheck.prove.domains.guard_factors import Class, Known, as_strong, discharging
 from pitcheck.prove.domains.guards import Extent, extent
 from pitcheck.prove.domains.undefined_cuts import patterns
 
@@ -93,10 +96,9 @@ def test_a_maximum_is_as_large_as_either() -> None:
 
 
 def test_extents() -> None:
-    none, some, every = np.array([False, False]), np.array([True, False]), np.array([True, True])
-    assert extent([none]) is Extent.NOTHING
-    assert extent([none, every]) is Extent.ALL
-    assert extent([every, some]) is Extent.SOME
+    assert extent([0], 2) is Extent.NOTHING
+    assert extent([0, 2], 2) is Extent.ALL
+    assert extent([2, 1], 2) is Extent.SOME
     assert patterns((3, 3), Extent.ALL).all()
     assert patterns((3, 3), Extent.SOME).sum() == 9
 
@@ -179,3 +181,37 @@ def test_every_comparison_has_an_outcome_of_its_own(algebra: UndefinedAlgebra) -
     assert (outcome("eq", x, zero) == outcome("eq", zero, x)).all()
     assert (outcome("eq", x, zero) != outcome("ne", x, zero)).all()
     assert outcome("eq", x, zero).any()
+
+
+CLASSES = st.sampled_from(
+    [("div", A), ("div", B), ("div", C), ("log", A), ("sqrt", B), ("div", A * B % PRIME)]
+)
+PLACES = st.sets(st.integers(0, 5))
+
+
+@hypothesis_given(CLASSES, PLACES, st.dictionaries(CLASSES, PLACES))
+def test_an_element_lacks_a_guard_unless_it_needs_all_of_some_that_discharge_it(
+    own: Class, need: set[int], guards: dict[Class, set[int]]
+) -> None:
+    alternatives = Alternatives(
+        {each: np.array(sorted(places), np.int64) for each, places in guards.items()},
+        lambda: Known(PRIME),
+    )
+    lacking = alternatives.lacking(own, np.array(sorted(need), np.int64))
+    equal = {(kind, own[1]) for kind in as_strong(own[0])} & guards.keys()
+    met = set[int]().union(*(guards[each] for each in equal))
+    expected = [
+        place
+        for place in sorted(need - met)
+        if not follows(own, *[each for each, places in guards.items() if place in places])
+    ]
+    assert lacking.tolist() == expected
+    assert alternatives.by_chance == (not need <= met)
+
+
+def test_many_operands_of_one_guard_are_told_apart_in_linear_memory() -> None:
+    count = 20_000
+    places = {("sqrt", n): np.array([n], np.int64) for n in range(1, count)}
+    alternatives = Alternatives(places, lambda: Known(PRIME))
+    assert not any(alternatives.lacking(each, need).size for each, need in places.items())
+    assert alternatives.lacking(("sqrt", 5), np.array([4, 5])).tolist() == [4]

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.prove.domains.operands import Bools, Operand, together
+from pitcheck.prove.domains.operands import Bools, Elements, Operand, together
 
 Numbers = NDArray[np.int64]
 
@@ -90,13 +90,13 @@ class GroupTest:
     def _groups(self) -> list[list[int]]:
         return groups(len(self.operands))
 
-    def told(self, answers: Sequence[Answer]) -> list[tuple[Operand, Bools, bool]] | None:
+    def told(self, answers: Sequence[Answer]) -> list[tuple[Operand, Elements, bool]] | None:
         """Return each operand with the elements that need it, and if anything may hide that.
 
         Return None if the trials do not tell.
         """
         if len(self.operands) == 1:
-            return [(self.operands[0], answers[0].elements, answers[0].hides)]
+            return [(self.operands[0], np.flatnonzero(answers[0].elements), answers[0].hides)]
         if any(answer.vague for answer in answers):
             return None
         count = len(self.operands)
@@ -109,7 +109,12 @@ class GroupTest:
             if answer.hides
             for n in group
         }
-        return [(own, numbers == n, n in hiding) for n, own in enumerate(self.operands)]
+        elements = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[elements], np.arange(count + 1)).tolist()
+        return [
+            (own, elements[ends[n] : ends[n + 1]], n in hiding)
+            for n, own in enumerate(self.operands)
+        ]
 
 
 def grouped(operands: Sequence[Operand]) -> list[tuple[Operand, ...]]:

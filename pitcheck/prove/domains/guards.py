@@ -18,7 +18,7 @@ Domains(lacking='', undefined=<Extent.NOTHING: 0>, decided=False)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import zip_longest
@@ -32,15 +32,18 @@ from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.undefined import Undefined
 from pitcheck.algebra.value import NAN, Value
 from pitcheck.errors import BudgetError, PitcheckError
+from pitcheck.prove.domains.alternatives import Alternatives
 from pitcheck.prove.domains.group_tests import Answer, GroupTest, grouped
-from pitcheck.prove.domains.guard_factors import Class, Known, as_strong, discharging
+from pitcheck.prove.domains.guard_factors import Class, Known, as_strong
 from pitcheck.prove.domains.operands import (
     UPPER,
     Bools,
+    Elements,
     Guard,
     Operand,
     elements_of,
     guards_of,
+    residue,
 )
 from pitcheck.stage.evaluate import Comparison
 
@@ -54,7 +57,7 @@ DRAWS_OF_CHOICES = 16
 """The draws if inputs decide which operands are needed. In each, every decision between drawn
 numbers has a random outcome.
 """
-MOST_OPERANDS = 1 << 15
+MOST_OPERANDS = 1 << 18
 """The different operands of both sides at which one look is taken, over all draws."""
 
 _Key = tuple[int, bytes]
@@ -177,7 +180,7 @@ class _Seen:
     """
 
     chose: bool = False
-    needs: dict[bytes, Bools] = field(default_factory=dict)
+    needs: dict[bytes, Elements] = field(default_factory=dict)
     dependent: set[int] = field(default_factory=set)
     held: frozenset[tuple[int, int]] = frozenset()
 
@@ -201,10 +204,9 @@ class _Look:
         good = np.flatnonzero(~np.asarray(algebra.void)).tolist()
         # If all draws are void, none of them shows what is needed: look at the void ones.
         self._trials = {n: algebra.trials[n] for n in good or range(len(algebra.trials))}
-        self._whole = [
-            not (parallel.any() or reference.any())
-            for parallel, reference in undefined(algebra, comparisons)
-        ]
+        lacking = undefined(algebra, comparisons)
+        self._whole = [not (own.any() or reference.any()) for own, reference in lacking]
+        self._elements = lacking[0][0].size
         self._prime, self._guards, levels = guards_of(algebra)
         self.by_chance = levels < 2
         self._open = [each for each in self._guards if (each.site, each.what) in guards]
@@ -253,7 +255,7 @@ class _Look:
         if not count and not self._seen.chose:
             # This draw may have chosen to divide by nothing that is open; others may choose not to.
             evaluated([_Row(next(iter(self._pairs)), None, None)] * 2)
-        found: dict[_Key, Bools] = {}
+        found: dict[_Key, Elements] = {}
         tests = [
             GroupTest(draw, side, group)
             for draw, side, operands in unseen
@@ -263,7 +265,7 @@ class _Look:
         alone = [replace(test, operands=(each,)) for test in left for each in test.operands]
         self._tested(alone, evaluated, at_once, found)
         lacking = ""
-        needs: list[Bools] = []
+        counts: list[int] = []
         for draw, pair in self._pairs.items():
             own, given = (
                 [
@@ -273,12 +275,12 @@ class _Look:
                 for side in (pair.own, pair.given)
             )
             lacking = lacking or self._lacking(draw, pair, own, given)
-            needs += [
-                need
+            counts += [
+                need.size
                 for (each, operand), need in zip(pair.given.items(), given, strict=True)
                 if not (self._holds(draw, each) or elements_of(operand) <= self._seen.held)
             ]
-        return Domains(lacking, extent(needs))
+        return Domains(lacking, extent(counts, self._elements))
 
     def may_hold(self) -> bool:
         """Return True if the reference has guards, and there are positive ones they may equal."""
@@ -316,12 +318,12 @@ class _Look:
         tests: Sequence[GroupTest],
         evaluated: Callable[[Sequence[_Row]], tuple[Undefined, Sequence[Comparison]]],
         at_once: int,
-        found: dict[_Key, Bools],
+        found: dict[_Key, Elements],
     ) -> list[GroupTest]:
         """Note in ``found`` which elements need the operands of some tests.
 
-        They are elements of the parallel plan if the operand is, and else of the reference, shape
-        (elements,). Return the tests that do not tell.
+        They are elements of the parallel plan if the operand is, and else of the reference. Return
+        the tests that do not tell.
         """
         trials: dict[int, tuple[list[Operand], list[Operand]]] = {}
         places = []
@@ -393,18 +395,19 @@ class _Look:
                     found[number, operand.places[guard.number]] = True
         return found.reshape(len(rows), *shape)
 
-    def _lacking(self, draw: int, pair: _Pair, own: Sequence[Bools], given: Sequence[Bools]) -> str:
+    def _lacking(
+        self, draw: int, pair: _Pair, own: Sequence[Elements], given: Sequence[Elements]
+    ) -> str:
         """Return what some element of the parallel plan needs and lacks in the reference.
 
         ``own`` and ``given`` are the elements that need the guards of the pair, in their order.
         """
+        needs = dict(zip(pair.given, given, strict=True))
+        alternatives = Alternatives(needs, lambda: self._known(draw, pair))
         for (each, operand), need in zip(pair.own.items(), own, strict=True):
-            left = need.copy()
-            for chosen in self._alternatives(draw, pair, each, given, left):
-                left &= ~np.logical_and.reduce([given[place] for place in chosen])
-                if not left.any():
-                    break
-            if left.any():
+            left = alternatives.lacking(each, need)
+            self.by_chance = self.by_chance or alternatives.by_chance
+            if left.size:
                 said = SAID.get(each[0], f"{each[0]} of")
                 return (
                     f"{said} something at {operand.site!r} has no value for "
@@ -412,43 +415,16 @@ class _Look:
                 )
         return ""
 
-    def _alternatives(
-        self,
-        draw: int,
-        pair: _Pair,
-        own: Class,
-        needs: Sequence[Bools],
-        left: Bools,
-    ) -> Iterator[tuple[int, ...]]:
-        """Yield sets of guards of the reference; where those of one set hold, ``own`` holds.
-
-        Equal guards come first. ``left`` are the elements that still lack one; what they do not
-        need is of no use.
-        """
-        classes = list(pair.given)
-        for kind in as_strong(own[0]):
-            if (kind, own[1]) in pair.given:
-                yield (classes.index((kind, own[1])),)
-        if not left.any():
-            return
+    def _known(self, draw: int, pair: _Pair) -> Known:
+        """Return what is known of the numbers of a draw, by which guards may follow from others."""
         defined = {
             word
             for guard in self._guards
             if guard.site.startswith(PARALLEL) and guard.number not in self._seen.dependent
             for word in (guard.operands(draw) & UPPER).tolist()
         }
-        positive = [(k, _residue(word)) for k, words in pair.positive.items() for word in words]
-        known = Known(self._prime, positive, defined)
-        near = [n for n, need in enumerate(needs) if (need & left).any()]
-        given = [(classes[n][0], _residue(classes[n][1])) for n in near]
-        self.by_chance = True
-        for chosen in discharging((own[0], _residue(own[1])), given, known):
-            yield tuple(near[place] for place in chosen)
-
-
-def _residue(word: int) -> int:
-    """Return the upper residue of a word."""
-    return word & UPPER
+        positive = [(k, residue(word)) for k, words in pair.positive.items() for word in words]
+        return Known(self._prime, positive, defined)
 
 
 def undefined(
@@ -474,8 +450,11 @@ def _without_value(algebra: ResidueAlgebra, comparison: Comparison, value: Value
     return found.reshape(len(found), -1)
 
 
-def extent(needs: Sequence[Bools]) -> Extent:
-    """Return the part of all elements that may be undefined, from what is so in several trials."""
-    if not any(need.any() for need in needs):
+def extent(counts: Collection[int], elements: int) -> Extent:
+    """Return the part of some elements that may be undefined.
+
+    ``counts``: how many are undefined together, in several trials.
+    """
+    if not any(counts):
         return Extent.NOTHING
-    return Extent.ALL if all(need.all() or not need.any() for need in needs) else Extent.SOME
+    return Extent.ALL if all(count in (0, elements) for count in counts) else Extent.SOME

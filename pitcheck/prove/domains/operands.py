@@ -22,6 +22,8 @@ from pitcheck.prove.domains.guard_factors import Class
 
 Words = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Elements = NDArray[np.int64]
+"""The compared elements that need something, as flat places in ascending order."""
 
 BITS = 31
 """The bits of a residue. An operand's word has a residue, or two, the upper level's below."""
@@ -87,6 +89,11 @@ def together(operands: Sequence[Operand]) -> Operand:
     return Operand(
         operands[0].site, {number: np.concatenate(own) for number, own in places.items()}
     )
+
+
+def residue(word: int) -> int:
+    """Return the upper residue of a word."""
+    return word & UPPER
 
 
 def elements_of(operand: Operand) -> frozenset[tuple[int, int]]:

@@ -77,7 +77,8 @@ def needed(
         needs += _needs(shaped, value, rows, redraw, (True, at_once))[1]
         if any((parallel & ~reference).any() for parallel, reference in needs):
             return None
-        found = max(found, extent([reference for _, reference in needs]))
+        counts = [int(reference.sum()) for _, reference in needs]
+        found = max(found, extent(counts, needs[0][1].size if needs else 0))
     return found
 
 
