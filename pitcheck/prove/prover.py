@@ -42,9 +42,9 @@ WIDENINGS = 6
 """The number of times that a failing stage is merged with those before it."""
 DEFERRED = Proof("proven")
 """The proof that stands for one that another process makes."""
-MOST_UNCUT = 2_000
+MOST_UNCUT = 150
 """The nodes of both plans together up to which outputs are tried as one stage each, if nothing says
-where to cut.
+where to cut. Of larger plans that takes longer than to run both and to cut where they agree.
 """
 LEAST_STEPS = 40_000
 """The steps of stages that hints may always cost before they are given up. Every hop of a ring of
@@ -89,6 +89,11 @@ class Ledger:
         return not self.refused
 
     @property
+    def estimated(self) -> bool:
+        """Return True if the bound of some proof is an estimate."""
+        return any(o.proof.heuristic for o in self.obligations)
+
+    @property
     def refused(self) -> list[Obligation]:
         """Return the obligations that are not proven."""
         return [o for o in self.obligations if o.proof.outcome != "proven"]
@@ -106,7 +111,8 @@ class Prover:
     large stages are proven by as many processes. With ``patience`` an attempt to prove everything
     over hints goes on although some stages fail, while these are at most so many different ones;
     ``refused`` has them then. ``failed`` is True if a stage over hints differs, rather than being
-    left open. ``remembered`` has proofs of earlier runs; None: nothing is remembered.
+    left open. ``uncut`` has proofs of whole outputs, some with estimates, that stand if shorter
+    stages have no proof. ``remembered`` has proofs of earlier runs; None: nothing is remembered.
     """
 
     def __init__(
@@ -130,6 +136,7 @@ class Prover:
         self.remembered = remembered
         self.refused: list[Obligation] = []
         self.failed = False
+        self.uncut: Ledger | None = None
         self.usable: dict[int, Cut] = {}
         """The cuts that were proven in the last run."""
         self._fingerprints = Fingerprints(
@@ -149,7 +156,8 @@ class Prover:
         Return None once a stage fails without widening, or if the stages grow larger than both
         plans. Half of the accepted error is kept for this attempt; if it fails, that half counts as
         spent. Without cuts a stage is all that comes before an output, which is not tried for large
-        plans.
+        plans; None is returned as well if the bound of such a stage is an estimate, since shorter
+        stages may have theorems.
         """
         if not cuts and self.problem.nodes > MOST_UNCUT:
             return None
@@ -161,8 +169,9 @@ class Prover:
             )
         ledger = self.run(cuts)
         self.budget.accepted_log2, self._hoping, self._sample = accepted, False, None
-        if ledger.holds:
+        if ledger.holds and (cuts or not ledger.estimated):
             return ledger
+        self.uncut = ledger if ledger.holds else None
         refused = ledger.refused
         self.failed = any(o.proof.outcome == "failed" for o in refused)
         self.refused = refused if _bearable(refused, self.patience) else []
