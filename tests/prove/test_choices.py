@@ -205,3 +205,13 @@ def test_a_function_of_several_choices_has_no_bound(name: str) -> None:
     for argument, least in ((choices, 1), (total, ENDLESS)):
         found = algebra.exp(argument) if name == "exp" else algebra.function(name, argument)
         assert degree(found) == least
+
+
+def test_an_integer_equals_itself_whatever_decides_it() -> None:
+    algebra = ChoiceAlgebra()
+    one, other = _chosen(algebra, 3), _chosen(algebra, 3)
+    assert degree(algebra.compare("eq", one, one)) == 0
+    assert degree(algebra.compare("le", one, one)) == 0
+    assert degree(algebra.compare("eq", one, other)) == ENDLESS
+    moved = algebra.slice(algebra.concatenate([other, one], 0), 0, 1, 4)
+    assert degree(algebra.compare("eq", one, moved)) == ENDLESS

@@ -25,6 +25,10 @@ from pitcheck.errors import UnsupportedError
 
 _GUARD = 10
 """The digits that rounding may use up before two results count as different."""
+_MOST_BITS = 2048
+"""The bits before the point of what functions are taken of: twice those of float64. mpmath has no
+overflow: of an exponential of an exponential it would compute all digits before the point.
+"""
 
 
 class PreciseAlgebra(RealAlgebra):
@@ -51,7 +55,8 @@ class PreciseAlgebra(RealAlgebra):
 
     def _by_name(self) -> Mapping[str, Callable[[Any], Any]]:
         c = self.context
-        return {
+        functions: dict[str, Callable[[Any], Any]] = {
+            "exp": c.exp,
             "erf": c.erf,
             "normal_cdf": lambda x: c.erfc(-x / c.sqrt(2)) / 2,
             "normal_density": lambda x: c.exp(-x * x / 2) / c.sqrt(2 * c.pi),
@@ -63,6 +68,16 @@ class PreciseAlgebra(RealAlgebra):
             "ceil": c.ceil,
             "round": c.nint,
         }
+        return {name: partial(self._bounded, name, each) for name, each in functions.items()}
+
+    def _bounded(self, name: str, function: Callable[[Any], Any], x: Any) -> Any:
+        """Return a function of one number.
+
+        Raises UnsupportedError if that has too many bits before the point.
+        """
+        if self.context.isfinite(x) and self.context.mag(x) > _MOST_BITS:
+            raise UnsupportedError(f"{name} of a number beyond 2^{_MOST_BITS} has too many digits")
+        return function(x)
 
     def number(self, array: Any) -> Value:
         """Return a field value of given float64 numbers, taken exactly.
@@ -129,7 +144,7 @@ class PreciseAlgebra(RealAlgebra):
         return super().sum(a, axes)
 
     def exp(self, a: Value) -> Value:
-        return self._unary("exp", lambda x: self._mapped(self.context.exp, x), a)
+        return self._unary("exp", lambda x: self._mapped(self._known["exp"], x), a)
 
     def log(self, a: Value) -> Value:
         c = self.context
@@ -150,7 +165,7 @@ class PreciseAlgebra(RealAlgebra):
         )
 
     def _functions(self) -> dict[str, Callable[[Any], Any]]:
-        return {name: partial(self._mapped, function) for name, function in self._known.items()}
+        return {name: partial(self._mapped, each) for name, each in self._known.items()}
 
     def _any_nan(self, x: Any) -> bool:
         return bool(self._nan(x).any())

@@ -83,7 +83,7 @@ class WatchedAlgebra(PreciseAlgebra):
         """Note numbers that may be an integer, or a half, but for rounding."""
         finite = x[self._finite(x)]
         self._watch(
-            2 * finite - self._mapped(self.context.nint, 2 * finite) if finite.size else finite
+            2 * finite - self._mapped(self._known["round"], 2 * finite) if finite.size else finite
         )
 
     def _truncated(self, a: Value) -> Value:

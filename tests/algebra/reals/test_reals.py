@@ -168,3 +168,14 @@ def test_the_tolerance_is_relative_to_trial_and_instance() -> None:
     for b, make in ((a, lambda d: Value("field", d)), (P, lambda d: P.number(d[0]))):
         assert b.differs(make(special), make(other))[0, 0].tolist() == [False, False, True, True]
     assert not R.differs(R.constant(Fraction(0)), R.constant(Fraction(0))).any()
+
+
+@pytest.mark.parametrize("name", ["exp", "sin", "floor", "round", "normal_cdf", "erf"])
+def test_functions_of_numbers_with_too_many_digits_are_refused_at_once(name: str) -> None:
+    """mpmath has no overflow: exp(exp(1e300)) would be computed to its last digit."""
+    huge = P.exp(P.number(np.full((1, 1), 1e300)))
+    with pytest.raises(UnsupportedError, match=r"beyond 2\^2048"):
+        P.exp(huge) if name == "exp" else P.function(name, huge)
+    assert P.context.isfinite(P.log(huge).data.item())
+    masked = P.exp(P.number(np.full((1, 1), -1.7e308))).data.item()
+    assert 0 < masked < P.context.mpf(10) ** -1000
