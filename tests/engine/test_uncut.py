@@ -1,4 +1,4 @@
-"""Small plans are proven as a whole; where that rests on an estimate, stages are looked at first."""
+"""Small plans are proven as a whole; where that is an estimate, stages are looked at first."""
 
 from __future__ import annotations
 
