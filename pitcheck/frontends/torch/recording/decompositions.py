@@ -1,6 +1,7 @@
 """Operators that are recorded as the plain operators that they consist of.
 
-They are those over lists of tensors, and those of fully sharded data parallelism.
+They are those over lists of tensors, the steps of fused optimizers, and those of fully sharded data
+parallelism.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.recording import fused_optimizers
 
 
 def all_gather_copy_in(
@@ -162,6 +164,10 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("fsdp", "copy_"): copy_,
     ("aten", "fill_"): fill,
     ("aten", "zero_"): zero,
+    ("aten", "_fused_adagrad_"): fused_optimizers.adagrad,
+    ("aten", "_fused_adam_"): fused_optimizers.adam,
+    ("aten", "_fused_adamw_"): fused_optimizers.adamw,
+    ("aten", "_fused_sgd_"): fused_optimizers.sgd,
     ("aten", "_weight_norm_interface"): weight_norm,
     ("aten", "_weight_norm_interface_backward"): weight_norm_backward,
 }
