@@ -102,15 +102,15 @@ class Moves:
             return self.exactly(
                 np.array(int(exact), dtype=np.bool_ if kind == "bool" else np.int64)
             )
-        top = np.array([exact.numerator % int(p) for p in self.primes], dtype=np.int64)
-        low = np.array([exact.denominator % int(p) for p in self.primes], dtype=np.int64)
-        if not low.all():
+        if any(exact.denominator % int(p) == 0 for p in self.primes):
             raise VoidError
+        up, low = exact.numerator, exact.denominator
+        residues = [up * pow(low, -1, int(p)) % int(p) for p in self.primes]
         height = float(max(abs(exact.numerator).bit_length(), 1))
         below = {} if exact.denominator == 1 else {self.forms.over(exact.denominator): 1}
         self.void_chance += LEVELS * vanishing(Form(0, log2(exact.denominator)))
         sign = POSITIVE if exact > 0 else NONNEGATIVE if exact == 0 else UNKNOWN
-        data = top * modular.inverse(low, self.primes) % self.primes
+        data = np.array(residues, dtype=np.int64)
         return self._field(data, Form(0, height, below), sign, zero=exact == 0)
 
     def extent(self, a: Value, axes: Sequence[int]) -> Value:

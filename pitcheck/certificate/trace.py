@@ -116,7 +116,7 @@ class Trace:
         self._counts: dict[tuple[object, ...], int] = defaultdict(int)
         self._meetings: dict[tuple[object, ...], _Meeting] = {}
         self._communicators: dict[tuple[int, ...], int] = {}
-        self._groups: dict[Group, dict[int, tuple[tuple[int, ...], int]]] = {}
+        self._groups: dict[Group, dict[int, tuple[tuple[int, ...], int, int]]] = {}
         self._tables: dict[tuple[str, ...], Array] = {}
         self._fresh = 0
 
@@ -215,15 +215,17 @@ class Trace:
             for name, value in operator.attributes.items()
         }
 
-    def _members(self, group: Group, rank: int) -> tuple[tuple[int, ...], int]:
-        """Return the members that a rank meets, and its place among them."""
+    def _members(self, group: Group, rank: int) -> tuple[tuple[int, ...], int, int]:
+        """Return the members that a rank meets, their number, and its place among them."""
         if group not in self._groups:
+            known, numbers = self.mesh.groups(group), self._communicators
             self._groups[group] = {
-                member: (members, place)
-                for members in self.mesh.groups(group)
+                member: (members, number, place)
+                for members in known
+                for number in [numbers.setdefault(members, len(numbers))]
                 for place, member in enumerate(members)
             }
-        return self._groups[group].get(rank, ((), 0))
+        return self._groups[group].get(rank, ((), 0, 0))
 
     def _places(self, over: tuple[str, ...]) -> Array:
         if over not in self._tables:
@@ -311,7 +313,7 @@ class Trace:
     ) -> bool:
         """Bring an operand to a collective, the next one of this rank in its communicator."""
         group = operator.group or Group()
-        members, place = self._members(group, rank)
+        members, number, place = self._members(group, rank)
         if not members:
             raise PlanError(f"rank {rank} is in no group", operator.id)
         kind = operator_kind(operator.kind)
@@ -319,8 +321,7 @@ class Trace:
         found = self._operand(operator.inputs[0], rank, microbatch) if read else None
         if read and found is None:
             return False
-        communicator = self._communicators.setdefault(members, len(self._communicators))
-        key = communicator, group.name, self._next(communicator, group.name, rank)
+        key = number, group.name, self._next(number, group.name, rank)
         meeting = self._meetings.setdefault(key, _Meeting(members))
         meeting.brought[rank] = operator, microbatch, attributes, found
         if len(meeting.brought) == len(members):
