@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
-from math import log2
+from math import log2, prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from pitcheck.ops.term import exact
 from pitcheck.plan.model import Number, Tensor
 
 MOST_DRAWS, MOST_VOID, LEAST_SAMPLES = 512, 64, 16
+MOST_DRAWN = 1 << 26
+"""The elements of all tensors together that one stage is given."""
 _LEAST, _MOST = -1000, 1001
 _REFUSED = {
     ":unwritten": "memory that nobody has written to",
@@ -100,6 +102,8 @@ class Stage:
         for node in self._reference:
             if nodes.all[node].kind == ":input":
                 self._drawn.setdefault(node, nodes.all[node].leaf)
+        if sum(prod(theirs[name].shape) for name in self._drawn.values()) > MOST_DRAWN:
+            raise UnsupportedError(f"it depends on more than {MOST_DRAWN} elements")
         self.key = self._canonical()
 
     def _node(self, name: str) -> int:

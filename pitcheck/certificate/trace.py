@@ -111,6 +111,7 @@ class Trace:
         self.written = {name for operator in plan.operators for name in operator.outputs}
         self._masks = [self.mesh.mask(operator.where) for operator in plan.operators]
         self._ready = deque(range(self.mesh.ranks))
+        self._programs = [(self.mesh.mask(own.where), own) for own in plan.programs]
         self._mail: dict[Channel, deque[int]] = defaultdict(deque)
         self._waiting: dict[Channel, deque[tuple[Operator, int, int]]] = defaultdict(deque)
         self._counts: dict[tuple[object, ...], int] = defaultdict(int)
@@ -142,10 +143,10 @@ class Trace:
             for microbatch in (range(mesh.microbatches) if self._repeats(operator) else (None,))
         ]
         if plan.programs:
-            own = [p for p in plan.programs if mesh.mask(p.where)[rank].any()]
             steps = [
                 (name, step.microbatch)
-                for program in own
+                for where, program in self._programs
+                if where[rank].any()
                 for step in program.steps
                 for name in plan.blocks[step.block]
             ]

@@ -90,8 +90,8 @@ def _check_subject(statement: Statement, digests: tuple[str, str]) -> None:
     for subject, digest, name in zip(statement.subject, digests, names, strict=True):
         if subject.digest["sha256"] != digest:
             raise CertificateError(
-                f"it is of another {name} plan: its sha256 is {subject.digest['sha256']}, that of "
-                f"the {name} plan {digest}",
+                f"it is of another {name} plan: its sha256 is {subject.digest['sha256']!r}, that "
+                f"of the {name} plan {digest!r}",
                 "subject",
             )
     seed = statement.predicate.seed
