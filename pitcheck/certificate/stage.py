@@ -104,6 +104,7 @@ class Stage:
                 self._drawn.setdefault(node, nodes.all[node].leaf)
         if sum(prod(theirs[name].shape) for name in self._drawn.values()) > MOST_DRAWN:
             raise UnsupportedError(f"it depends on more than {MOST_DRAWN} elements")
+        self._said = self._integers_said()
         self.key = self._canonical()
 
     def _node(self, name: str) -> int:
@@ -126,6 +127,14 @@ class Stage:
             entered.add(node)
             stack += [n for n in reversed([*self._nodes.all[node].read]) if n not in entered]
         return list(found)
+
+    def _integers_said(self) -> list[int]:
+        """Return the integers that stand in either computation, and those beside them."""
+        said: set[object] = set()
+        for node in map(self._nodes.all.__getitem__, {*self._parallel, *self._reference}):
+            said.update(o.value for o in node.inputs if isinstance(o, Number))
+            said.update(v for v in node.attributes.values() if isinstance(v, int))
+        return sorted({n + more for n in said if isinstance(n, int) for more in (-1, 0, 1)})
 
     def _canonical(self) -> str:
         """Return a word that is equal only for stages that are the same but for names."""
@@ -193,7 +202,8 @@ class Stage:
     def _draw(self, algebra: Residues, number: int) -> float:
         """Compare both sides at one point; return a bound on the chance that they agree falsely."""
         drawn = {
-            node: _drawn(algebra, self._theirs[name], number) for node, name in self._drawn.items()
+            node: _drawn(algebra, self._theirs[name], number, self._said)
+            for node, name in self._drawn.items()
         }
         expected = self._run(algebra, self._reference, dict(drawn), None)[self._wanted]
         algebra.side = "parallel"
@@ -284,7 +294,7 @@ class _Leaves:
         return self._shares[key][part.term]
 
 
-def _drawn(algebra: Residues, tensor: Tensor, number: int) -> Value:
+def _drawn(algebra: Residues, tensor: Tensor, number: int, said: list[int]) -> Value:
     """Return a reference tensor at one draw: residues, or integers of several sorts in turn."""
     kind, generator, shape = kind_named(tensor.dtype), algebra.generator, tensor.shape
     limited(shape)
@@ -296,8 +306,10 @@ def _drawn(algebra: Residues, tensor: Tensor, number: int) -> Value:
     span = max(1, (high - low) >> (0, 0, 3, 1)[number % 4])
     start = int(generator.integers(low, max(low + 1, high - span + 1)))
     found = generator.integers(start, start + span, size=shape, dtype=np.int64)
-    ends = np.array([low, high - 1], dtype=np.int64)[generator.integers(0, 2, size=shape)]
-    return algebra.exactly(np.where(generator.random(shape) < 0.2, ends, found))
+    marks = [low, high - 1, *(n for n in said if low <= n < high)]
+    marked = np.array(marks, dtype=np.int64)[generator.integers(0, len(marks), size=shape)]
+    share = (0.2, 0.2, 0.2, 0.9)[number % 4]
+    return algebra.exactly(np.where(generator.random(shape) < share, marked, found))
 
 
 def _leaf(algebra: Residues, node: Node) -> Value:

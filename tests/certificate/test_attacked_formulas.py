@@ -101,6 +101,16 @@ WRONG: dict[str, Case] = {
         ],
         [real("j")],
     ),
+    "one integer in a thousand": (
+        [X, integers(bounds=None)],
+        [times(1)],
+        [step("m", "eq", "j", Number(777), of="bool"), step("y", "where", "m", Number(0), "x")],
+    ),
+    "a threshold beside another": (
+        [X, integers(bounds=None)],
+        [step("m", "gt", "j", Number(777), of="bool"), step("y", "where", "m", Number(0), "x")],
+        [step("m", "ge", "j", Number(777), of="bool"), step("y", "where", "m", Number(0), "x")],
+    ),
     "a truth of 2": (
         [X, fixed(2, "bool")],
         [real("c", "f"), step("y", "mul", "x", "f")],
