@@ -87,7 +87,9 @@ def _answer(error: BaseException) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    say(f"pitcheck: {message}")
+    from pitcheck.report.lines import printable  # noqa: PLC0415  rarely needed
+
+    say("\n".join(map(printable, f"pitcheck: {message}".split("\n"))))
     return code
 
 

@@ -27,6 +27,9 @@ from pitcheck.certificate.moves import (
     VoidError,
     aligned,
     finite,
+    fitting,
+    greatest,
+    limited,
     numbers_alone,
 )
 from pitcheck.errors import ShapeError, UnsupportedError
@@ -87,6 +90,7 @@ class Residues(Moves):
     def _sum(self, a: Value, b: Value, sign: int) -> Value:
         x, y = self._binary(a, b)
         if x.kind == "int":
+            fitting(greatest(x) + greatest(y))
             return Value("int", x.data + sign * y.data)
         if y.zero or x.zero:
             return x if y.zero else y if sign > 0 else self.negate(y)
@@ -106,6 +110,7 @@ class Residues(Moves):
     def negate(self, a: Value) -> Value:
         """Return the opposite."""
         if a.kind == "int":
+            fitting(greatest(a))
             return Value("int", -a.data)
         finite(a)
         terms = tuple((-n, t) for n, t in _terms(a))
@@ -115,6 +120,7 @@ class Residues(Moves):
         """Return the product."""
         x, y = self._binary(a, b)
         if x.kind == "int":
+            fitting(greatest(x) * greatest(y))
             return Value("int", x.data * y.data)
         finite(x, y)
         sign = NONNEGATIVE if a is b else min(x.sign, y.sign)
@@ -122,9 +128,17 @@ class Residues(Moves):
         return self._field(data, self.forms.product(x.form, y.form), max(sign, min(x.sign, y.sign)))
 
     def divide(self, a: Value, b: Value) -> Value:
-        """Return the quotient."""
+        """Return the quotient.
+
+        Raises:
+            VoidError: a divisor is 0 modulo a prime, so that the draw says nothing.
+            UnsupportedError: one is 0 modulo all primes, which is no chance, and the reference,
+                evaluated first, divides by no such number.
+        """
         finite(a, b)
         self._guard("div", b)
+        if self.side == "parallel" and not b.data.any(axis=0).all():
+            raise UnsupportedError("it divides by 0 where the reference does not")
         if not b.data.all():
             raise VoidError
         self.void_chance += LEVELS * b.data[0].size * vanishing(b.form)
@@ -138,21 +152,23 @@ class Residues(Moves):
         """Return an integer power."""
         if exponent < 0:
             return self.divide(self.constant(Fraction(1)), self.power(a, -exponent))
-        result = self.expand(self.constant(Fraction(1)), a.shape)
-        for _ in range(exponent):
-            result = a if exponent == 1 else self.multiply(result, a)
-        even = exponent % 2 == 0 and exponent > 0
-        return replace(result, sign=max(result.sign, NONNEGATIVE)) if even else result
+        if exponent < 2:
+            return a if exponent else self.expand(self.constant(Fraction(1)), a.shape)
+        half = self.power(a, exponent // 2)
+        square = self.multiply(half, half)
+        return self.multiply(square, a) if exponent % 2 else square
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         """Return the sum over axes."""
         finite(a)
         if a.kind == "bool":
             raise UnsupportedError("truths are added, which is not verified")
-        data = a.data.sum(axis=tuple(1 + axis for axis in axes))
-        if a.kind != "field":
-            return Value("int", data)
         count = prod(a.shape[axis] for axis in axes)
+        if a.kind == "int":
+            fitting(greatest(a) * count)
+        data = a.data.sum(axis=tuple(1 + axis for axis in axes))
+        if a.kind == "int":
+            return Value("int", data)
         data = data % self._p(data.ndim - 1)
         return self._field(data, self.forms.total(a.form, count), a.sign if count else UNKNOWN)
 
@@ -162,6 +178,8 @@ class Residues(Moves):
         if a.kind != "field" or b.kind != "field" or a.shape[-1] != b.shape[-2]:
             raise ShapeError(f"matrices of shapes {a.shape} and {b.shape} have no product here")
         rank = max(len(a.shape), len(b.shape))
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        limited((*batch, a.shape[-2], b.shape[-1]))
         data = modular.matmul(aligned(a.data, rank), aligned(b.data, rank), self._p(rank))
         form = self.forms.total(self.forms.product(a.form, b.form), a.shape[-1])
         return self._field(data, form)
@@ -320,7 +338,7 @@ class Residues(Moves):
         """Return the sorting permutation of integers. Raises UnsupportedError for numbers."""
         if a.kind != "int":
             raise UnsupportedError("an order of numbers is not verified")
-        key = -a.data if descending else a.data
+        key = self.negate(a).data if descending else a.data
         return Value("int", np.argsort(key, axis=1 + axis, kind="stable"))
 
     # --- integers
@@ -337,6 +355,7 @@ class Residues(Moves):
         x, y = self._binary(a, b)
         if x.kind != "int" or not y.data.all():
             raise UnsupportedError("a division with remainder of numbers, or by 0, is not verified")
+        fitting(greatest(x))
         return Value("int", exact(x.data, y.data))
 
     def cast(self, a: Value, kind: Kind) -> Value:
@@ -355,8 +374,8 @@ class Residues(Moves):
             if a.symbolic:
                 raise UnsupportedError("outcomes of numbers are counted, which is not verified")
             return Value("int", a.data.astype(np.int64))
-        size = int(np.abs(a.data).max(initial=1)).bit_length()
-        return self._field(a.data % self._p(len(a.shape)), Form(0, float(size)))
+        height = max(greatest(a), 1).bit_length()
+        return self._field(a.data % self._p(len(a.shape)), Form(0, float(height)))
 
     # --- the error of a draw
 

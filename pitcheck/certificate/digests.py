@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from pitcheck.errors import UsageError
@@ -49,7 +49,11 @@ class Digests:
 
 
 def _digest(file: str) -> str:
+    path = Path(file)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{file}: a certificate is of files, which are read twice; this is none")
     try:
-        return sha256(Path(file).read_bytes()).hexdigest()
+        with path.open("rb") as stream:
+            return file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror or error}") from None

@@ -74,19 +74,11 @@ class Moves:
         return self.primes.reshape((LEVELS,) + (1,) * rank)
 
     def _field(self, data: Array, form: Form, sign: int = UNKNOWN, **more: Any) -> Value:
-        if data[0].size > MOST_ELEMENTS:
-            raise UnsupportedError(
-                f"a value has {data[0].size} elements; at most {MOST_ELEMENTS} are evaluated here"
-            )
         return Value("field", data, form, sign, **more)
 
     def fresh(self, shape: Sequence[int]) -> Value:
         """Return variables: residues other than 0, drawn uniformly."""
-        if prod(shape) > MOST_ELEMENTS:
-            raise UnsupportedError(
-                f"a tensor of shape {tuple(shape)} has more than {MOST_ELEMENTS} elements, which "
-                f"is more than are evaluated here"
-            )
+        limited(shape)
         return self._field(self._drawn(shape), VARIABLE)
 
     def _drawn(self, shape: Sequence[int]) -> Array:
@@ -110,15 +102,15 @@ class Moves:
             return self.exactly(
                 np.array(int(exact), dtype=np.bool_ if kind == "bool" else np.int64)
             )
-        top = np.array([exact.numerator % int(p) for p in self.primes], dtype=np.int64)
-        low = np.array([exact.denominator % int(p) for p in self.primes], dtype=np.int64)
-        if not low.all():
+        if any(exact.denominator % int(p) == 0 for p in self.primes):
             raise VoidError
+        up, low = exact.numerator, exact.denominator
+        residues = [up * pow(low, -1, int(p)) % int(p) for p in self.primes]
         height = float(max(abs(exact.numerator).bit_length(), 1))
         below = {} if exact.denominator == 1 else {self.forms.over(exact.denominator): 1}
         self.void_chance += LEVELS * vanishing(Form(0, log2(exact.denominator)))
         sign = POSITIVE if exact > 0 else NONNEGATIVE if exact == 0 else UNKNOWN
-        data = top * modular.inverse(low, self.primes) % self.primes
+        data = np.array(residues, dtype=np.int64)
         return self._field(data, Form(0, height, below), sign, zero=exact == 0)
 
     def extent(self, a: Value, axes: Sequence[int]) -> Value:
@@ -167,8 +159,9 @@ class Moves:
         new = tuple(shape)
         if a.shape == new:
             return a
-        if np.broadcast_shapes(a.shape, new) != new or prod(new) > MOST_ELEMENTS:
-            raise ShapeError(f"a tensor of shape {a.shape} is not expanded to {new} here")
+        limited(new)
+        if np.broadcast_shapes(a.shape, new) != new:
+            raise ShapeError(f"a tensor of shape {a.shape} cannot be expanded to {new}")
         return self._move(a, lambda d: np.broadcast_to(aligned(d, len(new)), (d.shape[0], *new)))
 
     def slice(self, a: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
@@ -184,6 +177,7 @@ class Moves:
         """Return values joined along an axis; what only some have (terms, bases) is dropped."""
         if len({v.kind for v in values}) != 1:
             raise UnsupportedError("values of several kinds are joined, which is not verified")
+        limited((sum(prod(v.shape) for v in values),))
         data = np.concatenate([v.data for v in values], axis=1 + axis)
         return self._like(values, data, lambda arrays: np.concatenate(arrays, axis=1 + axis))
 
@@ -213,6 +207,7 @@ class Moves:
     def take(self, a: Value, axis: int, indices: Value) -> Value:
         """Return the elements at some places of an axis."""
         index = places_of(indices, a.shape[axis])
+        limited((*a.shape[:axis], *index.shape, *a.shape[axis + 1 :]))
         return self._move(a, lambda d: np.take(d, index, axis=1 + axis))
 
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
@@ -238,6 +233,8 @@ class Moves:
         finite(base, source)
         if base.kind != source.kind or base.kind == "bool":
             raise UnsupportedError("truths, or values of two kinds, are added at indices")
+        if base.kind == "int":
+            fitting(greatest(base) + greatest(source) * source.data.size)
         result = np.array(base.data)
         np.add.at(result, where, data)
         if base.kind != "field":
@@ -250,6 +247,26 @@ def aligned(data: Array, rank: int) -> Array:
     """Return data of at least so many logical axes; axes of size 1 stand behind the first one."""
     missing = rank + 1 - data.ndim
     return data.reshape(data.shape[:1] + (1,) * missing + data.shape[1:]) if missing > 0 else data
+
+
+def limited(shape: Sequence[int]) -> None:
+    """Raise UnsupportedError for the shape of a value that is too large to be computed here."""
+    if prod(shape) > MOST_ELEMENTS:
+        raise UnsupportedError(
+            f"a value of shape {tuple(shape)} has more than {MOST_ELEMENTS} elements, which is "
+            f"more than are evaluated here"
+        )
+
+
+def greatest(a: Value) -> int:
+    """Return the greatest magnitude among integers."""
+    return max(abs(int(a.data.min(initial=0))), int(a.data.max(initial=0)))
+
+
+def fitting(magnitude: int) -> None:
+    """Raise UnsupportedError for integers of a magnitude that 64 bits may not hold."""
+    if magnitude >= 1 << 63:
+        raise UnsupportedError(f"integers up to {magnitude} wrap around in 64 bits")
 
 
 def numbers_alone(*values: Value) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from pitcheck.certificate.arithmetic import Residues
 from pitcheck.certificate.modular import Array
 from pitcheck.certificate.moves import Value
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import UnsupportedError
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard, Tensor
+from pitcheck.plan.rules.lineage_rules import FREE
 
-FREE, ZERO = -1, -2
 Interval = tuple[int, int]
 Box = tuple[tuple[Interval, ...], ...]
 
@@ -41,94 +42,48 @@ class Part:
 class Relation:
     """The parts of a reference tensor that a tensor of the parallel plan holds, by coordinate.
 
+    The lineage must keep the rules of valid plans (``pitcheck/plan/rules/lineage_rules.py``).
+
     Raises:
-        PlanError: it does not fit the shapes.
         UnsupportedError: it has no meaning here.
     """
 
     def __init__(
-        self,
-        lineage: Lineage,
-        tensor: Tensor,
-        shape: tuple[int, ...],
-        mesh: Coordinates,
-        place: str,
+        self, lineage: Lineage, tensor: Tensor, shape: tuple[int, ...], mesh: Coordinates
     ) -> None:
         self.lineage = lineage
         self._mesh = mesh
-        self._place = place
         self._name = tensor.name
         if (lineage.partial or lineage.partial_ranks) and lineage.reduction != "sum":
-            raise UnsupportedError(f"{place}: terms of a {lineage.reduction} are not verified")
-        if len({shard.dim for shard in lineage.shards}) < len(lineage.shards):
-            raise PlanError("a dimension is cut twice", place)
-        try:
-            self.scale = Fraction(lineage.scale)
-        except (ValueError, ZeroDivisionError):
-            raise PlanError(f"scale {lineage.scale!r} is not a rational", place) from None
-        if self.scale == 0:
-            raise PlanError("scale 0 would compare nothing", place)
+            raise UnsupportedError(f"terms of a {lineage.reduction} are not verified")
         self._columns = {shard.dim: self._column(shard, shape) for shard in lineage.shards}
         self._whole = tuple(((0, size),) for size in shape)
         self._term, self.terms, self._group = self._terms()
-        for rank in range(mesh.ranks):
-            for microbatch in range(mesh.microbatches if tensor.microbatched else 1):
-                held = tuple(sum(map(_length, own)) for own in self.at(rank, microbatch).box)
-                if held != tensor.shape:
-                    raise PlanError(
-                        f"the lineage describes a tensor of shape {held}, but {tensor.name!r} has "
-                        f"shape {tensor.shape}",
-                        place,
-                    )
 
-    def _column(self, shard: Shard, shape: tuple[int, ...]) -> tuple[Array, list[object]]:
+    def _column(self, shard: Shard, shape: tuple[int, ...]) -> tuple[Array, Sequence[Any]]:
         """Return the number of the entry at every coordinate, and the entries."""
-        if not 0 <= shard.dim < len(shape):
-            raise PlanError(f"dimension {shard.dim} does not exist in {shape}", self._place)
-        size, table = shape[shard.dim], shard.intervals
-        over = shard.by if table is None else table.over
-        if len(set(over)) < len(over):
-            raise PlanError(f"an axis stands twice in {over}", self._place)
-        places, count = self._mesh.row_major(over, self._place), self._mesh.count(over)
-        if table is None:
-            if size % count:
-                raise PlanError(f"size {size} cannot be cut into {count} parts", self._place)
-            step = size // count
-            return places, [((i * step, (i + 1) * step),) for i in range(count)]
-        entries = [self._intervals(entry, size) for entry in table.values]
-        if len(entries) != count:
-            raise PlanError(f"{len(entries)} entries for {count} places", self._place)
-        return places, list(entries)
-
-    def _intervals(self, entry: object, size: int) -> tuple[Interval, ...]:
-        found = []
-        for pair in entry if isinstance(entry, tuple) else (entry,):
-            fits = isinstance(pair, tuple) and len(pair) == 2
-            start, stop = pair if fits else (0, -1)
-            padding = start in (FREE, ZERO) and stop >= 0
-            if not (padding or 0 <= start <= stop <= size):
-                raise PlanError(f"{pair!r} is no interval of {size} places", self._place)
-            found.append((start, stop))
-        return tuple(found)
+        table = shard.intervals
+        if table is not None:
+            return self._mesh.row_major(table.over), table.values
+        count = self._mesh.count(shard.by)
+        step = shape[shard.dim] // count
+        entries = [((i * step, (i + 1) * step),) for i in range(count)]
+        return self._mesh.row_major(shard.by), entries
 
     def _terms(self) -> tuple[Array, int, Array]:
         """Return by coordinate the number of its term, and its sum; and the number of terms."""
         lineage, mesh = self.lineage, self._mesh
-        if lineage.partial and lineage.partial_ranks:
-            raise PlanError("partial over axes or over rank lists, not both", self._place)
         if lineage.partial:
             axes = (*mesh.sizes, MICROBATCH_AXIS)
-            if len(set(lineage.partial)) < len(lineage.partial):
-                raise PlanError("an axis stands twice in 'partial'", self._place)
             others = tuple(axis for axis in axes if axis not in lineage.partial)
-            term = mesh.row_major(lineage.partial, self._place)
+            term = mesh.row_major(lineage.partial)
             return term, mesh.count(lineage.partial), mesh.row_major(others)
         shape = (mesh.ranks, mesh.microbatches)
         term, group = np.zeros(shape, dtype=np.int64), np.arange(np.prod(shape)).reshape(shape)
-        listed = [rank for ranks in lineage.partial_ranks for rank in ranks]
+        listed = sum(map(len, lineage.partial_ranks))
         counts = {len(ranks) for ranks in lineage.partial_ranks}
-        if listed and (sorted(listed) != list(range(mesh.ranks)) or len(counts) > 1):
-            raise UnsupportedError(f"{self._place}: rank lists that leave out ranks, or differ")
+        if lineage.partial_ranks and (listed != mesh.ranks or len(counts) > 1):
+            raise UnsupportedError("rank lists that leave out ranks, or differ, are not verified")
         for ranks in lineage.partial_ranks:
             term[list(ranks)] = np.arange(len(ranks))[:, None]
             group[list(ranks)] = group[min(ranks)]
@@ -144,7 +99,7 @@ class Relation:
         return Part(
             self.lineage.reference,
             tuple(box),
-            self.scale,
+            Fraction(self.lineage.scale),
             int(self._term[rank, microbatch]),
             self.terms,
             int(self._group[rank, microbatch]) if self.terms > 1 else -1,

@@ -27,6 +27,18 @@ class Specification:
     assumptions: list[str] = field(default_factory=list)
     exceptions: list[str] = field(default_factory=list)
 
+    def owner_of(self, tensor: Tensor, wanted: Tensor) -> str | None:
+        """Return the tensor whose gradient or new value an output is, None if there is none.
+
+        A new value that names no tensor is that of the only one that holds the parameter or state.
+        """
+        holding = [
+            name
+            for name, lineage in self.given.items()
+            if wanted.updated is not None and lineage.reference == wanted.updated
+        ]
+        return _owner(tensor) or (holding[0] if len(holding) == 1 else None)
+
 
 def specify(reference: Plan, parallel: Plan) -> Specification:
     """Return the specification of a pair.
@@ -114,15 +126,12 @@ def _told(lineage: Lineage) -> str:
 
 def _spread(found: Specification, output: Output, tensor: Tensor, wanted: Tensor) -> Lineage:
     """Return how an output is spread: as it says, as the tensor it belongs to, or whole."""
-    owner = _owner(tensor)
+    owner = found.owner_of(tensor, wanted)
     held = found.given.get(owner) if owner is not None else None
     if output.lineage is not None:
         if output.lineage.reference not in ("", wanted.name):
             raise PlanError(f"a lineage of another tensor than {wanted.name!r}", "outputs")
         lineage = msgspec.structs.replace(output.lineage, reference=wanted.name)
-        if wanted.updated is not None and held is None:
-            alone = [own for own in found.given.values() if own.reference == wanted.updated]
-            held = alone[0] if len(alone) == 1 else None
         same = held is not None and _unnamed(held) == _unnamed(lineage)
         if wanted.updated is not None and not same:
             raise UnsupportedError(f"{tensor.name!r} is spread otherwise than what it replaces")
@@ -155,12 +164,15 @@ def _every_copy(
 
 
 def check_coverage(
-    name: str, parts: dict[Instance, Part], shape: tuple[int, ...], tensor: Tensor, trace: Trace
+    name: str,
+    parts: dict[Instance, Part],
+    shape: tuple[int, ...],
+    owner: str | None,
+    trace: Trace,
 ) -> None:
     """Refuse an output that leaves a part uncompared, or is not there where its owner is read."""
     if not parts or uncovered(list(parts.values()), shape):
         raise UnsupportedError(f"output {name!r}: the ranks do not hold all of it together")
-    owner = _owner(tensor)
     ranks = {rank for _, rank, _ in parts}
     if any(read == owner and rank not in ranks for read, rank, _ in trace.read):
         raise UnsupportedError(f"output {name!r}: a rank reads {owner!r} and computes no {name!r}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import sha256
-from math import log2
+from math import log2, prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from pitcheck.base.numbers import parse_number
 from pitcheck.certificate.arithmetic import Residues
 from pitcheck.certificate.forms import Form
 from pitcheck.certificate.modular import Array
-from pitcheck.certificate.moves import Value, VoidError
+from pitcheck.certificate.moves import Kind, Value, VoidError, limited
 from pitcheck.certificate.relation import Part, judged, taken
 from pitcheck.certificate.trace import Node, Nodes, Trace
 from pitcheck.errors import PitcheckError, UnsupportedError
@@ -23,7 +24,13 @@ from pitcheck.ops.term import exact
 from pitcheck.plan.model import Number, Tensor
 
 MOST_DRAWS, MOST_VOID, LEAST_SAMPLES = 512, 64, 16
-_RANGE = (-1000, 1001)
+MOST_DRAWN = 1 << 26
+"""The elements of all tensors together that one stage is given."""
+_LEAST, _MOST = -1000, 1001
+_REFUSED = {
+    ":unwritten": "memory that nobody has written to",
+    ":narrow": "integers of 8 or 16 bits that are computed, and wrap around",
+}
 
 
 class FalseClaimError(PitcheckError):
@@ -39,11 +46,40 @@ class Claim:
 
 
 def constant(tensor: Tensor) -> Node | None:
-    """Return the leaf of a tensor of known value, None for any other."""
-    if tensor.value is None:
+    """Return the leaf of a tensor of known value, None for any other.
+
+    Raises:
+        UnsupportedError: its dtype does not have the value.
+    """
+    kind, value = kind_named(tensor.dtype), tensor.value
+    if value is None:
         return None
-    leaf = repr(tensor.value), tensor.shape, kind_named(tensor.dtype)
-    return Node(":constant", {"value": tensor.value}, leaf=leaf)
+    if kind == "bool":
+        value = bool(value)
+    if kind == "int" and int(value) not in _integers_of(tensor):
+        raise UnsupportedError(f"{tensor.name!r} is {value}, which {tensor.dtype} does not have")
+    return Node(":constant", {"value": value}, leaf=(repr(value), tensor.shape, kind))
+
+
+def _integers_of(tensor: Tensor) -> range:
+    """Return the integers that a dtype has."""
+    known = np.iinfo(tensor.dtype)
+    return range(int(known.min), int(known.max) + 1)
+
+
+def _drawn_from(tensor: Tensor) -> range:
+    """Return the integers of which those of a tensor are drawn; there are none for other numbers.
+
+    Raises:
+        UnsupportedError: its dtype does not have all of them.
+    """
+    if kind_named(tensor.dtype) != "int":
+        return range(0)
+    known = _integers_of(tensor)
+    bounds = tensor.bounds or (max(_LEAST, known.start), min(_MOST, known.stop))
+    if not known.start <= bounds[0] < bounds[1] <= known.stop:
+        raise UnsupportedError(f"{tensor.dtype} does not have all integers of {bounds}")
+    return range(*bounds)
 
 
 class Stage:
@@ -66,9 +102,9 @@ class Stage:
         for node in self._reference:
             if nodes.all[node].kind == ":input":
                 self._drawn.setdefault(node, nodes.all[node].leaf)
-        unwritten = any(nodes.all[n].kind == ":unwritten" for n in self._parallel)
-        if unwritten or any(nodes.all[n].kind == ":unwritten" for n in self._reference):
-            raise UnsupportedError("it depends on memory that nobody has written to")
+        if sum(prod(theirs[name].shape) for name in self._drawn.values()) > MOST_DRAWN:
+            raise UnsupportedError(f"it depends on more than {MOST_DRAWN} elements")
+        self._said = self._integers_said()
         self.key = self._canonical()
 
     def _node(self, name: str) -> int:
@@ -81,17 +117,24 @@ class Stage:
     def _needed(self, roots: list[int], stops: dict[int, str]) -> list[int]:
         """Return the nodes from which the roots are computed, in an order that depends on these."""
         found: dict[int, None] = {}
+        entered: set[int] = set()
         stack = list(reversed(roots))
         while stack:
             node = stack[-1]
-            left = (
-                [] if node in stops else [n for n in self._nodes.all[node].read if n not in found]
-            )
-            if left and node not in found:
-                stack.append(left[0])
+            if node in entered or node in stops:
+                found[stack.pop()] = None
                 continue
-            found[stack.pop()] = None
+            entered.add(node)
+            stack += [n for n in reversed([*self._nodes.all[node].read]) if n not in entered]
         return list(found)
+
+    def _integers_said(self) -> list[int]:
+        """Return the integers that stand in either computation, and those beside them."""
+        said: set[object] = set()
+        for node in map(self._nodes.all.__getitem__, {*self._parallel, *self._reference}):
+            said.update(o.value for o in node.inputs if isinstance(o, Number))
+            said.update(v for v in node.attributes.values() if isinstance(v, int))
+        return sorted({n + more for n in said if isinstance(n, int) for more in (-1, 0, 1)})
 
     def _canonical(self) -> str:
         """Return a word that is equal only for stages that are the same but for names."""
@@ -104,14 +147,7 @@ class Stage:
                 if place in stops:
                     said.append(("drawn", self._name(names, place)))
                     continue
-                reads = [
-                    repr(o.value)
-                    if isinstance(o, Number)
-                    else tuple(number[n] for n in o)
-                    if isinstance(o, tuple)
-                    else number[o]
-                    for o in node.inputs
-                ]
+                reads = [repr(o.value) if isinstance(o, Number) else number[o] for o in node.inputs]
                 attributes = sorted((n, repr(v)) for n, v in node.attributes.items())
                 leaf = self._leaf(names, node.leaf) if node.kind == ":part" else node.leaf
                 said.append((node.kind, attributes, reads, leaf))
@@ -125,7 +161,7 @@ class Stage:
     def _name(self, names: dict[object, int], node: int) -> object:
         """Return a reference node by the order in which it is named, with what is drawn for it."""
         tensor = self._theirs.get(self._drawn.get(node, ""))
-        drawn = None if tensor is None else (tensor.shape, kind_named(tensor.dtype), tensor.bounds)
+        drawn = tensor and (tensor.shape, kind_named(tensor.dtype), _drawn_from(tensor))
         return names.setdefault(("node", node), len(names)), drawn
 
     def _leaf(self, names: dict[object, int], part: Part) -> object:
@@ -166,7 +202,8 @@ class Stage:
     def _draw(self, algebra: Residues, number: int) -> float:
         """Compare both sides at one point; return a bound on the chance that they agree falsely."""
         drawn = {
-            node: _drawn(algebra, self._theirs[name], number) for node, name in self._drawn.items()
+            node: _drawn(algebra, self._theirs[name], number, self._said)
+            for node, name in self._drawn.items()
         }
         expected = self._run(algebra, self._reference, dict(drawn), None)[self._wanted]
         algebra.side = "parallel"
@@ -195,19 +232,29 @@ class Stage:
     def _run(
         self, algebra: Residues, order: list[int], values: dict[int, Any], leaves: _Leaves | None
     ) -> dict[int, Value]:
-        """Return the values of all nodes of a side; those of ``values`` are known."""
-        for place in order:
-            if place not in values:
-                node = self._nodes.all[place]
-                if node.kind == ":output":
-                    values[place] = values[node.inputs[0]][node.leaf]  # type: ignore[index]
-                elif node.kind == ":part" and leaves is not None:
-                    values[place] = leaves.part(node.leaf)
-                elif node.kind.startswith(":"):
-                    values[place] = _leaf(algebra, node)
-                else:
-                    given = _operands(algebra, node, values)
-                    values[place] = evaluate(algebra, node.kind, given, node.attributes, node.leaf)
+        """Return the values of a side that are compared or known; others are dropped when used."""
+        kept = {self._wanted, *values, *(n for claim in self._claims for n in claim.nodes)}
+        steps = [place for place in order if place not in values]
+        last = {n: place for place in steps for n in self._nodes.all[place].read}
+        for place in steps:
+            node = self._nodes.all[place]
+            if node.kind == ":output":
+                values[place] = values[node.inputs[0]][node.leaf]  # type: ignore[index]
+            elif node.kind == ":part" and leaves is not None:
+                values[place] = leaves.part(node.leaf)
+            elif node.kind == ":stack":
+                rows = [
+                    algebra.reshape(v, (1, *v.shape)) for v in map(values.__getitem__, node.read)
+                ]
+                values[place] = rows[0] if len(rows) == 1 else algebra.concatenate(rows, 0)
+            elif node.kind.startswith(":"):
+                values[place] = _leaf(algebra, node)
+            else:
+                given = _operands(algebra, node, values)
+                values[place] = evaluate(algebra, node.kind, given, node.attributes, node.leaf)
+            for done in {*node.read} - kept:
+                if last[done] == place:
+                    del values[done]
         return values
 
 
@@ -247,19 +294,22 @@ class _Leaves:
         return self._shares[key][part.term]
 
 
-def _drawn(algebra: Residues, tensor: Tensor, number: int) -> Value:
+def _drawn(algebra: Residues, tensor: Tensor, number: int, said: list[int]) -> Value:
     """Return a reference tensor at one draw: residues, or integers of several sorts in turn."""
     kind, generator, shape = kind_named(tensor.dtype), algebra.generator, tensor.shape
+    limited(shape)
     if kind == "field":
         return algebra.fresh(shape)
     if kind == "bool":
         return algebra.exactly(np.asarray(generator.random(shape) < (0.5, 0.9, 0.1)[number % 3]))
-    low, high = tensor.bounds or _RANGE
+    low, high = _drawn_from(tensor).start, _drawn_from(tensor).stop
     span = max(1, (high - low) >> (0, 0, 3, 1)[number % 4])
     start = int(generator.integers(low, max(low + 1, high - span + 1)))
     found = generator.integers(start, start + span, size=shape, dtype=np.int64)
-    ends = np.array([low, high - 1], dtype=np.int64)[generator.integers(0, 2, size=shape)]
-    return algebra.exactly(np.where(generator.random(shape) < 0.2, ends, found))
+    marks = [low, high - 1, *(n for n in said if low <= n < high)]
+    marked = np.array(marks, dtype=np.int64)[generator.integers(0, len(marks), size=shape)]
+    share = (0.2, 0.2, 0.2, 0.9)[number % 4]
+    return algebra.exactly(np.where(generator.random(shape) < share, marked, found))
 
 
 def _leaf(algebra: Residues, node: Node) -> Value:
@@ -268,35 +318,26 @@ def _leaf(algebra: Residues, node: Node) -> Value:
         shape, kind = node.leaf
         return algebra.expand(algebra.constant(0, kind), shape)
     if node.kind != ":constant":
-        raise UnsupportedError("something is read that nothing gives")
+        raise UnsupportedError(f"it depends on {_REFUSED[node.kind]}")
     _, shape, kind = node.leaf
-    return algebra.expand(_literal(algebra, node.attributes["value"], kind != "field"), shape)
+    return algebra.expand(_literal(algebra, node.attributes["value"], kind), shape)
 
 
-def _literal(algebra: Residues, value: int | float | str, discrete: bool) -> Value:
-    """Return a number; an integer if it is whole and stands beside integers alone."""
+def _literal(algebra: Residues, value: int | float | str, kind: Kind) -> Value:
+    """Return a number, of a kind other than "field" only if it is whole."""
     number = parse_number(value)
-    if discrete and not isinstance(number, float) and float(number).is_integer():
-        return algebra.constant(int(float(number)), "int")
+    if kind != "field" and isinstance(number, Fraction) and number.denominator == 1:
+        return algebra.constant(number, kind)
     found: Value = exact(algebra, number).value
     return found
 
 
 def _operands(algebra: Residues, node: Node, values: dict[int, Any]) -> list[Value]:
-    """Return what a step reads; members of a stack along a new first axis."""
-    found: list[Value | Number] = []
-    for operand in node.inputs:
-        if isinstance(operand, Number):
-            found.append(operand)
-        elif isinstance(operand, tuple):
-            members = [values[n] for n in operand]
-            rows = [algebra.reshape(m, (1, *m.shape)) for m in members]
-            found.append(rows[0] if len(rows) == 1 else algebra.concatenate(rows, 0))
-        else:
-            found.append(values[operand])
+    """Return what a step reads."""
+    found = [o if isinstance(o, Number) else values[o] for o in node.inputs]
     kinds = {o.kind for o in found if isinstance(o, Value)}
-    discrete = bool(kinds) and "field" not in kinds
-    return [o if isinstance(o, Value) else _literal(algebra, o.value, discrete) for o in found]
+    kind: Kind = "int" if kinds and "field" not in kinds else "field"
+    return [o if isinstance(o, Value) else _literal(algebra, o.value, kind) for o in found]
 
 
 def _compared(algebra: Residues, actual: Value, expected: Value, where: Array) -> Form:
@@ -310,8 +351,8 @@ def _compared(algebra: Residues, actual: Value, expected: Value, where: Array) -
     """
     if actual.shape != expected.shape or actual.kind != expected.kind:
         raise FalseClaimError(f"it has shape {actual.shape}, and not {expected.shape}")
-    if actual.hidden is not None or expected.hidden is not None or actual.special is not None:
-        raise UnsupportedError("it may be infinite")
+    if any(v.hidden is not None or v.special is not None for v in (actual, expected)):
+        raise UnsupportedError("it may be infinite, or no number")
     if _equal(actual, expected, where):
         return algebra.forms.added(actual.form, expected.form)
     logarithms = any(v.base is not None or v.terms for v in (actual, expected))

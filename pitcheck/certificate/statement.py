@@ -134,7 +134,8 @@ def decode(data: bytes, origin: str) -> Statement:
         json.loads(data, object_pairs_hook=_once)
         found = msgspec.json.decode(data, type=Statement)
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise CertificateError(f"this is no certificate: {error}", origin) from None
+        said = str(error).encode("unicode_escape").decode()
+        raise CertificateError(f"this is no certificate: {said}", origin) from None
     _check(found, origin)
     return found
 

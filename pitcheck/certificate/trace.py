@@ -13,7 +13,7 @@ from typing import Any
 
 from pitcheck.certificate.modular import Array
 from pitcheck.errors import PlanError
-from pitcheck.ops.meanings.cast import kind_named
+from pitcheck.ops.meanings.cast import NARROW, kind_named
 from pitcheck.ops.registry import BACKWARD, check_attributes, has_trait, operator_kind
 from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.coordinates import Coordinates
@@ -22,6 +22,8 @@ from pitcheck.plan.rules.ssa import ACCUMULATE
 
 Instance = tuple[str, int, int]
 """A tensor, a rank and a micro-batch (0 for a tensor that exists once)."""
+Channel = tuple[int, int, Any]
+"""The rank that sends, the one that receives, and the tag of their messages."""
 HIDDEN = frozenset({"peer", "protocol", "batch", "tag", "async", "of", "microbatches"})
 """The attributes of communication that say who meets whom and when, not what is computed."""
 UNWRITTEN = "uninitialised"
@@ -41,21 +43,19 @@ def computing(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
 class Node:
     """A step, an output of a step, or a leaf.
 
-    ``kind`` is an operator's name, or "output", "part", "constant", "shape" or "unwritten" after a
-    colon. ``inputs`` are nodes, tuples of nodes (stacks), or literal numbers.
+    ``kind`` is an operator's name, or "output", "stack", "part", "input", "constant", "shape",
+    "unwritten" or "narrow" after a colon. ``inputs`` are nodes or literal numbers.
     """
 
     kind: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    inputs: tuple[int | tuple[int, ...] | Number, ...] = ()
+    inputs: tuple[int | Number, ...] = ()
     leaf: Any = None
 
     @property
     def read(self) -> Iterator[int]:
-        """Yield the nodes that are read."""
-        for operand in self.inputs:
-            if not isinstance(operand, Number):
-                yield from operand if isinstance(operand, tuple) else (operand,)
+        """The nodes that are read."""
+        return (operand for operand in self.inputs if not isinstance(operand, Number))
 
 
 class Nodes:
@@ -110,21 +110,25 @@ class Trace:
         self.tensors = {tensor.name: tensor for tensor in plan.tensors}
         self.written = {name for operator in plan.operators for name in operator.outputs}
         self._masks = [self.mesh.mask(operator.where) for operator in plan.operators]
-        self._mail: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        self._ready = deque(range(self.mesh.ranks))
+        self._programs = [(self.mesh.mask(own.where), own) for own in plan.programs]
+        self._mail: dict[Channel, deque[int]] = defaultdict(deque)
+        self._waiting: dict[Channel, deque[tuple[Operator, int, int]]] = defaultdict(deque)
         self._counts: dict[tuple[object, ...], int] = defaultdict(int)
         self._meetings: dict[tuple[object, ...], _Meeting] = {}
-        self._waiting: list[tuple[tuple[object, ...], int, Operator, int, int]] = []
-        self._groups: dict[Group, list[tuple[int, ...]]] = {}
+        self._communicators: dict[tuple[int, ...], int] = {}
+        self._groups: dict[Group, dict[int, tuple[tuple[int, ...], int, int]]] = {}
         self._tables: dict[tuple[str, ...], Array] = {}
         self._fresh = 0
 
     def run(self) -> Trace:
         """Follow all ranks to their ends. Raises PlanError if none can go on."""
         programs = [deque(self._program(rank)) for rank in range(self.mesh.ranks)]
-        while any(programs) or self._waiting:
-            moved = [self._advance(own, rank) for rank, own in enumerate(programs)]
-            if not self._receive() and not any(moved):
-                raise PlanError("the ranks wait for each other for ever", "programs")
+        while self._ready:
+            rank = self._ready.popleft()
+            self._advance(programs[rank], rank)
+        if any(programs) or any(self._waiting.values()):
+            raise PlanError("the ranks wait for each other for ever", "programs")
         if self._meetings:
             raise PlanError("not all members of a group reach a collective", "programs")
         return self
@@ -139,10 +143,10 @@ class Trace:
             for microbatch in (range(mesh.microbatches) if self._repeats(operator) else (None,))
         ]
         if plan.programs:
-            own = [p for p in plan.programs if mesh.mask(p.where)[rank].any()]
             steps = [
                 (name, step.microbatch)
-                for program in own
+                for where, program in self._programs
+                if where[rank].any()
                 for step in program.steps
                 for name in plan.blocks[step.block]
             ]
@@ -158,15 +162,13 @@ class Trace:
         named = outputs or [name for name in inputs if isinstance(name, str)]
         return any(self.tensors[name].microbatched for name in named)
 
-    def _advance(self, program: deque[tuple[int, int]], rank: int) -> bool:
-        moved = False
+    def _advance(self, program: deque[tuple[int, int]], rank: int) -> None:
+        """Follow a rank until it needs what is not there yet; who writes that makes it ready."""
         while program:
             place, microbatch = program[0]
             if not self._step(self._plan.operators[place], rank, microbatch):
-                break
+                return
             program.popleft()
-            moved = True
-        return moved
 
     def _step(self, operator: Operator, rank: int, microbatch: int) -> bool:  # noqa: PLR0911  one way for each kind
         """Run an operator; return False if something that it reads is not there yet."""
@@ -178,18 +180,21 @@ class Trace:
             return True
         if way is Communication.RECEIVE:
             channel = int(attributes["peer"]), rank, attributes.get("tag")
-            self._waiting.append((channel, self._next("to", *channel), operator, rank, microbatch))
+            self._waiting[channel].append((operator, rank, microbatch))
+            self._deliver(channel)
             return True
         if operator.group is not None:
             return self._meet(operator, rank, microbatch, plain)
         if operator.kind == ACCUMULATE:
             chosen = attributes.get("microbatches") or range(self.mesh.microbatches)
             stack = [self._of(str(operator.inputs[0]), rank, m) for m in chosen]
-            return self._computed(operator, rank, microbatch, plain, (stack,))
+            return self._computed(operator, rank, microbatch, plain, [self._stack(stack)])
         found = [self._operand(o, rank, microbatch) for o in operator.inputs]
         if way is Communication.SEND:
             if found[0] is not None:
-                self._mail[rank, int(attributes["peer"]), attributes.get("tag")].append(found[0])
+                channel = rank, int(attributes["peer"]), attributes.get("tag")
+                self._mail[channel].append(found[0])
+                self._deliver(channel)
             return found[0] is not None
         if has_trait(operator.kind, Trait.READS_SHAPE, plain) and isinstance(
             operator.inputs[0], str
@@ -211,10 +216,17 @@ class Trace:
             for name, value in operator.attributes.items()
         }
 
-    def _listed(self, group: Group) -> list[tuple[int, ...]]:
+    def _members(self, group: Group, rank: int) -> tuple[tuple[int, ...], int, int]:
+        """Return the members that a rank meets, their number, and its place among them."""
         if group not in self._groups:
-            self._groups[group] = self.mesh.groups(group)
-        return self._groups[group]
+            known, numbers = self.mesh.groups(group), self._communicators
+            self._groups[group] = {
+                member: (members, number, place)
+                for members in known
+                for number in [numbers.setdefault(members, len(numbers))]
+                for place, member in enumerate(members)
+            }
+        return self._groups[group].get(rank, ((), 0, 0))
 
     def _places(self, over: tuple[str, ...]) -> Array:
         if over not in self._tables:
@@ -250,17 +262,26 @@ class Trace:
         self, operator: Operator, rank: int, microbatch: int, attributes: dict[str, Any], found: Any
     ) -> bool:
         """Add a step, and its outputs; return False if an operand is not there yet."""
-        if any(o is None or (isinstance(o, list) and None in o) for o in found):
+        if None in found:
             return False
         if operator.kind == UNWRITTEN:
             self._write(operator, rank, microbatch, [self._unwritten()])
             return True
-        inputs = tuple(tuple(o) if isinstance(o, list) else o for o in found)
         wanted = tuple(map(bool, operator.outputs))
-        step = self.nodes.add(Node(operator.kind, attributes, inputs, wanted))
-        outputs = [self.nodes.add(Node(":output", {}, (step,), n)) for n in range(len(wanted))]
+        step = self.nodes.add(Node(operator.kind, attributes, tuple(found), wanted))
+        kinds = [":narrow" if self._is_narrow(name) else ":output" for name in operator.outputs]
+        outputs = [self.nodes.add(Node(kind, {}, (step,), n)) for n, kind in enumerate(kinds)]
         self._write(operator, rank, microbatch, outputs)
         return True
+
+    def _is_narrow(self, name: str) -> bool:
+        """Return True for a tensor of integers that wrap around what does not fit."""
+        return bool(name) and self.tensors[name].dtype in NARROW
+
+    def _stack(self, found: list[int | None]) -> int | None:
+        """Return the node of several values along a new first axis, None if one is not there."""
+        members = tuple(node for node in found if node is not None)
+        return self.nodes.add(Node(":stack", {}, members)) if len(members) == len(found) else None
 
     def _unwritten(self) -> int:
         """Return a leaf of its own: memory that nobody has written to."""
@@ -280,35 +301,28 @@ class Trace:
                 raise PlanError(f"{key} is written twice", operator.id)
             self.found[key] = node if self._claimed is None else self._claimed(*key, node)
 
-    def _receive(self) -> bool:
-        """Hand over messages that have arrived."""
-        left, moved = [], False
-        for waiting in self._waiting:
-            channel, number, operator, rank, microbatch = waiting
-            mail = self._mail[channel]
-            if number < len(mail):
-                self._write(operator, rank, microbatch, [mail[number]])
-                moved = True
-            else:
-                left.append(waiting)
-        self._waiting = left
-        return moved
+    def _deliver(self, channel: Channel) -> None:
+        """Hand over the messages of a channel that have arrived and are waited for, in order."""
+        mail, waiting = self._mail[channel], self._waiting[channel]
+        while mail and waiting:
+            operator, rank, microbatch = waiting.popleft()
+            self._write(operator, rank, microbatch, [mail.popleft()])
+            self._ready.append(rank)
 
     def _meet(
         self, operator: Operator, rank: int, microbatch: int, attributes: dict[str, Any]
     ) -> bool:
         """Bring an operand to a collective, the next one of this rank in its communicator."""
         group = operator.group or Group()
-        members = next((g for g in self._listed(group) if rank in g), ())
+        members, number, place = self._members(group, rank)
         if not members:
             raise PlanError(f"rank {rank} is in no group", operator.id)
         kind = operator_kind(operator.kind)
-        place = members.index(rank)
         read = not kind.reads_root or place == attributes["root"]
         found = self._operand(operator.inputs[0], rank, microbatch) if read else None
         if read and found is None:
             return False
-        key = members, group.name, self._next(members, group.name, rank)
+        key = number, group.name, self._next(number, group.name, rank)
         meeting = self._meetings.setdefault(key, _Meeting(members))
         meeting.brought[rank] = operator, microbatch, attributes, found
         if len(meeting.brought) == len(members):
@@ -325,10 +339,12 @@ class Trace:
         brought = [found for *_, found in met]
         if kind.reads_root:
             brought = [brought[common["root"]]] * len(met)
+        stack = self._stack(brought)
         for place, (operator, microbatch, _, _) in enumerate(met):
             rank = meeting.members[place]
             more = {"position": place} if "position" in kind.attributes else {}
             if kind.gives_root and place != common["root"]:
                 self._write(operator, rank, microbatch, [self._unwritten()])
             else:
-                self._computed(operator, rank, microbatch, {**common, **more}, ([*brought],))
+                self._computed(operator, rank, microbatch, {**common, **more}, [stack])
+            self._ready.append(rank)

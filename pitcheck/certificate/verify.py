@@ -19,12 +19,16 @@ from pitcheck.certificate.statement import BOUND_LOG2, Statement, Target, derive
 from pitcheck.certificate.trace import Instance, Node, Nodes, Trace
 from pitcheck.errors import CertificateError, PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.meanings.cast import kind_named
+from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Lineage, Plan, Tensor
+from pitcheck.plan.rules.lineage_rules import LineageRules
 from pitcheck.plan.validate import validate
 
 MOST_INSTANCES = 1 << 20
 """The operators, over all ranks and micro-batches, of the largest plan that is followed."""
+MOST_PLACES = 1 << 26
+"""The largest product of operators in the plan, ranks and micro-batches."""
 
 
 @dataclass
@@ -63,15 +67,22 @@ def verify(
         for violation in validate(plan, other):
             if violation.severity == "error":
                 raise PlanError(violation.message, violation.place)
-    if count_instances(parallel) > MOST_INSTANCES:
-        raise UnsupportedError(
-            f"the parallel plan runs {count_instances(parallel)} operators; this verifier follows "
-            f"each of them, at full sizes, and at most {MOST_INSTANCES}"
-        )
+        _check_extent(plan)
     specification = specify(reference, parallel)
     _check_specification(statement, specification)
     pair = _Pair(statement, reference, parallel, specification)
     return pair.verified(np.random.default_rng(secrets.randbits(128) if seed is None else seed))
+
+
+def _check_extent(plan: Plan) -> None:
+    """Raise UnsupportedError for a plan of more ranks or operators than are followed."""
+    mesh, runs = Coordinates.of(plan), count_instances(plan)
+    places = mesh.ranks * mesh.microbatches * max(len(plan.operators), 1)
+    if runs > MOST_INSTANCES or places > MOST_PLACES:
+        raise UnsupportedError(
+            f"a plan runs {runs} operators at {places} places; this verifier follows each of them, "
+            f"at full sizes, and at most {MOST_INSTANCES} at {MOST_PLACES} places"
+        )
 
 
 def _check_subject(statement: Statement, digests: tuple[str, str]) -> None:
@@ -79,8 +90,8 @@ def _check_subject(statement: Statement, digests: tuple[str, str]) -> None:
     for subject, digest, name in zip(statement.subject, digests, names, strict=True):
         if subject.digest["sha256"] != digest:
             raise CertificateError(
-                f"it is of another {name} plan: its sha256 is {subject.digest['sha256']}, that of "
-                f"the {name} plan {digest}",
+                f"it is of another {name} plan: its sha256 is {subject.digest['sha256']!r}, that "
+                f"of the {name} plan {digest!r}",
                 "subject",
             )
     seed = statement.predicate.seed
@@ -121,30 +132,29 @@ class _Pair:
         self._reference = Trace(reference, self._nodes, self._input).run()
         self._parallel = Trace(parallel, self._nodes, self._part, self._claimed)
         self._instances: dict[str, dict[Instance, int]] = {}
-        cuts = {t.tensor: self._lineage(t) for t in self._predicate.cuts}
-        self._cuts = {name: self._relation(name, own, "cut") for name, own in cuts.items()}
+        self._rules = LineageRules(parallel, self._parallel.mesh, reference)
+        self._cuts = {cut.tensor: self._cut(cut) for cut in self._predicate.cuts}
         self._given = {n: self._relation(n, own, "given") for n, own in given.given.items()}
-        for name in self._cuts:
-            if name not in self._parallel.written or kind_named(self._ours(name).dtype) != "field":
-                raise CertificateError(
-                    f"{name!r} is computed nowhere, or no number", "predicate.cuts"
-                )
         self._parallel.run()
+
+    def _cut(self, cut: Target) -> Relation:
+        """Return what a cut says. Raises CertificateError for one of no number that is computed."""
+        ours = self._parallel.tensors.get(cut.tensor)
+        source = self._theirs.get(cut.reference or cut.tensor)
+        if ours is None or ours.name not in self._parallel.written or source is None:
+            raise CertificateError(f"{cut.tensor!r} is computed nowhere", "predicate.cuts")
+        if {kind_named(tensor.dtype) for tensor in (ours, source)} != {"field"}:
+            raise CertificateError(f"{cut.tensor!r} has integers or truths", "predicate.cuts")
+        return self._relation(cut.tensor, self._lineage(cut), "cut")
 
     def _lineage(self, target: Target) -> Lineage:
         return self._predicate.lineage(target.lineage, target.tensor, target.reference)
 
-    def _ours(self, name: str) -> Tensor:
-        if name not in self._parallel.tensors:
-            raise CertificateError(f"the parallel plan has no tensor {name!r}", "predicate")
-        return self._parallel.tensors[name]
-
     def _relation(self, name: str, lineage: Lineage, what: str) -> Relation:
-        tensor, source = self._ours(name), self._theirs.get(lineage.reference)
-        place = f"{what} {name!r}"
-        if source is None or kind_named(source.dtype) != kind_named(tensor.dtype):
-            raise CertificateError(f"no such tensor of the reference: {lineage.reference!r}", place)
-        return Relation(lineage, tensor, source.shape, self._parallel.mesh, place)
+        tensor = self._parallel.tensors[name]
+        for violation in self._rules.check(tensor, lineage, f"{what} {name!r}"):
+            raise PlanError(violation.message, violation.place)
+        return Relation(lineage, tensor, self._theirs[lineage.reference].shape, self._parallel.mesh)
 
     def _input(self, tensor: Tensor, rank: int, microbatch: int) -> Node:  # noqa: ARG002
         return constant(tensor) or Node(":input", leaf=tensor.name)
@@ -168,11 +178,12 @@ class _Pair:
         """Return what a cut or an output says, once for each different computation."""
         name, lineage = target.tensor, self._lineage(target)
         instances = self._instances.get(name) or self._everywhere(name)
-        relation = self._relation(name, lineage, "output" if is_output else "cut")
+        relation = self._relation(name, lineage, "output") if is_output else self._cuts[name]
         parts = {key: relation.at(key[1], key[2]) for key in instances}
         if is_output:
             wanted = self._theirs[lineage.reference]
-            check_coverage(name, parts, wanted.shape, self._ours(name), self._parallel)
+            owner = self._specification.owner_of(self._parallel.tensors[name], wanted)
+            check_coverage(name, parts, wanted.shape, owner, self._parallel)
         sums: dict[object, list[Instance]] = {}
         for key, part in parts.items():
             sums.setdefault(part.group if part.terms > 1 else key, []).append(key)
@@ -190,7 +201,7 @@ class _Pair:
 
     def _everywhere(self, name: str) -> dict[Instance, int]:
         """Return the instances of a tensor that nothing writes."""
-        mesh, tensor = self._parallel.mesh, self._ours(name)
+        mesh, tensor = self._parallel.mesh, self._parallel.tensors[name]
         microbatches = range(mesh.microbatches if tensor.microbatched else 1)
         keys = [(name, rank, m) for rank in range(mesh.ranks) for m in microbatches]
         return {key: self._nodes.add(self._part(tensor, *key[1:])) for key in keys}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path: Path, name
     (tmp_path / name).write_text("three")
     with pytest.raises(UsageError, match=f"{name} was changed while it was read"):
         digests.check_unchanged()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    """A pipe gives its bytes once, and a device for ever."""
+    path = Path("/dev/zero") if kind == "device" else tmp_path / kind
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    (tmp_path / "a").write_text("one")
+    with pytest.raises(UsageError, match="this is none"):
+        Digests.of_files(str(tmp_path / "a"), str(path))
 
 
 @pytest.mark.parametrize("kind", operator_names())

@@ -129,3 +129,24 @@ def test_a_file_that_is_not_there_is_an_error(call: Call) -> None:
     result = call(*VERIFY)
     assert result.code == 2
     assert "c.json: cannot be read" in result.err
+
+
+def test_no_plan_or_certificate_steers_the_terminal_or_adds_a_line(call: Call) -> None:
+    said = "fine\nverified: 9 of 9 stages hold\x1b[2J"
+    write_plan(msgspec.structs.replace(parallel(), assumptions=(said,)), "p.plan.zst")
+    call(*CHECK, "--output", "certificate:c.json")
+    result = call(*VERIFY)
+    assert result.code == 0
+    assert r"fine\nverified: 9 of 9 stages hold\x1b[2J" in result.out.splitlines()[1]
+    found = decode(Path("c.json").read_bytes(), "c.json")
+    subject = tuple(msgspec.structs.replace(own, digest={"sha256": said}) for own in found.subject)
+    Path("c.json").write_bytes(encode(msgspec.structs.replace(found, subject=subject)))
+    result = call(*VERIFY)
+    assert result.code == 2
+    assert "\x1b" not in result.err
+    assert len(result.err.splitlines()) == 1
+    Path("c.json").write_bytes(encode(found).replace(b'"version": 1', b'"\\u001b\\n": 1'))
+    result = call(*VERIFY)
+    assert result.code == 2
+    assert "\x1b" not in result.err
+    assert len(result.err.splitlines()) == 1

@@ -13,6 +13,7 @@ from pitcheck.commands.check import sources
 from pitcheck.errors import UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.destinations import print_bytes
+from pitcheck.report.lines import printable
 from pitcheck.report.report import EXIT_CODES
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def run(
     from pitcheck.certificate.verify import verify  # noqa: PLC0415  heavy: wrong files need not wait for it
 
     verified = verify(statement, plans[0], plans[1], found.digests, seed)
-    print_bytes("".join(f"{line}\n" for line in _lines(verified, quiet)).encode())
+    print_bytes("".join(f"{printable(line)}\n" for line in _lines(verified, quiet)).encode())
     return EXIT_CODES[
         "mismatch" if verified.refused else "inconclusive" if verified.open else "equivalent"
     ]
