@@ -322,6 +322,38 @@ MISSES: list[tuple[str, Plan, str, str, str]] = [
         "tensors[1].bounds",
         "empty",
     ),
+    *(
+        (
+            f"a {dtype} of {value}",
+            with_tensor(LINEAR, 1, role="constant", value=value, dtype=dtype, lineage=None),
+            "PIT003",
+            "tensors[1].value",
+            "is outside of",
+        )
+        for dtype, value in (
+            ("uint8", 300),
+            ("uint8", -1),
+            ("int8", 128),
+            ("int32", 1 << 31),
+            ("int64", 1 << 63),
+            ("bool", 2),
+        )
+    ),
+    *(
+        (
+            f"{dtype} with bounds {bounds}",
+            with_tensor(LINEAR, 1, role="input", bounds=bounds, dtype=dtype),
+            "PIT003",
+            "tensors[1].bounds",
+            "is outside of",
+        )
+        for dtype, bounds in (
+            ("uint8", (-1, 4)),
+            ("int16", (0, (1 << 15) + 1)),
+            ("int64", (0, 1 << 63)),
+            ("int64", (-(1 << 63), 0)),
+        )
+    ),
     # --- groups
     (
         "unknown axis",

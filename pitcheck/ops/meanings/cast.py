@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from typing import get_args
 
 from pitcheck.algebra.interface import Kind
-from pitcheck.base.dtypes import DType
+from pitcheck.base.dtypes import INTEGERS, DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed
 from pitcheck.ops.traits import Trait
 
-NARROW = {"int8": (-128, 127), "int16": (-(1 << 15), (1 << 15) - 1), "uint8": (0, 255)}
+NARROW = {dtype: INTEGERS[dtype] for dtype in ("int8", "int16", "uint8")}
 """Integer dtypes that wrap around, with the least and the greatest number of each."""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.algebra.interface import Kind
+from pitcheck.base.dtypes import INTEGERS
 from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import communication_of, evaluate, operator_kind
@@ -33,6 +34,9 @@ _BAD_ATTRIBUTES = (
     OverflowError,
     AttributeError,
 )
+
+LARGEST_BOUND = 1 << 62
+"""The largest magnitude that an input may have: differences of two are then integers of 64 bits."""
 
 Finding = tuple[str, str]
 """The part of the operator, and the message."""
@@ -362,13 +366,35 @@ def _tensor_problems(tensor: Tensor) -> Iterator[Finding]:
         message = _number_problem(tensor.value)
         if message:
             yield "value", message
-        elif kind != "field" and not isinstance(tensor.value, int):
-            yield "value", f"{tensor.value!r} is no value of dtype {tensor.dtype}"
+        elif kind != "field":
+            yield from _discrete_problems(tensor.value, tensor.dtype)
     if tensor.bounds is not None:
-        if tensor.bounds[0] >= tensor.bounds[1]:
-            yield "bounds", f"the half-open range {tensor.bounds} is empty"
-        if kind_of_dtype(tensor.dtype) != "int":
-            yield "bounds", f"only integers have bounds; the dtype is {tensor.dtype}"
+        yield from _bounds_problems(tensor, *tensor.bounds)
+
+
+def _discrete_problems(value: object, dtype: str) -> Iterator[Finding]:
+    least, most = INTEGERS.get(dtype, (0, 1))
+    if not isinstance(value, int):
+        yield "value", f"{value!r} is no value of dtype {dtype}"
+    elif not least <= value <= most:
+        yield "value", _outside(value, dtype, least, most)
+
+
+def _bounds_problems(tensor: Tensor, low: int, high: int) -> Iterator[Finding]:
+    if low >= high:
+        yield "bounds", f"the half-open range {tensor.bounds} is empty"
+    if kind_of_dtype(tensor.dtype) != "int":
+        yield "bounds", f"only integers have bounds; the dtype is {tensor.dtype}"
+        return
+    least, most = INTEGERS[tensor.dtype]
+    least, most = max(least, -LARGEST_BOUND), min(most, LARGEST_BOUND)
+    for number in (low, high - 1):
+        if not least <= number <= most:
+            yield "bounds", _outside(number, tensor.dtype, least, most)
+
+
+def _outside(number: int, dtype: str, least: int, most: int) -> str:
+    return f"{number} is outside of {least} to {most}, which {dtype} may hold here"
 
 
 def _number_problem(value: bool | int | float | str) -> str:
