@@ -33,9 +33,10 @@ source = "program.py:spec"
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice, product
 from math import prod
@@ -47,7 +48,7 @@ from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.reading import file_of
 from pitcheck.commands.settings_file import Settings
 from pitcheck.commands.wrong_pairs import refuse_files
-from pitcheck.errors import ImpossibleError, PitcheckError, UsageError
+from pitcheck.errors import ImpossibleError, PitcheckError, RangeError, UsageError
 from pitcheck.programs.configuration import read_configuration
 from pitcheck.report.report import Verdict
 
@@ -172,15 +173,29 @@ def read_sweep(path: Path) -> Sweep:
     ]
     if not planned:
         raise UsageError(f"{path}: nothing to check; add a [[matrix]], [[pair]] or [[program]]")
-    name, count = Counter(each.name for each in planned).most_common(1)[0]
-    if count > 1:
-        raise UsageError(f"{path}: {count} configurations are {name!r}; keep one of them")
+    _check_different(planned, path)
     return Sweep(
         seconds=file.seconds,
         memory=_memory(file.memory, path),
         options=file.options,
         planned=tuple(planned),
     )
+
+
+def _check_different(planned: Sequence[Planned], path: Path) -> None:
+    """Raise UsageError for two configurations of one name, and for one that has two names."""
+    name, count = Counter(each.name for each in planned).most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"{path}: {count} configurations are {name!r}; keep one of them")
+    seen: dict[object, str] = {}
+    for each in planned:
+        files = tuple(map(os.path.realpath, each.sources))
+        what = files, each.assignments, tuple(sorted(each.options.items())), each.probe
+        if (other := seen.setdefault(what, each.name)) != each.name:
+            raise UsageError(
+                f"{path}: {other!r} and {each.name!r} are one configuration, which would count "
+                f"twice; keep one of them"
+            )
 
 
 def check_settings(sweep: Sweep, settings: Settings | None) -> None:
@@ -199,9 +214,11 @@ def check_settings(sweep: Sweep, settings: Settings | None) -> None:
 
 def _decoded(path: Path) -> _File:
     try:
-        if path.stat().st_size > MOST_BYTES:
+        with path.open("rb") as file:  # also a pipe or a device, which may have no end
+            read = file.read(MOST_BYTES + 1)
+        if len(read) > MOST_BYTES:
             raise UsageError(f"{path} has more than {MOST_BYTES} bytes, which no sweep needs")
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read.decode("utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -227,11 +244,28 @@ def _of_matrix(matrix: Matrix, path: Path, place: str) -> list[Planned]:
         for values in _combinations(matrix)
         if not _excluded({"model": model, **values}, matrix)
     ]
+    for model in matrix.models:
+        own = [each for each in combined if each.sources == (_from(path, model),)]
+        _check_one_runs(own, f"{place}: {model}")
+    _check_values(combined)
     planned = list(map(_judged, combined)) if matrix.sample is None else _sample(combined, matrix)
-    if all(each.impossible for each in planned):
+    return _with_probes(planned, matrix.probes)
+
+
+def _check_one_runs(combined: Sequence[Planned], place: str) -> None:
+    """Raise UsageError if no combination can run: the others would stand for what is not there."""
+    if all(_judged(each).impossible for each in combined):
         said = f"; the first: {_judged(combined[0]).impossible}" if combined else ""
         raise UsageError(f"{place}: none of its {len(combined)} combinations can run{said}")
-    return _with_probes(planned, matrix.probes)
+
+
+def _check_values(combined: Iterable[Planned]) -> None:
+    """Raise UsageError for a value that is wrong, also one that no sample would ever meet."""
+    seen: set[str] = set()
+    for each in combined:
+        if not seen.issuperset(each.assignments):
+            seen.update(each.assignments)
+            _judged(each)
 
 
 def _sample(combined: Sequence[Planned], matrix: Matrix) -> list[Planned]:
@@ -342,20 +376,15 @@ def _rule(source: str, assignments: Sequence[str]) -> str:
     """
     try:
         read_configuration(Path(source), assignments)
-    except ImpossibleError as error:
-        return error.rule
     except PitcheckError as error:
+        if isinstance(error, ImpossibleError) and not isinstance(error, RangeError):
+            return error.rule
         raise UsageError(f"{' '.join((source, *assignments))}: {error}") from None
     return ""
 
 
 def _text(value: Setting) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _from(path: Path, file: str) -> str:
-    """Return a file that is named from the folder of another one."""
-    return str(path.parent / file)
 
 
 def _number(name: str) -> bytes:
@@ -380,6 +409,13 @@ def _check_there(sources: Sequence[str], expect: Verdict, path: Path) -> None:
         file = file_of(source)
         if not Path(file).is_file():
             raise UsageError(f"{path}: {file}: no such file, of which {expect} is expected")
+
+
+def _from(path: Path, file: str) -> str:
+    """Return a file that is named from the folder of another one. Raises UsageError for no name."""
+    if "\0" in file:
+        raise UsageError(f"{path}: {file!r} is no name of a file: it has a zero byte")
+    return str(path.parent / file)
 
 
 def _of_pair(pair: Pair, path: Path) -> Planned:
