@@ -91,6 +91,22 @@ def unaffected(
     ]
 
 
+def of_same_files(result: Result, inputs: Mapping[str, str]) -> Result:
+    """Return a result, if it is of the files with which the sweep began.
+
+    ``inputs`` has what :class:`Inputs` gave for each name then. Otherwise the result is *crashed*,
+    and ``--resume`` runs its configuration again.
+    """
+    if result.inputs == inputs[result.name] or result.status == "skipped":
+        return result
+    if result.status == "crashed" and not result.inputs:
+        return result  # it was not checked to the end, and says why
+    said = "its files changed while the sweep ran; begin anew, or put them back and --resume"
+    return msgspec.structs.replace(
+        result, status="crashed", verdict="", said=said, inputs="", report=None
+    )
+
+
 def together(planned: Sequence[Planned], inputs: Inputs) -> str:
     """Return a number for the files of all configurations that are known by their files."""
     digest = blake2b(digest_size=16)
