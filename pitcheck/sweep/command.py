@@ -66,6 +66,7 @@ def run(
     check_destinations(destinations, [file, *([results] if results else []), *read])
     check_settings(sweep, nearest_settings(Path.cwd()))
     known = _before(before, results)
+    then = None if since is None else Results(Path(since)).believed()
     named = [Path(each) for each in (before, since) if each is not None]
     with (
         chosen(engine, address, backend, jobs, stage_jobs) as made_engine,
@@ -73,8 +74,8 @@ def run(
     ):
         about, planned = kept.about(), kept.planned()
         of = {each.name: inputs.of(each) for each in planned}
-        if since is not None:
-            kept.put(_unaffected(kept, since, of))
+        if then is not None:
+            kept.put(_unaffected(kept, then, of))
         done = kept.statuses()
         left = [each for each in planned if each.name not in done]
         say(
@@ -103,13 +104,13 @@ def run(
         )
 
 
-def _unaffected(kept: Results, since: str, inputs: Mapping[str, str]) -> list[Result]:
+def _unaffected(kept: Results, then: Results, inputs: Mapping[str, str]) -> list[Result]:
     """Return the results of configurations that nothing changed for, and say how many they are."""
     planned = kept.planned()
-    found = unaffected(planned, Results(Path(since)).believed(), kept.about(), inputs)
+    found = unaffected(planned, then, kept.about(), inputs)
     say(
         f"{len(found)} of {len(planned)} configurations are not run: nothing has changed for them "
-        f"since {since}; the results name them"
+        f"since {then.path}; the results name them"
     )
     return found
 

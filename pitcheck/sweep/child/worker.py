@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -150,6 +151,8 @@ def _answering() -> Callable[[bytes], None]:
 
 def main() -> int:
     """Check what standard input names, and return 0 if there is an answer."""
+    # An interrupt ends the process. As an exception it would be the fault of a program at work.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     answer = _answering()
     end_with(int(sys.argv[1]), lambda: kill(os.getpid()))
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
