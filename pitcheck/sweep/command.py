@@ -20,7 +20,7 @@ from pitcheck.report.destinations import (
     parse_destination,
     write_everywhere,
 )
-from pitcheck.sweep.affected import Inputs, of_same_files, together, unaffected
+from pitcheck.sweep.affected import Begun, Inputs, together, unaffected
 from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.choice import chosen
 from pitcheck.sweep.exports import FORMATS
@@ -73,9 +73,9 @@ def run(
         _kept(sweep, inputs, results, resume, (number, count), seed, named) as kept,
     ):
         about, planned = kept.about(), kept.planned()
-        of = {each.name: inputs.of(each) for each in planned}
+        begun_with = Begun.of(planned, inputs)
         if then is not None:
-            kept.put(_unaffected(kept, then, of))
+            kept.put(_unaffected(kept, then, begun_with.inputs))
         done = kept.statuses()
         left = [each for each in planned if each.name not in done]
         say(
@@ -93,7 +93,7 @@ def run(
         )
         with shown(len(left), quiet=quiet) as tell:
             for found in made_engine(terms).run(ordered(left, known)):
-                told = of_same_files(found, of) if isinstance(found, Result) else found
+                told = begun_with.checked(found) if isinstance(found, Result) else found
                 if isinstance(told, Result):
                     kept.put([told], about)
                 tell(told)

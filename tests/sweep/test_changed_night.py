@@ -77,6 +77,17 @@ def test_a_file_that_appears_while_the_sweep_runs_is_not_what_it_checks(
     assert (code, found.status) == (3, "crashed")
 
 
+@pytest.mark.parametrize("event", [lambda: Path("p.py").unlink(), lambda: Path("p.py").touch()])
+def test_a_program_that_is_gone_is_not_the_failure_that_is_expected(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, event: Callable[[], object]
+) -> None:
+    Path("p.py").write_text("raise ValueError('as expected')\n", encoding="utf-8")
+    happens(monkeypatch, event, checks=True)
+    code, (found,) = swept('[[program]]\nsource = "p.py:spec"\nexpect = "invalid"\n')
+    there = Path("p.py").exists()
+    assert (code, found.status) == ((0, "as expected") if there else (3, "crashed"))
+
+
 @pytest.mark.parametrize("removed", [False, True])
 def test_results_that_are_replaced_while_the_sweep_runs_are_not_its_results(
     folder: Path, monkeypatch: pytest.MonkeyPatch, removed: bool
