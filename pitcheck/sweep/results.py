@@ -5,6 +5,7 @@ A sweep that is killed at any moment loses the configurations in work and nothin
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -101,8 +102,20 @@ class Results:
             raise UsageError(
                 f"{path} is there already; name another file, or go on with it by --resume"
             )
-        made = cls(path)
-        with made._open(create=True) as database:
+        # It takes its name when it is whole: a full disk or a kill leaves nothing in the way.
+        beside = cls(path.with_name(f".{path.name}.{os.getpid()}.new"))
+        try:
+            beside._write(about, planned)
+            beside.path.rename(path)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+        finally:
+            beside.path.unlink(missing_ok=True)
+        return cls(path)
+
+    def _write(self, about: About, planned: Sequence[Planned]) -> None:
+        """Write the file without results."""
+        with self._open(create=True) as database:
             database.execute(f"PRAGMA application_id = {APPLICATION}")
             database.execute(f"PRAGMA user_version = {VERSION}")
             for table in _TABLES:
@@ -118,7 +131,6 @@ class Results:
                     for place, each in enumerate(planned)
                 ),
             )
-        return made
 
     def about(self) -> About:
         """Return what the file has the results of."""
@@ -264,7 +276,7 @@ class Results:
             raise UsageError(f"{self.path}: no such file; pitcheck sweep writes one")
         try:
             with closing(
-                sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
+                sqlite3.connect(self.path.absolute(), timeout=WAIT, isolation_level=None)
             ) as database:
                 if not create:
                     self._check(database)

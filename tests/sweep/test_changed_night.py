@@ -14,7 +14,7 @@ from sweep.test_results import about_of, altered, good, planned_of, report_of, w
 from sweep.test_sweep import PAIR, REFERENCE, SAME, WRONG, folder, swept
 
 from pitcheck.errors import UsageError
-from pitcheck.sweep import command
+from pitcheck.sweep import command, results
 from pitcheck.sweep.affected import Inputs
 from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.engine import LocalEngine
@@ -110,6 +110,28 @@ def test_results_that_are_replaced_while_the_sweep_runs_are_not_its_results(
     assert removed or Path("r.sqlite").read_bytes() == kept
 
 
+def test_results_that_cannot_be_begun_are_not_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk."""
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "_TABLES", (*results._TABLES, "nonsense"))
+        with pytest.raises(UsageError, match=r"r\.sqlite"):
+            written(tmp_path / "r.sqlite", planned_of(1), 0)
+    assert list(tmp_path.iterdir()) == []
+    written(tmp_path / "r.sqlite", planned_of(1), 1)
+    assert [each.name for each in tmp_path.iterdir()] == ["r.sqlite"]
+
+
+def test_a_file_is_a_file_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite keeps a database of this name in memory."""
+    monkeypatch.chdir(tmp_path)
+    found = written(Path(":memory:"), planned_of(1), 1)
+    assert len(found.statuses()) == 1
+
+
 LOST = (
     "DELETE FROM planned WHERE name = 'm tp=2'",
     "INSERT INTO planned SELECT 'n', 3, content FROM planned WHERE name = 'm tp=2'",
@@ -196,9 +218,9 @@ def test_the_exit_code_and_all_exports_agree(tmp_path: Path) -> None:
         "inconclusive": (planned, [checked(planned[0], "inconclusive")], False),
         "wrong": (planned, [checked(planned[0], "mismatch")], False),
     }
-    for name, (every, results, expected) in nights.items():
+    for name, (every, made, expected) in nights.items():
         found = written(tmp_path / f"{name}.sqlite", every, 0)
-        found.put(results)
+        found.put(made)
         assert is_good(found) == {expected}, name
 
 
