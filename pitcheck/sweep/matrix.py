@@ -41,6 +41,7 @@ from hashlib import blake2b
 from itertools import islice, product
 from math import prod
 from pathlib import Path
+from typing import Literal as OneOf
 
 import msgspec
 
@@ -59,6 +60,8 @@ MOST = 100_000
 PROBE = "probe"
 """The word in the name of a configuration in which a fault is planted."""
 Setting = bool | int | float | str
+Expected = OneOf["equivalent", "mismatch", "invalid"]
+"""The verdicts that can be expected; the others say that nothing is known."""
 
 _PRECISION = ("warn", "error", "off")
 _ESTIMATES = ("accept", "refuse")
@@ -93,14 +96,14 @@ class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     reference: str
     parallel: str
-    expect: Verdict = "equivalent"
+    expect: Expected = "equivalent"
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A source that stands for both plans, and the verdict that is expected."""
 
     source: str
-    expect: Verdict = "equivalent"
+    expect: Expected = "equivalent"
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

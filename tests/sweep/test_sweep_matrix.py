@@ -121,6 +121,8 @@ WRONG = {
     '[[matrix]]\nmodels = ["nowhere.toml"]': "cannot read it",
     "[[pair]]\nreference = 'a'": "missing required field `parallel`",
     "[[pair]]\nreference = 'a'\nparallel = 'b'\nexpect = 'right'": "Invalid enum value",
+    "[[pair]]\nreference = 'a'\nparallel = 'b'\nexpect = 'inconclusive'": "value 'inconclusive'",
+    "[[program]]\nsource = 'a'\nexpect = 'nothing-checked'": "value 'nothing-checked'",
     MATRIX
     + "[matrix.set]\n"
     + "".join(f"a{n} = {list(range(100))}\n" for n in range(5)): "combinations; at most",
