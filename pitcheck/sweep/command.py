@@ -18,6 +18,7 @@ from pitcheck.report.destinations import (
     check_destinations,
     exit_code_after,
     parse_destination,
+    write_before,
     write_everywhere,
 )
 from pitcheck.sweep.affected import Begun, Inputs, together, unaffected
@@ -63,7 +64,8 @@ def run(
     sweep, inputs = read_sweep(Path(file)), Inputs()
     number, count = parse_shard(shard)
     read = [source for each in sweep.planned for source in each.sources]
-    check_destinations(destinations, [file, *([results] if results else []), *read])
+    read += [each for each in (results, before, since) if each is not None]
+    check_destinations(destinations, [file, *read])
     check_settings(sweep, nearest_settings(Path.cwd()))
     known = _before(before, results)
     then = None if since is None else Results(Path(since)).believed()
@@ -82,6 +84,7 @@ def run(
             f"{kept.path}: seed {about.seed}, {len(planned)} configurations"
             + (f", {len(done)} of them done before" if done else "")
         )
+        write_before(destinations, lambda each: FORMATS[each.format](kept))
         terms = Terms(
             seed=about.seed,
             fixed=about.fixed,

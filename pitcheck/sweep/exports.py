@@ -49,7 +49,7 @@ def junit(results: Results) -> bytes:
     nothing was checked, that is an error as well.
     """
     cases = list(_cases(results))
-    if not summary(results.planned(), results.results()).checked:
+    if _has_only_skipped(results):
         cases.append(Element("testcase", {"classname": "pitcheck sweep", "name": NOTHING}))
         SubElement(cases[-1], "error", {"message": NOTHING})
     counts = {
@@ -64,6 +64,12 @@ def junit(results: Results) -> bytes:
     ElementTree.indent(root)
     xml: bytes = ElementTree.tostring(root, "utf-8", xml_declaration=True)
     return xml + b"\n"
+
+
+def _has_only_skipped(results: Results) -> bool:
+    """Return True if a sweep is not good, and no configuration of it says so."""
+    found = summary(results.planned(), results.results())
+    return not (found.checked or found.missing or found.bad)
 
 
 def _with(cases: Iterable[Element], tag: str) -> int:
@@ -128,7 +134,7 @@ def sarif_log(results: Results) -> bytes:
         for name in by_name
         if name not in done
     ]
-    if not summary(results.planned(), results.results()).checked:
+    if _has_only_skipped(results):
         runs.append(_without_results(NOTHING))
     log = {"$schema": sarif.SCHEMA, "version": "2.1.0", "runs": runs}
     return msgspec.json.format(msgspec.json.encode(log), indent=2)

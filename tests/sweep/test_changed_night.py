@@ -132,6 +132,40 @@ def test_a_file_is_a_file_whatever_its_name(
     assert len(found.statuses()) == 1
 
 
+def test_outputs_of_an_earlier_night_are_not_left_by_one_that_is_broken_off(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(SAME, LATE)
+    output = ["junit:night.xml", "sarif:night.sarif", "text:night.txt"]
+    happens(monkeypatch, lambda: None)
+    assert swept(TEXT, output=output)[0] == 0
+    assert "<error" not in Path("night.xml").read_text("utf-8")
+
+    def breaks() -> None:
+        raise KeyboardInterrupt
+
+    happens(monkeypatch, breaks)
+    with pytest.raises(KeyboardInterrupt):
+        swept(TEXT, output=output, results="s.sqlite")
+    assert "it has no result: the sweep was broken off" in Path("night.xml").read_text("utf-8")
+    assert len(msgspec.json.decode(Path("night.sarif").read_bytes())["runs"]) == 1
+    assert "NOT GOOD: 0 configurations, none done, 1 not run" in Path("night.txt").read_text(
+        "utf-8"
+    )
+
+
+@pytest.mark.parametrize("option", ["since", "before"])
+def test_outputs_do_not_replace_the_results_that_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    shutil.copy(SAME, LATE)
+    happens(monkeypatch, lambda: None)
+    swept(TEXT, results="old.sqlite")
+    with pytest.raises(UsageError, match="name another file"):
+        swept(TEXT, output=["junit:old.sqlite"], **{option: "old.sqlite"})
+    assert Results(Path("old.sqlite")).statuses()
+
+
 LOST = (
     "DELETE FROM planned WHERE name = 'm tp=2'",
     "INSERT INTO planned SELECT 'n', 3, content FROM planned WHERE name = 'm tp=2'",
