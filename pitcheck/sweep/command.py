@@ -22,11 +22,12 @@ from pitcheck.report.destinations import (
     write_everywhere,
 )
 from pitcheck.sweep.affected import Begun, Inputs, together, unaffected
+from pitcheck.sweep.check_options import check_settings
 from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.choice import chosen
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.live import shown
-from pitcheck.sweep.matrix import Sweep, check_settings, read_sweep
+from pitcheck.sweep.matrix import Sweep, read_sweep
 from pitcheck.sweep.morning import write_page
 from pitcheck.sweep.nights import SUFFIX, SWEEPS, begun, files_in, newest, readable
 from pitcheck.sweep.order import ordered
@@ -66,7 +67,7 @@ def run(
     read = [source for each in sweep.planned for source in each.sources]
     read += [each for each in (results, before, since) if each is not None]
     check_destinations(destinations, [file, *read])
-    check_settings(sweep, nearest_settings(Path.cwd()))
+    check_settings(sweep.options, nearest_settings(Path.cwd()))
     known = _before(before, results)
     then = None if since is None else Results(Path(since)).believed()
     named = [Path(each) for each in (before, since) if each is not None]

@@ -45,13 +45,13 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from pitcheck.commands.number_options import parse_probability_log2, parse_size
+from pitcheck.commands.number_options import parse_size
 from pitcheck.commands.reading import file_of
-from pitcheck.commands.settings_file import Settings
 from pitcheck.commands.wrong_pairs import refuse_files
 from pitcheck.errors import ImpossibleError, PitcheckError, RangeError, UsageError
 from pitcheck.programs.configuration import read_configuration
 from pitcheck.report.report import Verdict
+from pitcheck.sweep.check_options import check_option
 
 MOST_BYTES = 1 << 20
 """The bytes of the file of a sweep at most."""
@@ -62,18 +62,6 @@ PROBE = "probe"
 Setting = bool | int | float | str
 Expected = OneOf["equivalent", "mismatch", "invalid"]
 """The verdicts that can be expected; the others say that nothing is known."""
-
-_PRECISION = ("warn", "error", "off")
-_ESTIMATES = ("accept", "refuse")
-_SIZES = ("reduced", "full")
-CHOICES: Mapping[str, Sequence[str] | None] = {
-    "error_bound": None,
-    "precision": _PRECISION,
-    "estimates": _ESTIMATES,
-    "shapes": _SIZES,
-    "coordinates": _SIZES,
-}
-"""The options of a check that a matrix can have, with their values; None: a probability."""
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,7 +149,7 @@ def read_sweep(path: Path) -> Sweep:
     """
     file = _decoded(path)
     for key, value in file.options.items():
-        _check_option(key, [value], f"{path}: options.{key}")
+        check_option(key, [value], f"{path}: options.{key}")
     if not 0 < file.seconds < float("inf"):
         raise UsageError(f"{path}: seconds is {file.seconds}; a limit is above 0")
     planned = [
@@ -198,20 +186,6 @@ def _check_different(planned: Sequence[Planned], path: Path) -> None:
             raise UsageError(
                 f"{path}: {other!r} and {each.name!r} are one configuration, which would count "
                 f"twice; keep one of them"
-            )
-
-
-def check_settings(sweep: Sweep, settings: Settings | None) -> None:
-    """Raise UsageError for settings that a check would obey, and this sweep would not.
-
-    The settings are those of the working directory. A sweep has its options in its own file.
-    """
-    for key, value in {} if settings is None else settings.keys.items():
-        name = key.replace("-", "_")
-        if name in CHOICES and sweep.options.get(name) != str(value):
-            raise UsageError(
-                f"{settings.place(key) if settings else key} is {value!r}, which a sweep does not "
-                f"read; write {name} = {str(value)!r} into [options] of its file"
             )
 
 
@@ -305,7 +279,7 @@ def _check_matrix(matrix: Matrix, place: str) -> None:
     if count > MOST:
         raise UsageError(f"{place}: {count} combinations; at most {MOST} are taken")
     for key, options in matrix.options.items():
-        _check_option(key, options, f"{place}: options.{key}")
+        check_option(key, options, f"{place}: options.{key}")
     both = sorted(matrix.set.keys() & matrix.options.keys())
     if both:
         raise UsageError(f"{place}: {both[0]} is in set and in options; keep one of them")
@@ -320,20 +294,6 @@ def _check_matrix(matrix: Matrix, place: str) -> None:
                 f"{place}: exclude names {unknown[0] if unknown else 'nothing'}; it can name "
                 f"{', '.join(('model', *matrix.set, *matrix.options))}"
             )
-
-
-def _check_option(key: str, values: Sequence[str], place: str) -> None:
-    if key not in CHOICES:
-        raise UsageError(f"{place}: unknown; the options are {', '.join(CHOICES)}")
-    choices = CHOICES[key]
-    for value in values:
-        if choices is None:
-            try:
-                parse_probability_log2(value)
-            except UsageError as error:
-                raise UsageError(f"{place}: {error}") from None
-        elif value not in choices:
-            raise UsageError(f"{place}: {value!r} is none of {', '.join(choices)}")
 
 
 def _excluded(given: Mapping[str, Setting], matrix: Matrix) -> bool:
