@@ -50,6 +50,10 @@ class ImpossibleError(ConfigurationError):
         self.rule = rule or message
 
 
+class RangeError(ImpossibleError):
+    """A value that its field cannot have, whatever the other fields are."""
+
+
 class ShapeError(PlanError):
     """Operands whose shapes or kinds do not fit the operator."""
 

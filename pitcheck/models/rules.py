@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import chain
 
-from pitcheck.errors import ImpossibleError
+from pitcheck.errors import ImpossibleError, RangeError
 from pitcheck.models.config import (
     GATE_ALPHA,
     GATE_LIMIT,
@@ -19,6 +19,17 @@ from pitcheck.models.config import (
 
 Rule = tuple[str, bool, str]
 """(field, True if the rule holds, the rule with the values)."""
+
+
+class Range(str):
+    """The text of a rule about one field alone: no other field can mend a value that breaks it."""
+
+    __slots__ = ()
+
+
+def broken(rule: str, place: str) -> ImpossibleError:
+    """Return the error for a broken rule: a RangeError if the rule is about one field alone."""
+    return (RangeError if isinstance(rule, Range) else ImpossibleError)(rule, place)
 
 
 def check_model(model: Model, batch: Batch) -> None:
@@ -34,7 +45,7 @@ def check_model(model: Model, batch: Batch) -> None:
         _batch_rules(model, batch),
     ):
         if not holds:
-            raise ImpossibleError(rule, place)
+            raise broken(rule, place)
 
 
 def _rational_rules(model: Model) -> Iterator[Rule]:
@@ -51,7 +62,7 @@ def _rational_rules(model: Model) -> Iterator[Rule]:
     if isinstance(model.attention, Attention):
         given["model.attention.query_scale"] = model.attention.query_scale
     for place, text in given.items():
-        yield place, _is_rational(text), f"must be a rational such as 1/1000, not {text!r}"
+        yield place, _is_rational(text), Range(f"must be a rational such as 1/1000, not {text!r}")
 
 
 def _is_rational(text: str) -> bool:
@@ -65,7 +76,7 @@ def _is_rational(text: str) -> bool:
 def _model_rules(model: Model) -> Iterator[Rule]:
     for field in ("layers", "hidden", "vocabulary", "ffn"):
         size = getattr(model, field)
-        yield f"model.{field}", size >= 1, f"must be at least 1, not {size}"
+        yield f"model.{field}", size >= 1, Range(f"must be at least 1, not {size}")
     yield (
         "model.rows",
         model.rows == 0 or model.rows >= model.vocabulary,
@@ -134,7 +145,7 @@ def _activation_rules(model: Model) -> Iterator[Rule]:
             f"{given} needs the activation clamped-swiglu, not {model.activation}",
         )
     limit = model.gate_limit
-    yield "model.gate_limit", Fraction(limit) > 0, f"must be above 0, not {limit}"
+    yield "model.gate_limit", Fraction(limit) > 0, Range(f"must be above 0, not {limit}")
 
 
 def _attention_rules(model: Model) -> Iterator[Rule]:
@@ -150,7 +161,7 @@ def _attention_rules(model: Model) -> Iterator[Rule]:
         )
         for field in ("heads", "kv_heads", "head_dim"):
             size = getattr(attention, field)
-            yield f"model.attention.{field}", size >= 1, f"must be at least 1, not {size}"
+            yield f"model.attention.{field}", size >= 1, Range(f"must be at least 1, not {size}")
         yield (
             "model.attention.head_dim",
             attention.head_dim % 2 == 0 or not attention.rotary,
@@ -169,7 +180,7 @@ def _local_rules(model: Model, attention: Attention) -> Iterator[Rule]:
     place, every = "model.attention", attention.global_every
     for field in ("window", "chunk"):
         size = getattr(attention, field)
-        yield f"{place}.{field}", size >= 0, f"must be at least 0, not {size}"
+        yield f"{place}.{field}", size >= 0, Range(f"must be at least 0, not {size}")
     yield (
         f"{place}.chunk",
         not (attention.window and attention.chunk),
@@ -206,7 +217,7 @@ def _local_rules(model: Model, attention: Attention) -> Iterator[Rule]:
 def _query_rules(model: Model, attention: Attention) -> Iterator[Rule]:
     """Yield the rules of the factors by which queries grow along a sequence."""
     place, floor, scale = "model.attention", attention.query_floor, attention.query_scale
-    yield f"{place}.query_floor", floor >= 0, f"must be at least 0, not {floor}"
+    yield f"{place}.query_floor", floor >= 0, Range(f"must be at least 0, not {floor}")
     yield (
         f"{place}.query_floor",
         floor <= 0 or any(map(model.scales_queries, range(model.layers))),
@@ -217,7 +228,7 @@ def _query_rules(model: Model, attention: Attention) -> Iterator[Rule]:
         floor > 0 or Fraction(scale) == Fraction(QUERY_SCALE),
         f"{scale} needs query_floor above 0",
     )
-    yield f"{place}.query_scale", Fraction(scale) > 0, f"must be above 0, not {scale}"
+    yield f"{place}.query_scale", Fraction(scale) > 0, Range(f"must be above 0, not {scale}")
 
 
 def _expert_rules(model: Model) -> Iterator[Rule]:
@@ -226,7 +237,11 @@ def _expert_rules(model: Model) -> Iterator[Rule]:
         return
     for field, least in (("routed", 1), ("chosen", 1), ("ffn", 1), ("groups", 1), ("shared", 0)):
         size = getattr(experts, field)
-        yield f"model.experts.{field}", size >= least, f"must be at least {least}, not {size}"
+        yield (
+            f"model.experts.{field}",
+            size >= least,
+            Range(f"must be at least {least}, not {size}"),
+        )
     yield (
         "model.experts.groups",
         experts.groups < 1 or experts.routed % experts.groups == 0,
@@ -266,7 +281,7 @@ def _expert_rules(model: Model) -> Iterator[Rule]:
 def _batch_rules(model: Model, batch: Batch) -> Iterator[Rule]:
     for field in ("sequences", "length", "groups"):
         size = getattr(batch, field)
-        yield f"batch.{field}", size >= 1, f"must be at least 1, not {size}"
+        yield f"batch.{field}", size >= 1, Range(f"must be at least 1, not {size}")
     yield (
         "batch.groups",
         batch.sequences % max(batch.groups, 1) == 0,

@@ -107,7 +107,7 @@ def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configura
         given = " ".join(f"--set {cut(each)}" for each in assignments)
         said = f"{error.message} (with {given})"
         if isinstance(error, ImpossibleError):
-            raise ImpossibleError(said, error.place, error.rule) from None
+            raise type(error)(said, error.place, error.rule) from None
         raise ConfigurationError(said, error.place) from None
 
 
@@ -129,7 +129,7 @@ def _built(content: Mapping[str, Any], path: Path) -> Configuration:
         check_model(model, batch)
         check_layout(model, batch, layout)
     except ImpossibleError as error:
-        raise ImpossibleError(error.message, f"{path}: {error.place}") from None
+        raise type(error)(error.message, f"{path}: {error.place}") from None
     return Configuration(path.name.removesuffix(".toml"), model, batch, layout, optimizer)
 
 

@@ -9,10 +9,9 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from pitcheck.errors import ImpossibleError
 from pitcheck.models.config import Attention, Batch, Model
 from pitcheck.models.described import means
-from pitcheck.models.rules import Rule, check_model
+from pitcheck.models.rules import Range, Rule, broken, check_model
 from pitcheck.programs.groups import cut_at, ends, kinds
 
 PipelineSchedule = OneOf["gpipe", "1f1b", "interleaved", "zero-bubble"]
@@ -161,15 +160,14 @@ def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
     check_model(model, batch)
     for place, holds, rule in _rules(model, batch, layout):
         if not holds:
-            raise ImpossibleError(rule, f"layout.{place}")
+            raise broken(rule, f"layout.{place}")
 
 
 def _rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     sizes = ("dp", "tp", "pp", "cp", "ep", "etp", "microbatches", "virtual", "replicas", "bucket")
-    yield from (
-        (field, getattr(layout, field) >= 1, f"must be at least 1, not {getattr(layout, field)}")
-        for field in sizes
-    )
+    for field in sizes:
+        size = getattr(layout, field)
+        yield field, size >= 1, Range(f"must be at least 1, not {size}")
     yield from _batch_rules(batch, layout)
     yield from _tensor_rules(model, batch, layout)
     yield from _context_rules(model, batch, layout)

@@ -101,6 +101,25 @@ def write_everywhere(
         raise UsageError("; ".join(failures))
 
 
+def write_before(
+    destinations: Sequence[Destination], encode: Callable[[Destination], bytes]
+) -> None:
+    """Write what ``encode`` gives before long work to every destination that is a plain file.
+
+    However the work ends, none of them is left from an earlier run. Raises UsageError.
+    """
+    plain = [each for each in destinations if _is_plain(each.file)]
+    failures = [failure for each in plain if (failure := _failure(each, encode))]
+    if failures:
+        raise UsageError("; ".join(failures))
+
+
+def _is_plain(file: str) -> bool:
+    path = Path(file)
+    named = file != STDOUT and _descriptor(file) is None
+    return named and (path.is_file() or not path.exists())
+
+
 def exit_code_after(code: int, write: Callable[[], None]) -> int:
     """Return ``code`` after ``write`` has written the outputs.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b, file_digest
 from pathlib import Path
 from stat import S_ISREG
@@ -59,6 +60,18 @@ class Inputs:
                     digest.update(self._file(str(path)))
         return digest.hexdigest()
 
+    def files(self, planned: Planned) -> str:
+        """Return a number for the files that a configuration names, without those of folders.
+
+        A folder changes while it is used: it gets the compiled code of a program.
+        """
+        digest = blake2b(digest_size=16)
+        for source in planned.sources:
+            digest.update(f"{source}\n".encode())
+            with suppress(OSError):
+                digest.update(self._file(file_of(source)))
+        return digest.hexdigest()
+
     def _file(self, source: str) -> bytes:
         """Return the digest of a file. Raises OSError for what has no end, such as a device."""
         if source not in self._files:
@@ -89,6 +102,46 @@ def unaffected(
         and then.inputs == inputs[each.name]
         and then.proven
     ]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The files of a sweep as they were when it began.
+
+    ``inputs`` has what :meth:`Inputs.of` gave for each name, and ``files`` what
+    :meth:`Inputs.files` gave.
+    """
+
+    planned: Mapping[str, Planned]
+    inputs: Mapping[str, str]
+    files: Mapping[str, str]
+
+    @classmethod
+    def of(cls, planned: Sequence[Planned], inputs: Inputs) -> Begun:
+        """Return the files of some configurations as they are now."""
+        return cls(
+            planned={each.name: each for each in planned},
+            inputs={each.name: inputs.of(each) for each in planned},
+            files={each.name: inputs.files(each) for each in planned},
+        )
+
+    def checked(self, result: Result) -> Result:
+        """Return a result, if its files are still those with which the sweep began.
+
+        Otherwise it is *crashed*, and ``--resume`` runs its configuration again.
+        """
+        unchecked = result.status == "crashed" and not result.inputs
+        if result.status == "skipped" or unchecked or self._are_same(result):
+            return result
+        said = "its files changed while the sweep ran; begin anew, or put them back and --resume"
+        return msgspec.structs.replace(
+            result, status="crashed", verdict="", said=said, inputs="", report=None
+        )
+
+    def _are_same(self, result: Result) -> bool:
+        name = result.name
+        now = Inputs().files(self.planned[name])
+        return (result.inputs, now) == (self.inputs[name], self.files[name])
 
 
 def together(planned: Sequence[Planned], inputs: Inputs) -> str:

@@ -18,14 +18,16 @@ from pitcheck.report.destinations import (
     check_destinations,
     exit_code_after,
     parse_destination,
+    write_before,
     write_everywhere,
 )
-from pitcheck.sweep.affected import Inputs, together, unaffected
+from pitcheck.sweep.affected import Begun, Inputs, together, unaffected
+from pitcheck.sweep.check_options import check_settings
 from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.choice import chosen
 from pitcheck.sweep.exports import FORMATS
 from pitcheck.sweep.live import shown
-from pitcheck.sweep.matrix import Sweep, check_settings, read_sweep
+from pitcheck.sweep.matrix import Sweep, read_sweep
 from pitcheck.sweep.morning import write_page
 from pitcheck.sweep.nights import SUFFIX, SWEEPS, begun, files_in, newest, readable
 from pitcheck.sweep.order import ordered
@@ -60,26 +62,30 @@ def run(
     Raises UsageError for a wrong option or file.
     """
     destinations = [parse_destination(text, FORMATS) for text in output]
-    sweep = read_sweep(Path(file))
+    sweep, inputs = read_sweep(Path(file)), Inputs()
     number, count = parse_shard(shard)
     read = [source for each in sweep.planned for source in each.sources]
-    check_destinations(destinations, [file, *([results] if results else []), *read])
-    check_settings(sweep, nearest_settings(Path.cwd()))
+    read += [each for each in (results, before, since) if each is not None]
+    check_destinations(destinations, [file, *read])
+    check_settings(sweep.options, nearest_settings(Path.cwd()))
     known = _before(before, results)
+    then = None if since is None else Results(Path(since)).believed()
     named = [Path(each) for each in (before, since) if each is not None]
     with (
         chosen(engine, address, backend, jobs, stage_jobs) as made_engine,
-        _kept(sweep, results, resume, (number, count), seed, named) as kept,
+        _kept(sweep, inputs, results, resume, (number, count), seed, named) as kept,
     ):
         about, planned = kept.about(), kept.planned()
-        if since is not None:
-            kept.put(_unaffected(kept, since))
+        begun_with = Begun.of(planned, inputs)
+        if then is not None:
+            kept.put(_unaffected(kept, then, begun_with.inputs))
         done = kept.statuses()
         left = [each for each in planned if each.name not in done]
         say(
             f"{kept.path}: seed {about.seed}, {len(planned)} configurations"
             + (f", {len(done)} of them done before" if done else "")
         )
+        write_before(destinations, lambda each: FORMATS[each.format](kept))
         terms = Terms(
             seed=about.seed,
             fixed=about.fixed,
@@ -91,9 +97,10 @@ def run(
         )
         with shown(len(left), quiet=quiet) as tell:
             for found in made_engine(terms).run(ordered(left, known)):
-                if isinstance(found, Result):
-                    kept.put([found])
-                tell(found)
+                told = begun_with.checked(found) if isinstance(found, Result) else found
+                if isinstance(told, Result):
+                    kept.put([told], about)
+                tell(told)
         code = summary(planned, kept.results()).exit_code
         return exit_code_after(
             code,
@@ -101,14 +108,13 @@ def run(
         )
 
 
-def _unaffected(kept: Results, since: str) -> list[Result]:
+def _unaffected(kept: Results, then: Results, inputs: Mapping[str, str]) -> list[Result]:
     """Return the results of configurations that nothing changed for, and say how many they are."""
-    planned, inputs = kept.planned(), Inputs()
-    known = {each.name: inputs.of(each) for each in planned}
-    found = unaffected(planned, Results(Path(since)).believed(), kept.about(), known)
+    planned = kept.planned()
+    found = unaffected(planned, then, kept.about(), inputs)
     say(
         f"{len(found)} of {len(planned)} configurations are not run: nothing has changed for them "
-        f"since {since}; the results name them"
+        f"since {then.path}; the results name them"
     )
     return found
 
@@ -116,6 +122,7 @@ def _unaffected(kept: Results, since: str) -> list[Result]:
 @contextmanager
 def _kept(
     sweep: Sweep,
+    inputs: Inputs,
     file: str | None,
     resume: bool,
     shard: tuple[int, int],
@@ -131,14 +138,14 @@ def _kept(
         if not resume:
             drawn = random.SystemRandom().randrange(2**63) if seed is None else seed
             begins = begun([*earlier, *_beside(path)])
-            about = _about(sweep, shard, drawn, begins, fixed=seed is not None)
+            about = _about(sweep, inputs, shard, drawn, begins, fixed=seed is not None)
             yield Results.new(path, about, part(sweep.planned, *shard))
             return
         kept = Results(path).believed()
         about = kept.about()
         fixed = about.fixed if seed is None else True
         of = about.seed if seed is None else seed
-        now = _about(sweep, shard, of, about.started, fixed=fixed)
+        now = _about(sweep, inputs, shard, of, about.started, fixed=fixed)
         difference = about.differs(now)
         if difference:
             raise UsageError(
@@ -151,13 +158,19 @@ def _kept(
 
 
 def _about(
-    sweep: Sweep, shard: tuple[int, int], seed: int, started: float, *, fixed: bool
+    sweep: Sweep,
+    inputs: Inputs,
+    shard: tuple[int, int],
+    seed: int,
+    started: float,
+    *,
+    fixed: bool,
 ) -> About:
     return About(
         version=__version__,
         code=meaning(),
         sweep=sweep.digest,
-        files=together(sweep.planned, Inputs()),
+        files=together(sweep.planned, inputs),
         seed=seed,
         fixed=fixed,
         shard=shard[0],

@@ -17,6 +17,7 @@ from pitcheck.sweep.summary import UNKNOWN, line, summary, what_to_do
 
 SCHEMA = "pitcheck.sweep/1"
 BROKEN_OFF = "it has no result: the sweep was broken off"
+NOTHING = "nothing was checked"
 
 
 def text(results: Results) -> bytes:
@@ -44,9 +45,13 @@ def json_lines(results: Results) -> bytes:
 def junit(results: Results) -> bytes:
     """Return JUnit XML with a test case for every configuration of the sweep.
 
-    One without a result is an error, so that a sweep that was broken off is not taken for good.
+    One without a result is an error, so that a sweep that was broken off is not taken for good. If
+    nothing was checked, that is an error as well.
     """
     cases = list(_cases(results))
+    if _has_only_skipped(results):
+        cases.append(Element("testcase", {"classname": "pitcheck sweep", "name": NOTHING}))
+        SubElement(cases[-1], "error", {"message": NOTHING})
     counts = {
         "tests": str(len(cases)),
         "failures": str(_with(cases, "failure")),
@@ -59,6 +64,12 @@ def junit(results: Results) -> bytes:
     ElementTree.indent(root)
     xml: bytes = ElementTree.tostring(root, "utf-8", xml_declaration=True)
     return xml + b"\n"
+
+
+def _has_only_skipped(results: Results) -> bool:
+    """Return True if a sweep is not good, and no configuration of it says so."""
+    found = summary(results.planned(), results.results())
+    return not (found.checked or found.missing or found.bad)
 
 
 def _with(cases: Iterable[Element], tag: str) -> int:
@@ -123,6 +134,8 @@ def sarif_log(results: Results) -> bytes:
         for name in by_name
         if name not in done
     ]
+    if _has_only_skipped(results):
+        runs.append(_without_results(NOTHING))
     log = {"$schema": sarif.SCHEMA, "version": "2.1.0", "runs": runs}
     return msgspec.json.format(msgspec.json.encode(log), indent=2)
 

@@ -33,23 +33,25 @@ source = "program.py:spec"
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice, product
 from math import prod
 from pathlib import Path
+from typing import Literal as OneOf
 
 import msgspec
 
-from pitcheck.commands.number_options import parse_probability_log2, parse_size
+from pitcheck.commands.number_options import parse_size
 from pitcheck.commands.reading import file_of
-from pitcheck.commands.settings_file import Settings
 from pitcheck.commands.wrong_pairs import refuse_files
-from pitcheck.errors import ImpossibleError, PitcheckError, UsageError
+from pitcheck.errors import ImpossibleError, PitcheckError, RangeError, UsageError
 from pitcheck.programs.configuration import read_configuration
 from pitcheck.report.report import Verdict
+from pitcheck.sweep.check_options import check_option
 
 MOST_BYTES = 1 << 20
 """The bytes of the file of a sweep at most."""
@@ -58,18 +60,8 @@ MOST = 100_000
 PROBE = "probe"
 """The word in the name of a configuration in which a fault is planted."""
 Setting = bool | int | float | str
-
-_PRECISION = ("warn", "error", "off")
-_ESTIMATES = ("accept", "refuse")
-_SIZES = ("reduced", "full")
-CHOICES: Mapping[str, Sequence[str] | None] = {
-    "error_bound": None,
-    "precision": _PRECISION,
-    "estimates": _ESTIMATES,
-    "shapes": _SIZES,
-    "coordinates": _SIZES,
-}
-"""The options of a check that a matrix can have, with their values; None: a probability."""
+Expected = OneOf["equivalent", "mismatch", "invalid"]
+"""The verdicts that can be expected; the others say that nothing is known."""
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,14 +84,14 @@ class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     reference: str
     parallel: str
-    expect: Verdict = "equivalent"
+    expect: Expected = "equivalent"
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A source that stands for both plans, and the verdict that is expected."""
 
     source: str
-    expect: Verdict = "equivalent"
+    expect: Expected = "equivalent"
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -157,7 +149,7 @@ def read_sweep(path: Path) -> Sweep:
     """
     file = _decoded(path)
     for key, value in file.options.items():
-        _check_option(key, [value], f"{path}: options.{key}")
+        check_option(key, [value], f"{path}: options.{key}")
     if not 0 < file.seconds < float("inf"):
         raise UsageError(f"{path}: seconds is {file.seconds}; a limit is above 0")
     planned = [
@@ -172,9 +164,7 @@ def read_sweep(path: Path) -> Sweep:
     ]
     if not planned:
         raise UsageError(f"{path}: nothing to check; add a [[matrix]], [[pair]] or [[program]]")
-    name, count = Counter(each.name for each in planned).most_common(1)[0]
-    if count > 1:
-        raise UsageError(f"{path}: {count} configurations are {name!r}; keep one of them")
+    _check_different(planned, path)
     return Sweep(
         seconds=file.seconds,
         memory=_memory(file.memory, path),
@@ -183,25 +173,29 @@ def read_sweep(path: Path) -> Sweep:
     )
 
 
-def check_settings(sweep: Sweep, settings: Settings | None) -> None:
-    """Raise UsageError for settings that a check would obey, and this sweep would not.
-
-    The settings are those of the working directory. A sweep has its options in its own file.
-    """
-    for key, value in {} if settings is None else settings.keys.items():
-        name = key.replace("-", "_")
-        if name in CHOICES and sweep.options.get(name) != str(value):
+def _check_different(planned: Sequence[Planned], path: Path) -> None:
+    """Raise UsageError for two configurations of one name, and for one that has two names."""
+    name, count = Counter(each.name for each in planned).most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"{path}: {count} configurations are {name!r}; keep one of them")
+    seen: dict[object, str] = {}
+    for each in planned:
+        files = tuple(map(os.path.realpath, each.sources))
+        what = files, each.assignments, tuple(sorted(each.options.items())), each.probe
+        if (other := seen.setdefault(what, each.name)) != each.name:
             raise UsageError(
-                f"{settings.place(key) if settings else key} is {value!r}, which a sweep does not "
-                f"read; write {name} = {str(value)!r} into [options] of its file"
+                f"{path}: {other!r} and {each.name!r} are one configuration, which would count "
+                f"twice; keep one of them"
             )
 
 
 def _decoded(path: Path) -> _File:
     try:
-        if path.stat().st_size > MOST_BYTES:
+        with path.open("rb") as file:  # also a pipe or a device, which may have no end
+            read = file.read(MOST_BYTES + 1)
+        if len(read) > MOST_BYTES:
             raise UsageError(f"{path} has more than {MOST_BYTES} bytes, which no sweep needs")
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read.decode("utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -227,11 +221,28 @@ def _of_matrix(matrix: Matrix, path: Path, place: str) -> list[Planned]:
         for values in _combinations(matrix)
         if not _excluded({"model": model, **values}, matrix)
     ]
+    for model in matrix.models:
+        own = [each for each in combined if each.sources == (_from(path, model),)]
+        _check_one_runs(own, f"{place}: {model}")
+    _check_values(combined)
     planned = list(map(_judged, combined)) if matrix.sample is None else _sample(combined, matrix)
-    if all(each.impossible for each in planned):
+    return _with_probes(planned, matrix.probes)
+
+
+def _check_one_runs(combined: Sequence[Planned], place: str) -> None:
+    """Raise UsageError if no combination can run: the others would stand for what is not there."""
+    if all(_judged(each).impossible for each in combined):
         said = f"; the first: {_judged(combined[0]).impossible}" if combined else ""
         raise UsageError(f"{place}: none of its {len(combined)} combinations can run{said}")
-    return _with_probes(planned, matrix.probes)
+
+
+def _check_values(combined: Iterable[Planned]) -> None:
+    """Raise UsageError for a value that is wrong, also one that no sample would ever meet."""
+    seen: set[str] = set()
+    for each in combined:
+        if not seen.issuperset(each.assignments):
+            seen.update(each.assignments)
+            _judged(each)
 
 
 def _sample(combined: Sequence[Planned], matrix: Matrix) -> list[Planned]:
@@ -268,7 +279,7 @@ def _check_matrix(matrix: Matrix, place: str) -> None:
     if count > MOST:
         raise UsageError(f"{place}: {count} combinations; at most {MOST} are taken")
     for key, options in matrix.options.items():
-        _check_option(key, options, f"{place}: options.{key}")
+        check_option(key, options, f"{place}: options.{key}")
     both = sorted(matrix.set.keys() & matrix.options.keys())
     if both:
         raise UsageError(f"{place}: {both[0]} is in set and in options; keep one of them")
@@ -283,20 +294,6 @@ def _check_matrix(matrix: Matrix, place: str) -> None:
                 f"{place}: exclude names {unknown[0] if unknown else 'nothing'}; it can name "
                 f"{', '.join(('model', *matrix.set, *matrix.options))}"
             )
-
-
-def _check_option(key: str, values: Sequence[str], place: str) -> None:
-    if key not in CHOICES:
-        raise UsageError(f"{place}: unknown; the options are {', '.join(CHOICES)}")
-    choices = CHOICES[key]
-    for value in values:
-        if choices is None:
-            try:
-                parse_probability_log2(value)
-            except UsageError as error:
-                raise UsageError(f"{place}: {error}") from None
-        elif value not in choices:
-            raise UsageError(f"{place}: {value!r} is none of {', '.join(choices)}")
 
 
 def _excluded(given: Mapping[str, Setting], matrix: Matrix) -> bool:
@@ -342,20 +339,15 @@ def _rule(source: str, assignments: Sequence[str]) -> str:
     """
     try:
         read_configuration(Path(source), assignments)
-    except ImpossibleError as error:
-        return error.rule
     except PitcheckError as error:
+        if isinstance(error, ImpossibleError) and not isinstance(error, RangeError):
+            return error.rule
         raise UsageError(f"{' '.join((source, *assignments))}: {error}") from None
     return ""
 
 
 def _text(value: Setting) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _from(path: Path, file: str) -> str:
-    """Return a file that is named from the folder of another one."""
-    return str(path.parent / file)
 
 
 def _number(name: str) -> bytes:
@@ -380,6 +372,13 @@ def _check_there(sources: Sequence[str], expect: Verdict, path: Path) -> None:
         file = file_of(source)
         if not Path(file).is_file():
             raise UsageError(f"{path}: {file}: no such file, of which {expect} is expected")
+
+
+def _from(path: Path, file: str) -> str:
+    """Return a file that is named from the folder of another one. Raises UsageError for no name."""
+    if "\0" in file:
+        raise UsageError(f"{path}: {file!r} is no name of a file: it has a zero byte")
+    return str(path.parent / file)
 
 
 def _of_pair(pair: Pair, path: Path) -> Planned:

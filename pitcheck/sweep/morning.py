@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,10 +103,7 @@ def write_page(folder: Path, files: Sequence[Path]) -> None:
     """
     folder = folder.resolve()
     _check_folder(folder)
-    found = sorted(
-        (Results(file).believed() for file in files), key=lambda each: each.about().started
-    )
-    *earlier, last = found
+    *earlier, last = _in_time(files)
     nights = [
         Night(each.about().started, {r.name: r for r in each.results()})
         for each in earlier[-MOST_NIGHTS:]
@@ -126,6 +124,21 @@ def write_page(folder: Path, files: Sequence[Path]) -> None:
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _in_time(files: Sequence[Path]) -> list[Results]:
+    """Return results in the order in which their sweeps began. Raises UsageError for copies."""
+    once = {file.resolve(): file for file in files}
+    found = sorted(
+        (Results(file).believed() for file in once.values()), key=lambda each: each.about().started
+    )
+    for one, two in pairwise(found):
+        if one.about() == two.about():
+            raise UsageError(
+                f"{one.path} and {two.path} are results of one sweep, which would be compared with "
+                f"itself; name one of them"
+            )
+    return found
 
 
 def _replace(folder: Path, new: Path, old: Path) -> None:

@@ -5,9 +5,11 @@ A sweep that is killed at any moment loses the configurations in work and nothin
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +28,8 @@ APPLICATION = 0x70697473
 VERSION = 1
 WAIT = 30.0
 """The seconds that a process waits for another one that writes."""
+LAST_TIME = 253_402_300_799.0
+"""The seconds from 1970 to the end of the year 9999, after which no date can be written."""
 MOST_REPORT = 1 << 28
 """The bytes of a report at most, so that a damaged file cannot fill the memory."""
 
@@ -50,6 +54,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     ``code`` that of pitcheck's code. ``shard`` of ``shards``,
     from 1: the part of the sweep that was run. ``count`` is the number of configurations of all
     parts. ``fixed``: every check draws by the seed. ``started`` is a time in seconds since 1970.
+    ``listed`` is a number for the configurations of the file in their order, "" in results of
+    earlier versions.
     """
 
     version: str
@@ -62,6 +68,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     shards: int = 1
     count: int
     started: float
+    listed: str = ""
 
     def differs(self, other: About) -> str:
         """Return the first word for what two files cannot differ in, with both values, or ""."""
@@ -95,14 +102,27 @@ class Results:
             raise UsageError(
                 f"{path} is there already; name another file, or go on with it by --resume"
             )
-        made = cls(path)
-        with made._open(create=True) as database:
+        # It takes its name when it is whole: a full disk or a kill leaves nothing in the way.
+        beside = cls(path.with_name(f".{path.name}.{os.getpid()}.new"))
+        try:
+            beside._write(about, planned)
+            beside.path.rename(path)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+        finally:
+            beside.path.unlink(missing_ok=True)
+        return cls(path)
+
+    def _write(self, about: About, planned: Sequence[Planned]) -> None:
+        """Write the file without results."""
+        with self._open(create=True) as database:
             database.execute(f"PRAGMA application_id = {APPLICATION}")
             database.execute(f"PRAGMA user_version = {VERSION}")
             for table in _TABLES:
                 database.execute(table)
+            listed = msgspec.structs.replace(about, listed=_listed(planned))
             database.execute(
-                "INSERT INTO about VALUES ('about', ?)", (msgspec.json.encode(about).decode(),)
+                "INSERT INTO about VALUES ('about', ?)", (msgspec.json.encode(listed).decode(),)
             )
             database.executemany(
                 "INSERT INTO planned VALUES (?, ?, ?)",
@@ -111,21 +131,29 @@ class Results:
                     for place, each in enumerate(planned)
                 ),
             )
-        return made
 
     def about(self) -> About:
         """Return what the file has the results of."""
         with self._open() as database:
-            row = database.execute("SELECT value FROM about WHERE key = 'about'").fetchone()
-        if row is None:
-            raise UsageError(f"{self.path} does not say what it has the results of; it is damaged")
-        return self._decoded(row[0], About)
+            return self._about(database)
 
     def planned(self) -> list[Planned]:
-        """Return all configurations in their order."""
+        """Return all configurations in their order.
+
+        Raises UsageError if they are others than those with which the file was begun.
+        """
         with self._open() as database:
+            about = self._about(database)
             rows = database.execute("SELECT name, content FROM planned ORDER BY place").fetchall()
-        return [self._planned(*row) for row in rows]
+        found = [self._planned(*row) for row in rows]
+        # Earlier versions wrote down how many there are, and nothing else.
+        of_count = len(range(about.shard - 1, about.count, about.shards))
+        if about.listed != _listed(found) if about.listed else of_count != len(found):
+            raise UsageError(
+                f"{self.path}: table planned: its {len(found)} configurations are not those with "
+                f"which the sweep began; the file was altered or is damaged"
+            )
+        return found
 
     def results(self, *, reports: bool = False) -> Iterator[Result]:
         """Yield the results in the order of the configurations, without or with their reports.
@@ -163,18 +191,26 @@ class Results:
         Raises UsageError, naming the first one that does.
         """
         self.about()
-        self.planned()
         for _ in self.results(reports=True):
             continue
+        self.planned()
         return self
 
     def statuses(self) -> Mapping[str, tuple[str, float]]:
         """Return the status and the seconds of every configuration that has a result."""
         return {each.name: (each.status, each.seconds) for each in self.results()}
 
-    def put(self, results: Iterable[Result]) -> None:
-        """Enter results, all or none. A configuration that has one keeps it: none counts twice."""
+    def put(self, results: Iterable[Result], of: About | None = None) -> None:
+        """Enter results, all or none. A configuration that has one keeps it: none counts twice.
+
+        Raises UsageError if the file is no longer that ``of`` a sweep, but another one of its name.
+        """
         with self._open(writes=True) as database:
+            if of is not None and self._about(database) != of:
+                raise UsageError(
+                    f"{self.path} was replaced by the results of another sweep while this one ran; "
+                    f"give each sweep a file that nothing else writes"
+                )
             database.executemany(
                 "INSERT OR IGNORE INTO result VALUES (?, ?, ?)", map(_row, results)
             )
@@ -183,6 +219,18 @@ class Results:
         """Remove results, so that their configurations are run again."""
         with self._open(writes=True) as database:
             database.executemany("DELETE FROM result WHERE name = ?", ((name,) for name in names))
+
+    def _about(self, database: sqlite3.Connection) -> About:
+        row = database.execute("SELECT value FROM about WHERE key = 'about'").fetchone()
+        if row is None:
+            raise UsageError(f"{self.path} does not say what it has the results of; it is damaged")
+        about = self._decoded(row[0], About)
+        if not (1 <= about.shard <= about.shards and 0 <= about.started <= LAST_TIME):
+            raise UsageError(
+                f"{self.path} is damaged: it is part {about.shard} of {about.shards}, begun "
+                f"{about.started:g} seconds after 1970"
+            )
+        return about
 
     def _planned(self, name: str, content: bytes) -> Planned:
         planned = self._decoded(content, Planned)
@@ -207,7 +255,7 @@ class Results:
         try:
             whole = zstandard.ZstdDecompressor().decompress(report, max_output_size=MOST_REPORT)
             return decode(whole)
-        except (zstandard.ZstdError, msgspec.MsgspecError, ValueError) as error:
+        except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, TypeError) as error:
             raise UsageError(f"{self.path}: the report of {name!r}: {error}") from None
 
     def _damaged(self, table: str, name: str, said: str) -> UsageError:
@@ -218,7 +266,7 @@ class Results:
     def _decoded(self, content: bytes | str, kind: type[Content]) -> Content:
         try:
             return msgspec.json.decode(content, type=kind)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, TypeError) as error:  # a row may hold a value of any type
             raise UsageError(f"{self.path} is damaged: {error}") from None
 
     @contextmanager
@@ -228,7 +276,7 @@ class Results:
             raise UsageError(f"{self.path}: no such file; pitcheck sweep writes one")
         try:
             with closing(
-                sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
+                sqlite3.connect(self.path.absolute(), timeout=WAIT, isolation_level=None)
             ) as database:
                 if not create:
                     self._check(database)
@@ -245,6 +293,11 @@ class Results:
             raise UsageError(
                 f"{self.path} has no results of a sweep in version {VERSION} of their format"
             )
+
+
+def _listed(planned: Sequence[Planned]) -> str:
+    """Return a number, in hexadecimal, that two different lists of configurations do not share."""
+    return blake2b(msgspec.json.encode(planned), digest_size=16).hexdigest()
 
 
 def _row(result: Result) -> tuple[str, bytes, bytes | None]:

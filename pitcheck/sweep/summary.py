@@ -65,7 +65,7 @@ def summary(planned: Sequence[Planned], results: Iterable[Result]) -> Summary:
     bad = []
     for result in results:
         statuses[result.status] += 1
-        caught += result.name in probes and result.status == "as expected"
+        caught += result.name in probes and result.proven
         if not result.good:
             bad.append(result)
     missing = len(planned) - statuses.total()

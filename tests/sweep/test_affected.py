@@ -74,6 +74,15 @@ def test_what_is_no_file_is_not_read(folder: Path) -> None:
     assert Inputs().of(planned) == ""
 
 
+def test_since_names_results_that_were_there_before(folder: Path) -> None:
+    """A wrong name leaves nothing behind, and is not that of the results that are begun."""
+    text = PAIR.format(REFERENCE, SAME)
+    for since in ("none.sqlite", "sweep.toml", "r.sqlite"):
+        with pytest.raises(UsageError, match=since):
+            swept(text, since=since)
+        assert not Path("r.sqlite").exists()
+
+
 def test_since_names_results(folder: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         swept(PAIR.format(REFERENCE, WRONG), since="none.sqlite")

@@ -329,6 +329,47 @@ def test_a_cluster_that_is_not_there_is_named_at_once(monkeypatch: pytest.Monkey
             pass
 
 
+@pytest.mark.parametrize(
+    ("address", "variable", "used"),
+    [
+        (None, None, "local"),
+        (None, "", "local"),
+        (None, "auto", "auto"),
+        ("auto", "local", "auto"),
+    ],
+)
+def test_no_cluster_is_used_that_nobody_named(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, variable: str | None, used: str
+) -> None:
+    """Ray would take the one that was begun last on this machine, by whomever."""
+    given: list[str] = []
+    stub = SimpleNamespace(
+        init=lambda **options: given.append(options["address"]),
+        shutdown=lambda: None,
+        exceptions=SimpleNamespace(RayError=DiedError),
+    )
+    monkeypatch.setattr(cluster_engine, "import_module", lambda _: stub)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("RAY_ADDRESS", variable)
+    with connected(address):
+        assert given == [used]
+
+
+def test_a_cluster_where_nothing_ends_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    class Frozen(StubbedRay):
+        looks = 0
+
+        def wait(self, references: Sequence[int], timeout: float) -> tuple[list[int], list[int]]:
+            self.looks += 1
+            return ([], list(references)) if self.looks < 4 else super().wait(references, timeout)
+
+    ray = Frozen(lambda _, task: right(task))
+    found = list(engine_of(ray, terms={"seconds": 1e-9}).run(planned_of(1)))
+    assert len(found) == 2
+    assert capsys.readouterr().err.count("nothing has ended for 1e-09 s, and 1 conf") == 1
+
+
 def test_without_ray_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}")

@@ -48,6 +48,20 @@ def test_what_is_new_comes_first(tmp_path: Path) -> None:
     assert "pitcheck check m.toml --seed 3" in look
 
 
+def test_a_night_is_not_compared_with_itself(tmp_path: Path) -> None:
+    planned = planned_of(2)
+    before = night(tmp_path / "1.sqlite", planned, 0, 10.0)
+    last = night(tmp_path / "2.sqlite", planned, 1, 20.0)
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(last)
+    page = page_of(tmp_path, before, last)
+    assert page_of(tmp_path, last, before, link, last) == page
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(last.read_bytes())
+    with pytest.raises(UsageError, match="are results of one sweep"):
+        write_page(tmp_path / "page", [before, copy, last])
+
+
 def test_every_report_has_its_page(tmp_path: Path) -> None:
     planned = planned_of(3)
     page = page_of(tmp_path, night(tmp_path / "1.sqlite", planned, 1, 10.0))

@@ -138,6 +138,23 @@ TOGETHER = {
 """Programs of which no process has much data of its own that Python counts, but all have."""
 
 
+def test_a_missing_library_is_not_the_failure_that_is_expected(folder: Path) -> None:
+    Path("p.py").write_text("import nowhere_to_be_found\n", encoding="utf-8")
+    code, (found,) = swept('[[program]]\nsource = "p.py:spec"\nexpect = "invalid"\n')
+    assert (code, found.status) == (1, "unexpected")
+    assert "No module named 'nowhere_to_be_found'" in found.said
+
+
+@pytest.mark.parametrize("number", ["INT", "TERM", "HUP"])
+def test_a_signal_from_outside_is_not_the_failure_that_is_expected(
+    folder: Path, number: str
+) -> None:
+    text = f"import os, signal\nos.kill(os.getpid(), signal.SIG{number})\nraise ValueError\n"
+    Path("p.py").write_text(text, encoding="utf-8")
+    code, (found,) = swept('[[program]]\nsource = "p.py:spec"\nexpect = "invalid"\n')
+    assert (code, found.status, found.said) == (3, "crashed", f"killed by SIG{number}")
+
+
 @pytest.mark.skipif(not process_tree.PROC.is_dir(), reason="the memory is read from /proc")
 @pytest.mark.parametrize("name", TOGETHER)
 def test_memory_counts_over_all_that_a_process_starts(folder: Path, name: str) -> None:

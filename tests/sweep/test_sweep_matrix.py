@@ -121,6 +121,8 @@ WRONG = {
     '[[matrix]]\nmodels = ["nowhere.toml"]': "cannot read it",
     "[[pair]]\nreference = 'a'": "missing required field `parallel`",
     "[[pair]]\nreference = 'a'\nparallel = 'b'\nexpect = 'right'": "Invalid enum value",
+    "[[pair]]\nreference = 'a'\nparallel = 'b'\nexpect = 'inconclusive'": "value 'inconclusive'",
+    "[[program]]\nsource = 'a'\nexpect = 'nothing-checked'": "value 'nothing-checked'",
     MATRIX
     + "[matrix.set]\n"
     + "".join(f"a{n} = {list(range(100))}\n" for n in range(5)): "combinations; at most",
@@ -138,3 +140,51 @@ def test_a_wrong_file_is_refused_by_what_is_wrong(read: Read, text: str) -> None
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read .*none\.toml"):
         read_sweep(tmp_path / "none.toml")
+
+
+def test_a_value_that_no_field_can_have_is_not_skipped(read: Read) -> None:
+    """What no other setting can mend is a slip, and not a combination that cannot run."""
+    for setting in ("tp = [2, -2]", "tp = [2, 0]", "'model.layers' = [2, 0]"):
+        with pytest.raises(UsageError, match="must be at least 1, not"):
+            read(MATRIX + f"[matrix.set]\n{setting}\n")
+
+
+def test_a_model_of_which_nothing_can_run_is_not_skipped(read: Read, tmp_path: Path) -> None:
+    text = (PLANS / "gpt3-tiny.toml").read_text("utf-8").replace("sequences = 8", "sequences = 3")
+    (tmp_path / "odd.toml").write_text(text, encoding="utf-8")
+    both = f'[[matrix]]\nmodels = ["{LLAMA}", "odd.toml"]\n'
+    for sample in ("", "sample = 1\n"):
+        with pytest.raises(UsageError, match=r"odd\.toml: none of its 1 combinations can run; the"):
+            read(both + sample + "[matrix.set]\ndp = [2]\n")
+        with pytest.raises(UsageError, match=r"odd\.toml: none of its 0 combinations"):
+            read(both + sample + "[[matrix.exclude]]\nmodel = 'odd.toml'\n")
+
+
+def test_a_sample_does_not_hide_a_wrong_value(read: Read) -> None:
+    for value in ("'1f1b', 'gpipe', 'tpyo'", "'tpyo', '1f1b', 'gpipe'"):
+        with pytest.raises(UsageError, match="Invalid enum value 'tpyo'"):
+            read(MATRIX + f"sample = 1\n[matrix.set]\nschedule = [{value}]\n")
+
+
+def test_a_configuration_of_two_names_is_refused(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "link.toml").symlink_to(LLAMA)
+    for again in (str(tmp_path / "link.toml"), f"{PLANS}/../plans/llama3-tiny.toml"):
+        text = f'[[matrix]]\nmodels = ["{LLAMA}", "{again}"]\n'
+        with pytest.raises(UsageError, match=r"configurations are|are one configuration"):
+            read(text)
+
+
+def test_a_name_with_a_zero_byte_is_refused(read: Read) -> None:
+    zero = '"a\\u0000b"'
+    for text in (
+        f"[[matrix]]\nmodels = [{zero}]\n",
+        f"[[pair]]\nreference = {zero}\nparallel = 'b'\n",
+        f"[[program]]\nsource = {zero}\n",
+    ):
+        with pytest.raises(UsageError, match=r"sweep\.toml: .*zero byte"):
+            read(text)
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="has more than"):
+        read_sweep(Path("/dev/zero"))

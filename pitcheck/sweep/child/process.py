@@ -21,6 +21,7 @@ import msgspec
 from pitcheck.base.import_path import import_path
 from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
+from pitcheck.sweep.child.outputs import Outputs
 from pitcheck.sweep.child.process_tree import Watcher, kill
 from pitcheck.sweep.child.task import Task
 from pitcheck.sweep.child.worker import OUT_OF_MEMORY
@@ -114,25 +115,21 @@ class Processes:
 
     def _waited(self, task: Task, process: subprocess.Popen[bytes], end: float) -> Result:
         """Return the result of a process that has ended, or has reached a limit and is killed."""
-        given: bytes | None = msgspec.json.encode(task)
+        outputs = Outputs.of(process, msgspec.json.encode(task))
         most, silent = 0, 0.0
-        while True:
-            try:
-                answer, said = process.communicate(given, timeout=LOOK)
-            except subprocess.TimeoutExpired:
-                given = None
-            else:
-                return _with_peak(_ended(task, process.returncode, answer, said), most)
+        while not outputs.ended(LOOK):
             most = max(most, self._watcher.of(process.pid))
             silent += LOOK if process.poll() is not None else 0.0
             if most > task.terms.memory * task.terms.jobs:
-                _end(process)
+                _end(outputs)
                 return _with_peak(_too_large(task), most)
             if perf_counter() > end:
-                _end(process)
+                _end(outputs)
                 return _with_peak(_too_late(task), most)
             if silent > LAST_WORDS:  # something that it has left behind holds its outputs open
                 kill(process.pid)
+        answer, said = bytes(outputs.answer), bytes(outputs.said)
+        return _with_peak(_ended(task, process.returncode, answer, said), most)
 
 
 def is_sound(task: Task, result: Result) -> bool:
@@ -180,11 +177,10 @@ def _environment() -> Mapping[str, str]:
     return {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": import_path()}
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process, and wait for its last words if nobody else holds its outputs open."""
-    kill(process.pid)
-    with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=LAST_WORDS)
+def _end(outputs: Outputs) -> None:
+    """Kill a process, and wait for its end if nobody else holds its outputs open."""
+    kill(outputs.process.pid)
+    outputs.ended(LAST_WORDS)
 
 
 def _with_peak(result: Result, most: int) -> Result:

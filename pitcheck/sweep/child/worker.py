@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +73,27 @@ def _options(task: Task) -> Options:
     )
 
 
-def _result(task: Task, report: Report, said: str, errors: Iterable[Exception]) -> Result:
+def _result(task: Task, report: Report, said: str, errors: Sequence[Exception]) -> Result:
     """Return the result of a report. ``errors`` stopped its check."""
-    short = any(map(_is_short_of_memory, errors))
+    missing = _caused_by(ModuleNotFoundError, errors)
+    if missing is not None and task.planned.expect == "invalid":
+        lacks = f"{missing}: what is not installed is not the failure that is expected"
+        return without_report(task.planned, task.seed, "unexpected", lacks)
+    short = _caused_by(MemoryError, errors) is not None
     return of_report(task.planned, report, said, out_of_memory=short)
 
 
-def _is_short_of_memory(error: BaseException | None) -> bool:
-    """Return True for a MemoryError, and for what was raised because of one."""
-    while error is not None and not isinstance(error, MemoryError):
-        error = error.__cause__
-    return error is not None
+def _caused_by(
+    kind: type[BaseException], errors: Iterable[BaseException | None]
+) -> BaseException | None:
+    """Return the first error of a kind among some errors and their causes, or None."""
+    for each in errors:
+        error = each
+        while error is not None:
+            if isinstance(error, kind):
+                return error
+            error = error.__cause__
+    return None
 
 
 def _probed(task: Task, options: Options) -> Result:
@@ -150,6 +161,8 @@ def _answering() -> Callable[[bytes], None]:
 
 def main() -> int:
     """Check what standard input names, and return 0 if there is an answer."""
+    # An interrupt ends the process. As an exception it would be the fault of a program at work.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     answer = _answering()
     end_with(int(sys.argv[1]), lambda: kill(os.getpid()))
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)

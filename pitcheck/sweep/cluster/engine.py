@@ -60,6 +60,8 @@ def connected(address: str | None) -> Iterator[Any]:
     Without an address it is the cluster of RAY_ADDRESS, or one on this machine that ends with the
     caller. Raises UsageError without Ray, and for a cluster that does not answer.
     """
+    # Without a name Ray takes the cluster that somebody began here last: it may be anyone's.
+    named = address or os.environ.get("RAY_ADDRESS") or "local"
     # A cluster that begins here tells nobody that it is used, unless somebody wants that.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -69,8 +71,8 @@ def connected(address: str | None) -> Iterator[Any]:
             f"--engine ray needs the package ray ({error}): install pitcheck[ray]"
         ) from None
     try:
-        _reach(address or os.environ.get("RAY_ADDRESS", ""))
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        _reach(named)
+        ray.init(address=named, log_to_driver=False, logging_level="ERROR")
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = f"--address {address}" if address else "--engine ray"
         raise UsageError(f"{where}: no Ray cluster answers: {_line(error)}") from None
@@ -135,13 +137,17 @@ class RayEngine:
 
         Raises UsageError if no node that could run one appears for long.
         """
-        since, told = monotonic(), False
+        begun = since = monotonic()
+        told = False
         while running:
             ended, _ = self.ray.wait(running, timeout=POLL)
             if ended:
                 return list(ended)
             if self._has_room():
                 since = monotonic()
+                if not told and since - begun > self.terms.seconds + PATIENCE:
+                    say(printable(self._silent(len(running))))
+                    told = True
             elif monotonic() - since > PATIENCE:
                 raise UsageError(f"{self._no_room()}; --resume goes on with the results")
             elif not told:
@@ -173,6 +179,12 @@ class RayEngine:
             and node["NodeID"] not in self._refused
             and all(node["Resources"].get(name, 0) >= least for name, least in self._needs.items())
             for node in self.ray.nodes()
+        )
+
+    def _silent(self, running: int) -> str:
+        return (
+            f"nothing has ended for {self.terms.seconds + PATIENCE:g} s, and {running} "
+            f"configurations were sent to the Ray cluster: others use its room, or a node is frozen"
         )
 
     def _no_room(self) -> str:
