@@ -90,4 +90,4 @@ def test_no_mistake_of_time_and_memory_passes(part: int) -> None:
 @pytest.mark.nightly
 def test_no_mistake_of_time_and_memory_passes_of_many() -> None:
     counts = campaign(range(2000, 2400), 10)
-    assert counts["wrong"] > 2000, counts
+    assert counts["wrong"] > 1000, counts
