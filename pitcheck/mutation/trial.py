@@ -89,8 +89,10 @@ def trial(reference: Plan, parallel: Plan, check: Check) -> Trial:
     return Trial(judge, check)
 
 
-def judge_of(reference: Plan, parallel: Plan) -> Judge:
+def judge_of(reference: Plan, parallel: Plan, seeds: Sequence[int] = SEEDS) -> Judge:
     """Return the judge of mutants of ``parallel``, whose tolerance is above the plan's rounding.
+
+    ``seeds`` are the draws in which mutants will be judged, and in which rounding is measured.
 
     Raises UsageError for plans that are too large to be executed rank by rank, and for a
     ``parallel`` that is not right itself.
@@ -99,7 +101,7 @@ def judge_of(reference: Plan, parallel: Plan) -> Judge:
         _refuse_large(plan, side)
     judge = Judge(reference)
     noise = 0.0
-    for seed in SEEDS:
+    for seed in seeds:
         found = judge.once(parallel, seed)
         if not found.same:
             raise UsageError(

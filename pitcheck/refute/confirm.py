@@ -14,7 +14,7 @@ plans were given the numbers in which they agree, it has to stay with slightly d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
@@ -107,9 +107,10 @@ def replicas_differ(run: WholeRun, number: int) -> bool:
     return cone.work <= MOST_WORK and _told(run, number, cone, _replicas)[0] is Told.DIFFERS
 
 
-def cost(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> float:
-    """Return about how many multiplications it takes to confirm output ``number``."""
-    return min(_cone(run, number, {}).work, _cone(run, number, _agreeing(run, cuts)).work)
+def costs(run: WholeRun, numbers: Collection[int], cuts: Mapping[int, Cut]) -> dict[int, float]:
+    """Return about how many multiplications it takes to confirm each of some outputs."""
+    agreeing, works = _agreeing(run, cuts), _works(run)
+    return {n: min(_cone(run, n, given, works).work for given in ({}, agreeing)) for n in numbers}
 
 
 @dataclass
@@ -138,16 +139,33 @@ def _agreeing(run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
     return usable
 
 
-def _cone(run: WholeRun, number: int, given: Mapping[int, Cut]) -> _Cone:
-    """Return the steps that output ``number`` needs from the cuts ``given`` on."""
+_Works = tuple[list[float], list[float]]
+"""About how many multiplications each step of the reference and of the parallel side takes."""
+
+
+def _works(run: WholeRun) -> _Works:
+    stage, evaluated = run.stage, run.evaluated
+    return (
+        [_work(step, evaluated.reference) for step in stage.reference.steps],
+        [_work(step, evaluated.parallel) for step in stage.parallel.steps],
+    )
+
+
+def _cone(
+    run: WholeRun, number: int, given: Mapping[int, Cut], works: _Works | None = None
+) -> _Cone:
+    """Return the steps that output ``number`` needs from the cuts ``given`` on.
+
+    ``works`` is what ``_works`` returns, if that is known.
+    """
     target = run.comparisons[number].target.cut
     parallel, reached = needed_steps(run.stage.parallel, target.value, given)
     begun = {value: given[value] for value in reached if value in given}
     reference, _ = needed_steps(
         run.stage.reference, target.reference, {cut.reference for cut in begun.values()}
     )
-    work = sum(_work(run.stage.reference.steps[n], run.evaluated.reference) for n in reference)
-    work += sum(_work(run.stage.parallel.steps[n], run.evaluated.parallel) for n in parallel)
+    of_reference, of_parallel = works or _works(run)
+    work = sum(of_reference[n] for n in reference) + sum(of_parallel[n] for n in parallel)
     return _Cone(reference, parallel, begun, work)
 
 

@@ -15,7 +15,7 @@ from pitcheck.errors import PitcheckError
 from pitcheck.graph.cuts import Cut
 from pitcheck.ops.registry import operator_kind
 from pitcheck.refute.block_run import TRIALS, run_on_blocks
-from pitcheck.refute.confirm import Told, confirmed, cost, replicas_differ
+from pitcheck.refute.confirm import Told, confirmed, costs, replicas_differ
 from pitcheck.refute.random_streams import unlike_draws
 from pitcheck.refute.rounding_noise import (
     finite_difference,
@@ -82,9 +82,9 @@ def count_differences(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[
     too much. Beside it all outputs count that differ by more than ``PLAIN``.
     """
     result = Judged(draws={n: why for n in numbers if (why := incomparable(run, n))})
-    left = sorted(
-        (n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n)
-    )
+    comparable = [n for n in numbers if n not in result.draws]
+    cost = costs(run, comparable, cuts)
+    left = sorted(comparable, key=lambda n: (cost[n], n))
     plain = [n for n in left if finite_difference(run.comparisons[n]) > PLAIN]
     refuted: set[int] = set()
     for n in left[:MOST_CONFIRMATIONS]:

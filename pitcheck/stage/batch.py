@@ -403,6 +403,8 @@ def needed_steps(
     needed, kept = {target}, []
     for number in reversed(range(len(batch.steps))):
         step = batch.steps[number]
+        if needed.isdisjoint(step.outputs):
+            continue
         if any(output in needed and output not in given for output in step.outputs):
             kept.append(number)
             needed.update(argument.value for argument in step.arguments)

@@ -19,7 +19,7 @@ from pitcheck.cache.meaning import meaning
 from pitcheck.commands.reading import file_of
 from pitcheck.commands.remembered_pairs import is_read_alone
 from pitcheck.errors import UsageError
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import About, Results
 

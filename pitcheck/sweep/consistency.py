@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pitcheck.report.report import Report
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import WITHOUT_REPORT, Result, is_right, number_of, of_report
 
 

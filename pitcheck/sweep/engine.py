@@ -14,7 +14,7 @@ from typing import Protocol
 
 from pitcheck.sweep.child.process import Processes
 from pitcheck.sweep.child.task import Terms
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result
 
 GPUS = "CUDA_VISIBLE_DEVICES"

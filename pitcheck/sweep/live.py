@@ -11,7 +11,7 @@ from typing import Any
 
 from pitcheck.base.streams import say
 from pitcheck.report.lines import printable
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.summary import line
 

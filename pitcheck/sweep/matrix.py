@@ -52,6 +52,7 @@ from pitcheck.errors import ImpossibleError, PitcheckError, RangeError, UsageErr
 from pitcheck.programs.configuration import read_configuration
 from pitcheck.report.report import Verdict
 from pitcheck.sweep.check_options import check_option
+from pitcheck.sweep.planned import Planned
 
 MOST_BYTES = 1 << 20
 """The bytes of the file of a sweep at most."""
@@ -101,26 +102,6 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     matrix: list[Matrix] = []
     pair: list[Pair] = []
     program: list[Program] = []
-
-
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration that a sweep checks.
-
-    ``name`` tells it from all others of the sweep. ``sources`` are the arguments of the check,
-    ``assignments`` change a configuration file, and ``options`` are those of the check. With
-    ``probe`` a fault is planted in the parallel plan. ``impossible`` is the rule by which it cannot
-    run, "" if it can. ``row`` and ``column`` are its place in a table: a model, and a mesh.
-    """
-
-    name: str
-    sources: tuple[str, ...]
-    assignments: tuple[str, ...] = ()
-    options: dict[str, str] = {}
-    expect: Verdict = "equivalent"
-    probe: bool = False
-    impossible: str = ""
-    row: str
-    column: str
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):

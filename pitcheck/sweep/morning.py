@@ -18,8 +18,8 @@ from pitcheck import __version__
 from pitcheck.errors import UsageError
 from pitcheck.report import html
 from pitcheck.sweep.badge import BADGE, badge
-from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.pictures import trend
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result, Status, command
 from pitcheck.sweep.results import Results
 from pitcheck.sweep.summary import UNKNOWN, lost_workers, summary

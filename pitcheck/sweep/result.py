@@ -10,7 +10,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from pitcheck.report.report import Report
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 
 Status = OneOf[
     "as expected",

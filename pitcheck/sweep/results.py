@@ -20,7 +20,7 @@ from pitcheck.errors import UsageError
 from pitcheck.report.json import decode, encode
 from pitcheck.report.report import Report
 from pitcheck.sweep.consistency import contradiction
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result
 
 APPLICATION = 0x70697473

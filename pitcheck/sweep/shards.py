@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from pitcheck.errors import UsageError
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.results import About, Results
 
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")

@@ -10,7 +10,7 @@ from sweep.test_sweep import PAIR, REFERENCE, SAME, WRONG, folder, pairs, swept
 
 from pitcheck.errors import UsageError
 from pitcheck.sweep.affected import Inputs
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result
 
 __all__ = ["folder"]

@@ -19,8 +19,8 @@ from pitcheck.sweep.affected import Inputs
 from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.engine import LocalEngine
 from pitcheck.sweep.exports import FORMATS
-from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.morning import write_page
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result, of_report, without_report
 from pitcheck.sweep.results import Results
 from pitcheck.sweep.summary import summary

@@ -21,7 +21,7 @@ from pitcheck.sweep.child.task import Task, Terms
 from pitcheck.sweep.cluster import engine as cluster_engine
 from pitcheck.sweep.cluster.engine import RETRIES, RayEngine, connected
 from pitcheck.sweep.cluster.node import Order, answer
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result, of_report, without_report
 from pitcheck.sweep.summary import line
 

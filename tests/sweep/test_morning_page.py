@@ -13,8 +13,8 @@ from report.browser import ask, axe
 from sweep.test_results import about_of, good, planned_of, report_of
 
 from pitcheck.errors import UsageError
-from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.morning import mesh, write_page
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import of_report, without_report
 from pitcheck.sweep.results import Results
 

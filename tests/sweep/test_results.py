@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pitcheck.errors import UsageError
 from pitcheck.report.report import Finding, Report, Shown
 from pitcheck.sweep.exports import FORMATS
-from pitcheck.sweep.matrix import Planned
 from pitcheck.sweep.morning import write_page
 from pitcheck.sweep.order import ordered
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result, of_report, without_report
 from pitcheck.sweep.results import About, Results
 from pitcheck.sweep.shards import merge, parse_shard, part

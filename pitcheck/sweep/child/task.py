@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import seed_of
 
 

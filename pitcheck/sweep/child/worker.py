@@ -28,7 +28,7 @@ from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 from pitcheck.sweep.child.process_tree import end_with, kill
 from pitcheck.sweep.child.task import Task
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result, of_report, without_report
 
 MOST_MUTANTS = 200
@@ -132,7 +132,7 @@ def _fault(reference: Plan, parallel: Plan, seed: int) -> tuple[Plan, str] | Non
     from pitcheck.mutation.mutants import mutants  # noqa: PLC0415  only a probe needs it
     from pitcheck.mutation.trial import judge_of  # noqa: PLC0415  PyTorch is an extra
 
-    judge = judge_of(reference, parallel)
+    judge = judge_of(reference, parallel, DRAWS)
     for mutant in mutants(parallel, MOST_MUTANTS, seed):
         judged = judge.often(mutant.plan, DRAWS)
         if not judged.error and not judged.same:

@@ -27,7 +27,7 @@ from pitcheck.sweep.affected import Inputs
 from pitcheck.sweep.child.process import MOST_SAID, Processes, is_sound
 from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.cluster.node import Order
-from pitcheck.sweep.matrix import Planned
+from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result, without_report
 
 RETRIES = 2
