@@ -368,7 +368,7 @@ def test_however_a_sweep_ends_its_processes_end_and_it_goes_on(
         time.sleep(0.1)
         assert process.poll() is None
     process.send_signal(ended)
-    assert process.wait() != 0
+    assert process.wait(60) != 0
     assert all(ends(int(each.stem)) for each in started)
     Path("go").touch()
     code, results = swept(text, resume=True, results="t.sqlite")
