@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.base.dtypes import INTEGERS
 from pitcheck.base.numbers import parse_number
 from pitcheck.certificate.arithmetic import Residues
 from pitcheck.certificate.forms import Form
@@ -63,8 +64,8 @@ def constant(tensor: Tensor) -> Node | None:
 
 def _integers_of(tensor: Tensor) -> range:
     """Return the integers that a dtype has."""
-    known = np.iinfo(tensor.dtype)
-    return range(int(known.min), int(known.max) + 1)
+    least, most = INTEGERS[tensor.dtype]
+    return range(least, most + 1)
 
 
 def _drawn_from(tensor: Tensor) -> range:

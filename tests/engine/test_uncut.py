@@ -32,17 +32,15 @@ def test_a_small_plan_is_proven_as_a_whole() -> None:
     assert report.stages.total == _outputs()
 
 
-def test_a_larger_plan_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prover, "MOST_UNCUT", 1)
-    report = _report()
-    assert report.verdict == "equivalent"
-    assert report.stages.total > _outputs()
-
-
-def test_stages_with_theorems_win_over_an_estimate_of_the_whole(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [(prover, "MOST_UNCUT", 1), (Ledger, "estimated", property(lambda _: True))],
+    ids=["a larger plan", "the whole is an estimate"],
+)
+def test_stages_are_cut_out(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: object
 ) -> None:
-    monkeypatch.setattr(Ledger, "estimated", property(lambda _: True))
+    monkeypatch.setattr(owner, name, value)
     report = _report()
     assert report.verdict == "equivalent"
     assert report.stages.total > _outputs()

@@ -1,4 +1,4 @@
-"""What a process of a sweep writes: an answer, and words without end."""
+"""The pipes of a process of a sweep: its answer, and words without end."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_value_that_no_field_can_have_is_not_skipped(read: Read) -> None:
-    """What no other setting can mend is a slip, and not a combination that cannot run."""
+    """A value that no other setting can mend is a slip, and no combination that cannot run."""
     for setting in ("tp = [2, -2]", "tp = [2, 0]", "'model.layers' = [2, 0]"):
         with pytest.raises(UsageError, match="must be at least 1, not"):
             read(MATRIX + f"[matrix.set]\n{setting}\n")

@@ -25,7 +25,7 @@ MOST_LAST = 1 << 16
 
 @dataclass
 class Outputs:
-    """What a process answers, and what it says last, while it runs and after it has ended."""
+    """The answer and the last words of a process, while it runs and after it has ended."""
 
     process: subprocess.Popen[bytes]
     answer: bytearray = field(default_factory=bytearray)

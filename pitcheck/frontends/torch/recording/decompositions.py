@@ -14,7 +14,7 @@ import torch
 from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.recording import fused_optimizers
+from pitcheck.frontends.torch.recording.fused_optimizers import FUSED
 
 
 def all_gather_copy_in(
@@ -164,10 +164,7 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("fsdp", "copy_"): copy_,
     ("aten", "fill_"): fill,
     ("aten", "zero_"): zero,
-    ("aten", "_fused_adagrad_"): fused_optimizers.adagrad,
-    ("aten", "_fused_adam_"): fused_optimizers.adam,
-    ("aten", "_fused_adamw_"): fused_optimizers.adamw,
-    ("aten", "_fused_sgd_"): fused_optimizers.sgd,
+    **FUSED,
     ("aten", "_weight_norm_interface"): weight_norm,
     ("aten", "_weight_norm_interface_backward"): weight_norm_backward,
 }

@@ -13,9 +13,11 @@ tensor([0.])
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from math import sqrt
+from typing import Any
 
 import torch
 
@@ -41,9 +43,9 @@ def adam(
     eps: float,
     amsgrad: bool,
     maximize: bool,
+    decoupled: bool,
     grad_scale: Scale = None,
     found_inf: Scale = None,
-    decoupled: bool = False,
 ) -> None:
     """Change parameters and moments by a step of Adam; of AdamW if decay is ``decoupled``."""
     _refuse_scales(grad_scale, found_inf)
@@ -62,45 +64,6 @@ def adam(
             largest.copy_(torch.maximum(largest, second))
         deviation = (largest if amsgrad else second).sqrt() / sqrt(1 - beta2**number) + eps
         parameter.sub_(first / deviation * (lr / (1 - beta1**number)))
-
-
-def adamw(
-    self: Tensors,
-    grads: Tensors,
-    exp_avgs: Tensors,
-    exp_avg_sqs: Tensors,
-    max_exp_avg_sqs: Tensors,
-    state_steps: Tensors,
-    *,
-    lr: Rate,
-    beta1: float,
-    beta2: float,
-    weight_decay: float,
-    eps: float,
-    amsgrad: bool,
-    maximize: bool,
-    grad_scale: Scale = None,
-    found_inf: Scale = None,
-) -> None:
-    """Change parameters and moments by a step of AdamW."""
-    adam(
-        self,
-        grads,
-        exp_avgs,
-        exp_avg_sqs,
-        max_exp_avg_sqs,
-        state_steps,
-        lr=lr,
-        beta1=beta1,
-        beta2=beta2,
-        weight_decay=weight_decay,
-        eps=eps,
-        amsgrad=amsgrad,
-        maximize=maximize,
-        grad_scale=grad_scale,
-        found_inf=found_inf,
-        decoupled=True,
-    )
 
 
 def sgd(
@@ -161,6 +124,20 @@ def adagrad(
         parameter.sub_(gradient / (total.sqrt() + eps) * rate)
 
 
+def on_copies(step: Callable[..., None], written: int) -> Callable[..., tuple[Tensors, ...]]:
+    """Return a step that changes nothing, and returns the lists that ``step`` would change.
+
+    They are its first ``written`` arguments.
+    """
+
+    def pure(*lists: Tensors, **options: Any) -> tuple[Tensors, ...]:
+        copies = tuple([tensor.clone() for tensor in own] for own in lists[:written])
+        step(*copies, *lists[written:], **options)
+        return copies
+
+    return pure
+
+
 def _refuse_scales(grad_scale: Scale, found_inf: Scale) -> None:
     """Raise UnsupportedError if the operator itself is to undo the scale of a loss."""
     if grad_scale is not None or found_inf is not None:
@@ -168,3 +145,17 @@ def _refuse_scales(grad_scale: Scale, found_inf: Scale) -> None:
             "a fused optimizer that undoes the scale of a GradScaler decides by values whether it "
             "makes a step; use fused=False or no scaler"
         )
+
+
+ADAM, ADAMW = (partial(adam, decoupled=decoupled) for decoupled in (False, True))
+FUSED: dict[tuple[str, str], Callable[..., Any]] = {
+    ("aten", f"{name}{suffix}"): step if suffix else on_copies(step, written)
+    for name, step, written in (
+        ("_fused_adagrad", adagrad, 4),
+        ("_fused_adam", ADAM, 5),
+        ("_fused_adamw", ADAMW, 5),
+        ("_fused_sgd", sgd, 3),
+    )
+    for suffix in ("", "_")
+}
+"""The steps by the namespace and name of their operator, which ends in "_" if it works in place."""

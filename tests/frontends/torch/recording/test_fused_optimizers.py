@@ -12,7 +12,7 @@ from frontends.torch.proving import check_at_one_mesh, proven
 from torch import nn
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.recording.fused_optimizers import adagrad, adam, adamw, sgd
+from pitcheck.frontends.torch.recording.fused_optimizers import ADAM, ADAMW, FUSED, adagrad, sgd
 from pitcheck.torch import Input, Program, Rank, Spec
 
 Tensors = list[torch.Tensor]
@@ -44,7 +44,7 @@ def agrees(ours: Callable[..., None], theirs: Any, lists: list[Tensors], **optio
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [(adam, torch.ops.aten._fused_adam_), (adamw, torch.ops.aten._fused_adamw_)],
+    [(ADAM, torch.ops.aten._fused_adam_), (ADAMW, torch.ops.aten._fused_adamw_)],
     ids=["adam", "adamw"],
 )
 @pytest.mark.parametrize(("amsgrad", "maximize", "decay"), FLAGS)
@@ -71,6 +71,56 @@ def test_a_step_of_adagrad(maximize: bool) -> None:
     lists = [tensors(1), tensors(2), tensors(3, positive=True), steps(4)]
     options = {"lr": 0.1, "lr_decay": 0.2, "weight_decay": 0.1, "eps": 1e-3, "maximize": maximize}
     assert agrees(adagrad, torch.ops.aten._fused_adagrad_, lists, **options)
+
+
+ADAM_OPTIONS = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "amsgrad": False}
+SGD_OPTIONS = {
+    "lr": 0.1,
+    "dampening": 0.0,
+    "nesterov": False,
+    "maximize": False,
+    "is_first_step": False,
+    "weight_decay": 0.0,
+    "momentum": 0.9,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "lists", "options"),
+    [
+        *(
+            (name, 4, {**ADAM_OPTIONS, "lr": lr, "weight_decay": decay, "maximize": not decay})
+            for name in ("_fused_adam", "_fused_adamw")
+            for lr in (0.01, torch.tensor(0.125, dtype=torch.float64))
+            for decay in (0.0, 0.1)
+        ),
+        *(
+            ("_fused_sgd", 3, {**SGD_OPTIONS, **more})
+            for more in (
+                {},
+                {"dampening": 0.5, "weight_decay": 0.1},
+                {"nesterov": True},
+                {"maximize": True},
+                {"is_first_step": True, "weight_decay": 0.1},
+            )
+        ),
+        ("_fused_sgd", 2, {**SGD_OPTIONS, "momentum": 0.0, "weight_decay": 0.1}),
+    ],
+)
+def test_a_step_that_changes_nothing_gives_the_new_tensors(
+    name: str, lists: int, options: dict[str, Any]
+) -> None:
+    given = [tensors(n, positive=n == 3) for n in range(lists)]
+    given += [[]] if lists != 3 else []
+    given += [steps(3)] if lists == 4 else []
+    before = [[each.clone() for each in own] for own in given]
+    ours = FUSED["aten", name](*given, **options)
+    theirs = getattr(torch.ops.aten, name)(*given, **options)
+    for own, other in zip(ours, theirs, strict=True):
+        assert all(map(torch.allclose, own, other))
+        assert len(own) == len(other)
+    for own, earlier in zip(given, before, strict=True):
+        assert all(map(torch.equal, own, earlier))
 
 
 def test_a_scale_that_the_operator_undoes_is_refused() -> None:
