@@ -35,6 +35,7 @@ from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
 from pitcheck.frontends.torch.together.line import Line
 from pitcheck.frontends.torch.together.meetings import Meetings
+from pitcheck.frontends.torch.together.objects import objects_exchanged
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 
 Side = Literal["reference", "parallel"]
@@ -58,7 +59,7 @@ def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> 
     blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
     line = Line(connection, tape.where)
-    tape.meetings = Meetings(number, line, tape.kinds, tape.known)
+    meetings = tape.meetings = Meetings(number, line, tape.kinds, tape.known)
     with ExitStack() as stack:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
@@ -66,6 +67,7 @@ def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> 
             patched(distributed_patches(recorder)),
             patched(copy_patches(recorder)),
             patched(bypass_patches(recorder)),
+            objects_exchanged(recorder, meetings),
             deterministic(recorder, number),
             blame,
             recorder,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -12,6 +12,8 @@ from pitcheck.frontends.torch.together.messages import Meeting, Message, Need
 
 Key = tuple[Meeting, int]
 """A meeting, and the rank that puts something into it."""
+MOST_WAITS = 8
+"""The most different waits that a hang names."""
 
 
 class Coordinator:
@@ -62,21 +64,18 @@ class Coordinator:
         self._requests.pop(rank, None)
         self._missing.pop(rank, None)
 
-    def hang(self, ended: set[int]) -> str:
-        """Return for what each rank waits, if all that have not ended wait for what never comes."""
-        lines = [self._waiting(rank, ended) for rank in sorted(self._requests)]
-        return "\n".join(["the ranks wait for each other for ever:", *lines])
+    def hang(self, ended: Collection[int]) -> str:
+        """Return for what ranks wait if all that have not ended wait for what never comes."""
+        found: defaultdict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
+        for rank, request in sorted(self._requests.items()):
+            found[request.what, self._absent(rank)].append(rank)
+        said = [_waiting(ranks, *wait, ended) for wait, ranks in found.items()]
+        more = [f"and {len(said) - MOST_WAITS} more"] * (len(said) > MOST_WAITS)
+        return f"the ranks wait for ever: {'; '.join([*said[:MOST_WAITS], *more])}"
 
-    def _waiting(self, rank: int, ended: set[int]) -> str:
-        missing = sorted(
-            {of for meeting, of in self._missing[rank] if (meeting, of) not in self._posts}
-        )
-        several = "s" * (len(missing) > 1)
-        over = " (its step is over)" if ended.issuperset(missing) and not several else ""
-        return (
-            f"  rank {rank} waits in {self._requests[rank].what} for rank{several} "
-            f"{spell_numbers(missing)}, which never come{'s' * (not several)} there{over}"
-        )
+    def _absent(self, rank: int) -> tuple[int, ...]:
+        missing = self._missing[rank]
+        return tuple(sorted({of for meeting, of in missing if (meeting, of) not in self._posts}))
 
     def _advance(self, rank: int) -> None:
         missing = self._missing.get(rank)
@@ -84,3 +83,17 @@ class Coordinator:
             missing.pop()
         if missing:
             self._awaited[missing[-1]].append(rank)
+
+
+def _waiting(ranks: Sequence[int], what: str, absent: Sequence[int], ended: Collection[int]) -> str:
+    over = [rank for rank in absent if rank in ended]
+    come = "come" if len(absent) > 1 else "comes"
+    have = "have" if len(over) > 1 else "has"
+    return (
+        f"{_named(ranks)} wait{'s' * (len(ranks) == 1)} in {what} for {_named(absent)}, which "
+        f"never {come} there" + (f" ({_named(over)} {have} ended)" if over else "")
+    )
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {spell_numbers(ranks)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -48,6 +48,18 @@ class Made(NamedTuple):
     meeting: Meeting | None
 
 
+class Gift(NamedTuple):
+    """Objects that a rank gives in a call of torch.distributed, which a trace has as a barrier.
+
+    ``literals``, ``count`` and ``objects`` are those of the post; ``count`` is that of the list.
+    """
+
+    operator: str
+    literals: tuple[Argument, ...]
+    count: int
+    objects: dict[int, bytes]
+
+
 class Meetings:
     """The meetings of a rank.
 
@@ -66,6 +78,13 @@ class Meetings:
         self._solver = Solver(line)
         self._counts: Counter[Channel] = Counter()
         self._open: dict[int, Made] = {}
+        self._gift: Gift | None = None
+
+    def give(self, gift: Gift, record: Callable[[], object]) -> Meeting:
+        """Give objects in the meeting of the event that ``record`` records; return the meeting."""
+        self._gift = gift
+        record()
+        return self._last
 
     def is_open(self, value: int) -> bool:
         """Return True if other ranks may tell the numbers of a value."""
@@ -78,25 +97,28 @@ class Meetings:
 
     def pass_through(self, event: Event) -> None:
         """Put this rank's part into the meeting of an event, whose results may be known then."""
-        meeting = self.next(self._channel(event))
-        given = operands(event.arguments)
-        like = (
-            self._kinds[given[0] if given else event.tensors[0]] if given or event.tensors else None
-        )
-        operand = self._told(given[0]) if given else None
-        self.line.post(
-            meeting,
-            Post(
-                event.operator,
-                _literals(event),
-                () if like is None else like.shape,
-                "" if like is None else dtype_name(like.dtype),
-                operand,
-                event.source or "outside the user's code",
-            ),
-        )
-        if operand is not None or self._comes_from_others(event):
+        self._last = meeting = self.next(self._channel(event))
+        post = self._post(event)
+        self.line.post(meeting, post)
+        if post.operand is not None or self._comes_from_others(event):
             self._add(event, meeting)
+
+    def _post(self, event: Event) -> Post:
+        source = event.source or "outside the user's code"
+        gift, self._gift = self._gift, None
+        if gift is not None:
+            shape = (gift.count,)
+            return Post(gift.operator, gift.literals, shape, "", None, source, gift.objects)
+        given = operands(event.arguments)
+        like = next((self._kinds[number] for number in (*given, *event.tensors)), None)
+        return Post(
+            event.operator,
+            _literals(event),
+            () if like is None else like.shape,
+            "" if like is None else dtype_name(like.dtype),
+            self._told(given[0]) if given else None,
+            source,
+        )
 
     def derive(self, event: Event) -> None:
         """Take in an event whose operands are known or open, and some of them open."""
