@@ -106,7 +106,7 @@ class _Session:
         self._recorder = recorder
         self._tape = recorder.tape
         self._program = program
-        self._names = Names(program)
+        self._names = Names(program, mesh, coordinate)
         blame.name(self._names.modules())
 
     def run(self, number: int) -> Trace:
@@ -152,7 +152,7 @@ class _Session:
 
     def _assumptions(self) -> list[str]:
         """Return sentences that the report must say beside the verdict."""
-        said = []
+        said = list(self._program.assumptions)
         if self._names.optimizers():
             said.append(
                 "the recorded step is the optimizer's second: corrections that depend on the "
