@@ -32,15 +32,20 @@ class Input:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of an output that each rank holds.
+    """The part of an output, or of a parameter, that each rank holds.
 
-    Along ``split`` it is a part of every dimension named. Over the axes of ``sum`` or ``mean`` the
-    ranks hold the terms of a sum or of a mean.
+    Along ``split`` it is a part of every dimension named. Over the axes of ``sum`` and ``mean`` the
+    ranks hold the terms of a sum and of a mean: the loss of a rank may be a term of a sum over "cp"
+    and of a mean over "dp". A parameter can only be split.
     """
 
     split: Mapping[int, Axes] = field(default_factory=dict)
     sum: Axes = ()
     mean: Axes = ()
+
+
+StatedPart = Part | Mapping[int, Sequence[tuple[int, int]]]
+"""The part of a parameter on a rank: even stretches, or half-open intervals by dimension."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +60,23 @@ class Program:
       are compared.
     - ``names``: the reference's name of a parameter, by its name here. If several modules have
       parameters of one name, these begin with the module's place, as in "0.weight".
-    - ``parts``: the parts of parameters that nothing else tells, by their name here. For each
-      dimension it has the half-open intervals of the reference's dimension that this rank holds.
+    - ``parts``: the parts of parameters and state that nothing else tells, by their name here or a
+      pattern of names ("*.experts.*.weight", as of the shell; "*" matches dots, too). A part is
+      ``Part(split={0: "ep"})`` if all ranks hold equal stretches. Otherwise it has, for each
+      dimension, the half-open intervals of the reference's dimension that this rank holds.
     - ``state``: returns, after a call of ``step``, further tensors that the step keeps for the next
       one, by their names in the reference. Kept tensors that it does not name are called after the
       way to them ("step.momentum.0").
+    - ``assumptions``: sentences that the report says beside the verdict.
     """
 
     model: Any
     step: Callable[[Mapping[str, Any]], Any]
     optimizer: Any = None
     names: Callable[[str], str] | None = None
-    parts: Mapping[str, Mapping[int, Sequence[tuple[int, int]]]] = field(default_factory=dict)
+    parts: Mapping[str, StatedPart] = field(default_factory=dict)
     state: Callable[[], Mapping[str, Any]] | None = None
+    assumptions: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

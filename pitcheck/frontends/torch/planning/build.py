@@ -25,6 +25,7 @@ from pitcheck.frontends.torch.planning.groups import (
     with_communicators,
 )
 from pitcheck.frontends.torch.planning.known_integers import known_integers
+from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
 from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.rewrites.index_bounds import never_ignored, with_boundaries
@@ -108,6 +109,7 @@ class _Building:
         self._families = Families(self._taken | self._results.keys())
         self._boxes: dict[str, dict[int, Box]] = defaultdict(dict)
         self._wholes: dict[str, tuple[int, ...]] = {}
+        self._from_shapes = PartsFromShapes(spec.mesh)
         self._ends_at: dict[str, dict[int, Box]] = defaultdict(dict)
         self._bounds = {
             name: given.bounds for name, given in spec.batch.items() if given.bounds is not None
@@ -141,7 +143,12 @@ class _Building:
             programs=folded,
             name=name,
             assumptions=tuple(
-                dict.fromkeys(line for trace in self._traces for line in trace.assumptions)
+                dict.fromkeys(
+                    (
+                        *(line for trace in self._traces for line in trace.assumptions),
+                        *self._from_shapes.assumptions(),
+                    )
+                )
             ),
         )
 
@@ -203,13 +210,21 @@ class _Building:
         if self._reference is None:
             return
         whole = self._whole(given, trace.rank)
-        if not given.box and whole != shape:
+        box = given.box
+        if not box:
+            box = (
+                tuple(((0, size),) for size in whole)
+                if whole == shape
+                else self._from_shapes.of(given.name, shape, whole, trace.rank)
+            )
+        if box is None:
             raise UnsupportedError(
                 f"rank {trace.rank} holds {shape} of {given.name!r}, which is {whole} in the "
-                f"reference; say which part in Program.parts"
+                f"reference, and its shape does not tell the part; say it in Program.parts, by "
+                f"name or for a pattern of names, such as {{'*': Part(split={{0: 'tp'}})}}"
             )
         self._wholes[given.name] = whole
-        self._boxes[given.name][trace.rank] = given.box or tuple(((0, size),) for size in whole)
+        self._boxes[given.name][trace.rank] = box
 
     def _whole(self, given: Given, rank: int) -> tuple[int, ...]:
         """Return the shape of the whole tensor that a rank holds a part of.

@@ -9,9 +9,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.program import Program
-from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of, stated
+from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of
+from pitcheck.frontends.torch.recording.stated_parts import StatedParts
 from pitcheck.frontends.torch.storage.reachable import reachable
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")
@@ -32,10 +32,16 @@ class Held(NamedTuple):
 
 
 class Names:
-    """The names of a program's tensors, and the parts of the reference's tensors that they are."""
+    """The names of a program's tensors, and the parts of the reference's tensors that they are.
 
-    def __init__(self, program: Program) -> None:
+    ``mesh`` and ``coordinate`` are those of the rank; both are empty for the reference.
+    """
+
+    def __init__(
+        self, program: Program, mesh: Mapping[str, int], coordinate: Mapping[str, int]
+    ) -> None:
         self._program = program
+        self._stated = StatedParts(program.parts, mesh, coordinate)
         model = program.model
         models = list(model) if isinstance(model, Sequence) else [model]
         self.replicated = any(isinstance(item, DistributedDataParallel) for item in models)
@@ -50,10 +56,8 @@ class Names:
         """
         if self._program.parts:
             known = {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}
-            check_known(
-                self._program.parts,
-                known | {held.name for held in (*self.passing_buffers(), *self.stated())},
-                "Program.parts",
+            self._stated.check(
+                known | {held.name for held in (*self.passing_buffers(), *self.stated())}
             )
 
     def modules(self) -> dict[str, torch.nn.Module]:
@@ -194,12 +198,8 @@ class Names:
         return held
 
     def _one(self, here: str, tensor: torch.Tensor, name: str) -> Held:
-        part = (
-            stated(self._program.parts[here], local(tensor).shape, here)
-            if here in self._program.parts
-            else part_of(tensor)
-        )
-        return Held(name, tensor, part)
+        part = self._stated.of(here, local(tensor).shape)
+        return Held(name, tensor, part_of(tensor) if part is None else part)
 
     def _renamed(self, here: str) -> str:
         """Return the reference's name of a buffer.

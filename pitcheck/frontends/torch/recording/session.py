@@ -119,7 +119,7 @@ class _Session:
         self._recorder = recorder
         self._tape = recorder.tape
         self._program = program
-        self._names = Names(program)
+        self._names = Names(program, mesh, coordinate)
         blame.name(self._names.modules())
 
     def run(self, number: int) -> Trace:
@@ -166,7 +166,10 @@ class _Session:
     def _assumptions(self) -> list[str]:
         """Return sentences that the report must say beside the verdict."""
         timed = self._tape.meetings.timed if self._tape.meetings is not None else {}
-        said = [f"ranks come in the order of their numbers to {call}" for call in timed]
+        said = [
+            *self._program.assumptions,
+            *(f"ranks come in the order of their numbers to {call}" for call in timed),
+        ]
         if self._names.optimizers():
             said.append(
                 "the recorded step is the optimizer's second: corrections that depend on the "
