@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from pitcheck.frontends.torch.recording.arguments import DTYPES
 from pitcheck.frontends.torch.trace import Argument, Event, Ref
 
+KNOWN_ELEMENTS = 1 << 16
+"""The greatest number of elements of a value that is computed while recording."""
 UNDEFINED = frozenset(
     {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"}
 )

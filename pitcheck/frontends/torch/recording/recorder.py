@@ -261,9 +261,10 @@ class Recorder(TorchDispatchMode):
     def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Return the numbers of a tensor at which the program looks; None if they are not known."""
         value = self._read(tensor)
-        if value in self.tape.known:
+        numbers = self.tape.numbers(value)
+        if numbers is not None:
             self.tape.looked_at.add(value)
-        return self.tape.known.get(value)
+        return numbers
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the numbers of a tensor.
@@ -273,14 +274,15 @@ class Recorder(TorchDispatchMode):
         """
         self.communication.flights.touch(tensor, False, "a decision", self.tape.where())
         value = self._read(tensor)
-        if value not in self.tape.known:
+        numbers = self.tape.numbers(value)
+        if numbers is None:
             raise UnsupportedError(
                 f"{self.tape.where()}: a shape or a decision depends on the values of a tensor of "
                 f"shape {tuple(tensor.shape)} that are not known; "
                 "give Input.values where they come from integers of the batch"
             )
         self.tape.looked_at.add(value)
-        return self.tape.known[value]
+        return numbers
 
     def _put(
         self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from math import prod
+from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 import torch
@@ -33,13 +34,18 @@ from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
+from pitcheck.frontends.torch.together.line import Line
+from pitcheck.frontends.torch.together.meetings import Meetings
+from pitcheck.frontends.torch.together.objects import objects_exchanged
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 
 Side = Literal["reference", "parallel"]
 
 
-def record_rank(spec: Spec, side: Side, number: int) -> Trace:
+def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> Trace:
     """Return the trace of a rank.
+
+    ``connection`` leads to the process that records all ranks.
 
     It changes the process, and is called once in each. Raises UnsupportedError for a program that
     cannot be recorded, PlanError for one that contradicts itself, and whatever the program raises.
@@ -53,6 +59,8 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
         _start_group(number, prod(mesh.values()))
     blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
+    line = Line(connection, tape.where)
+    meetings = tape.meetings = Meetings(number, line, tape.kinds, tape.known)
     with ExitStack() as stack:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
@@ -60,6 +68,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
             patched(distributed_patches(recorder)),
             patched(copy_patches(recorder)),
             patched(bypass_patches(recorder)),
+            objects_exchanged(recorder, meetings),
             deterministic(recorder, number),
             blame,
             recorder,
@@ -77,6 +86,8 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
             if tape.refused is not None:
                 raise tape.refused from None
             raise
+        finally:
+            line.flush()
         if tape.refused is not None:
             raise tape.refused
         return trace
