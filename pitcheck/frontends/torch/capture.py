@@ -28,6 +28,7 @@ def capture(
     """
     try:
         from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan  # noqa: PLC0415  a specification is written without torch
+        from pitcheck.frontends.torch.planning.common_forms import in_one_form  # noqa: PLC0415
         from pitcheck.frontends.torch.planning.compared_state import matched  # noqa: PLC0415
         from pitcheck.frontends.torch.recording.record import record  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -37,6 +38,7 @@ def capture(
     jobs = usable_jobs() if jobs is None else jobs
     (single,) = record(spec, "reference", jobs, printed)
     single, traces = matched(single, record(spec, "parallel", jobs, printed), spec)
+    single, traces = in_one_form(single, traces)
     reference = reference_plan(single, spec)
     return reference, parallel_plan(traces, spec, reference)
 

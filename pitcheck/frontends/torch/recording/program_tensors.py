@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.program import Program
+from pitcheck.frontends.torch.recording.flat_parameters import FLAT, Piece, pieces_of
 from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of
 from pitcheck.frontends.torch.recording.stated_parts import StatedParts
 from pitcheck.frontends.torch.storage.reachable import reachable
@@ -19,16 +22,22 @@ WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module."
 
 
 class Held(NamedTuple):
-    """A tensor of a program, with its name in the reference and the part of it that it is."""
+    """A tensor of a program, with its name in the reference and the part of it that it is.
+
+    ``stretch`` is the first element and the number of elements of a tensor that lies in a flat
+    one, ``tensor``, together with others.
+    """
 
     name: str
     tensor: torch.Tensor
     part: Part
+    stretch: tuple[int, int] | None = None
 
     @property
     def memory(self) -> torch.Tensor:
         """Return what this rank holds of the tensor, as it lies in memory, without gradient."""
-        return local(self.tensor).detach()
+        held = local(self.tensor).detach()
+        return held if self.stretch is None else held.narrow(0, *self.stretch)
 
 
 class Names:
@@ -70,8 +79,35 @@ class Names:
         }
 
     def parameters(self) -> list[Held]:
-        """Return all parameters; one that is shared is listed once."""
-        return self._held(self._plain_parameters())
+        """Return all parameters; one that is shared is listed once.
+
+        Of a flat parameter, the parameters that it consists of are listed.
+        """
+        pieces = {
+            number: found
+            for model in self.models
+            if isinstance(model, torch.nn.Module)
+            for number, found in pieces_of(model).items()
+        }
+        plain, flat = [], []
+        for here, tensor in self._plain_parameters():
+            if id(tensor) in pieces:
+                flat += [self._piece(here, tensor, piece) for piece in pieces[id(tensor)]]
+            else:
+                plain.append((here, tensor))
+        held = [*self._held(plain), *flat]
+        _check_distinct([item.name for item in held])
+        return held
+
+    def _piece(self, here: str, tensor: torch.Tensor, piece: Piece) -> Held:
+        """Return a parameter, or the stretch of one, that lies in a flat parameter."""
+        name = f"{here.removesuffix(FLAT)}{piece.name}" if piece.name else here
+        return Held(
+            self._program.names(name) if self._program.names else name,
+            tensor,
+            piece.part,
+            piece.stretch,
+        )
 
     def _plain_parameters(self) -> list[tuple[str, torch.Tensor]]:
         found: list[tuple[int, str, torch.Tensor]] = []
@@ -125,7 +161,9 @@ class Names:
             )
             if gradient is not None:
                 part = part_of(gradient)
-                found.append(Held(held.name, gradient, part if part != Part() else held.part))
+                found.append(
+                    Held(held.name, gradient, part if part != Part() else held.part, held.stretch)
+                )
         return found
 
     def stated(self) -> list[Held]:
@@ -171,23 +209,22 @@ class Names:
         Raises PlanError for state of a tensor that is neither a parameter nor rows of one.
         """
         parameters = self.parameters()
-        by_tensor = {id(held.tensor): held for held in parameters}
+        by_tensor: dict[int, list[Held]] = defaultdict(list)
+        for held in parameters:
+            by_tensor[id(held.tensor)].append(held)
         for optimizer in self.optimizers():
             for parameter, state in optimizer.state.items():
-                held = by_tensor.get(id(parameter)) or next(
-                    (found for own in parameters if (found := _rows_of(parameter, own))), None
-                )
-                if held is None:
+                helds = by_tensor.get(id(parameter)) or [
+                    rows for own in parameters if (rows := _rows_of(parameter, own))
+                ][:1]
+                if not helds:
                     raise PlanError(
                         f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} "
                         f"that is no parameter of Program.model, and no rows of one"
                     )
-                for key, value in state.items():
+                for held, (key, value) in product(helds, state.items()):
                     if isinstance(value, torch.Tensor):
-                        same = local(value).shape == local(held.tensor).shape
-                        yield Held(
-                            f"{key}:{held.name}", value, held.part if same else part_of(value)
-                        )
+                        yield _state(key, value, held)
 
     def _held(self, found: list[tuple[str, torch.Tensor]]) -> list[Held]:
         held = [
@@ -210,6 +247,14 @@ class Names:
             return self._program.names(here) if self._program.names else here
         except LookupError:
             return here
+
+
+def _state(key: str, value: torch.Tensor, held: Held) -> Held:
+    """Return a tensor in the state of an optimizer, which is spread as its parameter is."""
+    name = f"{key}:{held.name}"
+    if local(value).shape == local(held.tensor).shape:
+        return Held(name, value, held.part, held.stretch)
+    return Held(name, value, part_of(value))
 
 
 def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:

@@ -109,7 +109,7 @@ class Recorder(TorchDispatchMode):
             # here again.
             return NotImplemented
         try:
-            return self._call(func, args, dict(kwargs or {}))
+            return self._call(func, args, _on_the_cpu(kwargs or {}))
         except PitcheckError as error:
             self.tape.refuse(error)
             raise
@@ -418,6 +418,17 @@ class Recorder(TorchDispatchMode):
         if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
             self.storages.write(tensor, self.tape.constant(tensor))
         return self.storages.read(tensor)
+
+
+def _on_the_cpu(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call; the CPU has no number, as a tensor that is made on it has none.
+
+    A tensor without numbers would keep the number that its maker was given.
+    """
+    device = kwargs.get("device")
+    if isinstance(device, torch.device) and device.type == "cpu":
+        return {**kwargs, "device": torch.device("cpu")}
+    return dict(kwargs)
 
 
 def _operand(argument: Argument) -> int:

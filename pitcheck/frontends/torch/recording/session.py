@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from math import prod
@@ -95,6 +96,16 @@ def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> 
 
 
 def _start_group(rank: int, size: int, store: dist.Store) -> None:
+    """Start the process group, and tell frameworks of it as ``torchrun`` does on one machine."""
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        GROUP_RANK="0",
+        WORLD_SIZE=str(size),
+        LOCAL_WORLD_SIZE=str(size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT="29500",
+    )
     dist.init_process_group("fake", store=store, rank=rank, world_size=size)
 
 
@@ -222,7 +233,7 @@ class _Session:
         states = [
             held
             for held in self._names.states()
-            if self._recorder.storages.read(local(held.tensor)) not in self._tape.known
+            if self._recorder.storages.read(held.memory) not in self._tape.known
         ]
         for role, helds in [*roles, ("optimizer_state", states)]:
             for held in helds:

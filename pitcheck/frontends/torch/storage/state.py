@@ -9,6 +9,7 @@ Memory on which no result depends is no state, however often it is written.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -101,6 +102,11 @@ class Memory:
         self._first = len(self._tape.kinds)
         self._named: dict[Key, Named] = {}
         self._tensors: dict[str, torch.Tensor] = {}
+        self._shared: dict[Key, list[Key]] = defaultdict(list)
+        """Further names of the state of an optimizer, by its first name.
+
+        An optimizer counts the steps of a flat parameter once for all parameters in it.
+        """
         self._found = self._read_named()
         # From here on events read twins; some are made by writing other twins.
         self._start = len(self._tape.events)
@@ -115,14 +121,16 @@ class Memory:
         one.
         """
         found: dict[Key, tuple[Held, int]] = {}
-        seen: set[Where] = set()
+        seen: dict[Where, Key] = {}
         for key, held, tensor in self._all_named():
             if key in found or not self._has_place(tensor):
                 continue
             self._tensors.setdefault(f"{key[0]}:{key[1]}", tensor)
             if (where := where_of(tensor)) in seen:
+                if key[0] == "optimizer_state":
+                    self._shared[seen[where]].append(key)
                 continue
-            seen.add(where)
+            seen[where] = key
             value = self._value(tensor)
             if value is not None:
                 found[key] = held, value
@@ -143,8 +151,8 @@ class Memory:
             for held in helds:
                 # Looking at a tensor that is still communicated would wait for it.
                 own = held.tensor._local_tensor if isinstance(held.tensor, DTensor) else held.tensor
-                if not isinstance(own, AsyncCollectiveTensor):
-                    yield (role, held.name), held, local(own).detach()
+                if not isinstance(own, AsyncCollectiveTensor) and not _is_gone(own):
+                    yield (role, held.name), held, held.memory
 
     def _has_place(self, tensor: torch.Tensor) -> bool:
         if (
@@ -343,8 +351,9 @@ class Memory:
         if left is not None and left in tape.known and named.origin in tape.known:
             same[named.twin] = named.origin
             if state or key[0] == "buffer":
-                kept.numbers.append(
-                    Number(self._called(key), _text(tape.known[left]), tape.made_at(left))
+                kept.numbers.extend(
+                    Number(self._called(name), _text(tape.known[left]), tape.made_at(left))
+                    for name in (key, *self._shared[key])
                 )
             return
         if state and left is None:
@@ -489,6 +498,11 @@ class _Final(dict[int, int]):
         while value in self._same:
             value = self._same[value]
         return value
+
+
+def _is_gone(tensor: torch.Tensor) -> bool:
+    """Return True if the memory of a tensor was given back. A view of it would get it again."""
+    return tensor.numel() > 0 and tensor.untyped_storage().nbytes() == 0
 
 
 def _closed(keys: set[Key], needs: Mapping[Key, set[Key]]) -> set[Key]:

@@ -1,0 +1,222 @@
+"""Whole frameworks: programs written with them, proven, and with mistakes planted beside.
+
+It writes the table of ``docs/frameworks.md``: ``python bench/frameworks.py [--only TEXT] [--limit
+SECONDS] [--write]``. The rows are listed in ``framework_rows.py``, their programs are in
+``programs/frameworks``. A row is the right program, and the same with each of its mistakes. Every
+check has a process of its own, which has imported the framework before its time is taken. A row
+whose framework is not installed is printed as such, and never written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from framework_rows import ROWS, Row
+from frontier import written
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "bench" / "programs" / "frameworks"
+PAGE = ROOT / "docs" / "frameworks.md"
+HEAD = (
+    "| framework | feature | mesh | lines | verdict | seconds | planted mistakes | causes found |",
+    "|---|---|---|---|---|---|---|---|",
+)
+FORKING = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of one check: the verdict, the seconds, and the first finding if there is one.
+
+    ``line`` is the line of the program or of the framework that the finding names, "" for none.
+    """
+
+    verdict: str
+    seconds: float
+    code: str = ""
+    line: str = ""
+    said: str = ""
+
+    @property
+    def caught(self) -> bool:
+        """True if the programs were told to differ."""
+        return self.verdict in ("mismatch", "invalid")
+
+
+def isolated(function: Callable[[], Any], limit: float) -> Any:
+    """Return what a function returns in a process of its own, None if it takes too long or dies."""
+    here, there = FORKING.Pipe(duplex=False)
+    process = FORKING.Process(target=lambda: there.send(function()))
+    process.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(limit) else None
+    except EOFError:
+        return None
+    finally:
+        process.kill()
+        process.join()
+
+
+def check_of(row: Row, mistake: str) -> Checked:
+    """Check the program of a row, with a mistake or ("") without."""
+    from pitcheck.torch import Options, check  # noqa: PLC0415  slow to import
+
+    spec = program(row).spec(mesh=dict(row.mesh), mistake=mistake, **row.options)
+    start = time.perf_counter()
+    report = check(spec, Options(seed=1))
+    seconds = time.perf_counter() - start
+    finding = next((each for each in report.findings if each.verdict != "warning"), None)
+    if finding is None:
+        return Checked(report.verdict, seconds)
+    said = " ".join(filter(None, (finding.title, finding.cause)))
+    return Checked(report.verdict, seconds, finding.code, finding.source or "", said)
+
+
+def program(row: Row) -> Any:
+    """Import the module that has the program of a row."""
+    for folder in (PROGRAMS, ROOT / "tests"):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    return importlib.import_module(row.program)
+
+
+def installed(framework: str) -> str:
+    """Return the version of a package, "" if it is not installed."""
+    try:
+        return version(framework)
+    except PackageNotFoundError:
+        return ""
+
+
+def lines_of(file: Path) -> int:
+    """Return the lines of code that the specifications of a file need.
+
+    Counted are the statements of ``spec`` and of all functions and classes of the file that it
+    uses, without comments and docstrings. Mistakes are left out: what only ``MISTAKES`` names.
+    """
+    module = ast.parse(file.read_text(encoding="utf-8"))
+    named = {
+        node.name: node
+        for node in module.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    found, waiting = set(), ["spec"]
+    while waiting:
+        name = waiting.pop()
+        if name in named and name not in found:
+            found.add(name)
+            waiting += [node.id for node in ast.walk(named[name]) if isinstance(node, ast.Name)]
+    return sum(_count(named[name]) for name in found)
+
+
+def _count(node: ast.AST) -> int:
+    """Return the number of lines on which the code of a node stands."""
+    held = {
+        id(inner.body[0])
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.FunctionDef | ast.ClassDef)
+        and isinstance(inner.body[0], ast.Expr)
+        and isinstance(inner.body[0].value, ast.Constant)
+    }
+    lines: set[int] = set()
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        inner = waiting.pop()
+        if id(inner) in held:
+            continue
+        if hasattr(inner, "lineno"):
+            lines |= {inner.lineno, inner.end_lineno or inner.lineno}
+        waiting += ast.iter_child_nodes(inner)
+    return len(lines)
+
+
+def line(row: Row, right: Checked | None, wrong: Mapping[str, Checked | None]) -> str:
+    """Return one line of the table."""
+    verdict = "stopped" if right is None else right.verdict
+    cells = [
+        f"{row.framework} {installed(row.framework)}",
+        row.feature,
+        ", ".join(f"{axis}={size}" for axis, size in row.mesh.items()),
+        str(lines_of(PROGRAMS / f"{row.program}.py")),
+        verdict if not row.reason else f"{verdict} ({row.reason})",
+        "" if right is None else f"{right.seconds:.1f}",
+        "; ".join(wrong),
+        "; ".join(map(cause, wrong.values())),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def cause(found: Checked | None) -> str:
+    """Return the code of a mistake that was found, and whether a line was named."""
+    if found is None or not found.caught:
+        return f"**{'stopped' if found is None else found.verdict}**"
+    if not found.code:
+        return found.verdict
+    return f"[{found.code}](causes/{found.code}.md){', line' if found.line else ''}"
+
+
+def table(rows: list[Row], limit: float, told: bool) -> Iterator[str]:
+    """Yield the lines of some rows of one framework as they are measured."""
+    for row in rows:
+        right = isolated(lambda row=row: check_of(row, ""), limit)
+        wrong = {
+            mistake: isolated(lambda row=row, mistake=mistake: check_of(row, mistake), limit)
+            for mistake in row.mistakes
+        }
+        if told:
+            for found in (right, *wrong.values()):
+                print(f"    {found}", file=sys.stderr, flush=True)
+        yield line(row, right, wrong)
+
+
+def measured(rows: list[Row], limit: float, told: bool) -> list[str]:
+    """Return the lines of all rows that have one program; print them as they come."""
+    if not installed(rows[0].framework):
+        print(f"| {rows[0].framework} | not installed |")
+        return []
+    program(rows[0])
+    lines = []
+    for text in table(rows, limit, told):
+        print(text, flush=True)
+        lines.append(text)
+    return lines
+
+
+def main() -> None:
+    """Measure, print, and write the page if asked to."""
+    parser = argparse.ArgumentParser(description="Whole frameworks.")
+    parser.add_argument("--only", default="", help="rows whose program or feature has this text")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for one check")
+    parser.add_argument("--tell", action="store_true", help="print what every check found")
+    parser.add_argument("--write", action="store_true", help="write docs/frameworks.md")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    rows = [row for row in ROWS if options.only in f"{row.program} {row.feature}"]
+    lines = list(HEAD)
+    for _, group in groupby(rows, key=lambda row: row.program):
+        together = list(group)
+        # A process for each program: frameworks change PyTorch when they are imported.
+        lines += isolated(
+            lambda together=together: measured(together, options.limit, options.tell),
+            options.limit * 3 * len(together),
+        )
+    if options.write:
+        written(lines, "frameworks", PAGE)
+
+
+if __name__ == "__main__":
+    main()

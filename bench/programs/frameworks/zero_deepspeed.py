@@ -1,0 +1,72 @@
+"""DeepSpeed's engine: ZeRO of all stages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+
+import deepspeed
+import torch
+from small import OPTIMIZERS, Batch, Network, loss_of, named, over, parts_of, training
+from torch import nn
+
+from pitcheck.torch import Program, Rank, Spec
+
+MISTAKES = (
+    "gradients not averaged",
+    "another learning rate on one rank",
+    "loss divided twice",
+)
+
+
+def spec(
+    mesh: Mapping[str, int],
+    mistake: str = "",
+    stage: int = 0,
+    optimizer: str = "AdamW",
+    micro: int = 1,
+    clip: float | None = None,
+    **zero: Any,
+) -> Spec:
+    """Return the network on one device, and DeepSpeed's engine on several."""
+    named(MISTAKES, mistake)
+
+    def reference() -> Program:
+        model = Network()
+
+        def clipping() -> None:
+            if clip is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
+
+        return training(model, OPTIMIZERS[optimizer](model.parameters()), micro=micro, before=clipping)
+
+    def parallel(rank: Rank) -> Program:
+        model = Network()
+        engine, *_ = deepspeed.initialize(
+            model=model,
+            optimizer=OPTIMIZERS[optimizer](model.parameters()),
+            config={
+                "train_micro_batch_size_per_gpu": 1,
+                "gradient_accumulation_steps": micro,
+                "gradient_clipping": clip or 0.0,
+                "zero_optimization": {"stage": stage, **zero},
+                "zero_allow_untested_optimizer": True,
+                "zero_force_ds_cpu_optimizer": False,
+            },
+        )
+
+        def step(batch: Batch) -> torch.Tensor:
+            total = torch.zeros(())
+            for _, x, labels in parts_of(batch, micro):
+                loss = loss_of(engine, x, labels)
+                engine.backward(loss)
+                engine.step()
+                total += loss.detach() / micro
+            return total
+
+        return Program(engine.module, step, engine.optimizer)
+
+    return over(reference, parallel, mesh)
