@@ -18,7 +18,8 @@ from pitcheck.forks import Forks, can_fork
 from pitcheck.frontends.torch.patches.program_output import flush_all, to_file, to_stderr
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.recording.printed import Printed, output_file, output_of
-from pitcheck.frontends.torch.trace import Trace
+from pitcheck.frontends.torch.routing import Routing
+from pitcheck.frontends.torch.trace import Router, Trace
 
 Side = Literal["reference", "parallel"]
 
@@ -42,17 +43,25 @@ class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
     trace: Trace
 
 
-def record(spec: Spec, side: Side, jobs: int, printed: Printed | None = None) -> list[Trace]:
+def record(
+    spec: Spec,
+    side: Side,
+    jobs: int,
+    printed: Printed | None = None,
+    routing: Routing | None = None,
+    routers: Sequence[Router] = (),
+) -> list[Trace]:
     """Return one trace per rank; of the reference there is one rank.
 
-    ``jobs`` ranks are recorded at a time. What they print is told once for all ranks, unless it is
+    Routers choose as ``routing`` says; ``routers`` are those of the reference, if it has been
+    recorded. ``jobs`` ranks are recorded at a time. What they print is told once for all ranks, unless it is
     in ``printed``. Raises UnsupportedError or PlanError, which name the rank, for the first rank
     that cannot be recorded.
     """
     if not can_fork():
         raise UnsupportedError("recording a PyTorch program needs a system that can fork processes")
     count = prod(spec.mesh.values()) if side == "parallel" else 1
-    ranks = _Ranks(spec, side, max(jobs, 1))
+    ranks = _Ranks(spec, side, max(jobs, 1), routing, routers)
     try:
         answers = ranks.run(range(count))
     finally:
@@ -64,7 +73,7 @@ def record(spec: Spec, side: Side, jobs: int, printed: Printed | None = None) ->
                 f"rank {number} of the parallel program"
                 if side == "parallel"
                 else "the reference program"
-            )
+            ) + ("" if routing is None else f", routing {routing.name!r}")
             error = (PlanError if answer.invalid else UnsupportedError)(f"{who}: {answer.message}")
             if answer.traceback:
                 error.add_note(f"{who} raised\n{answer.traceback}")
@@ -76,12 +85,20 @@ def record(spec: Spec, side: Side, jobs: int, printed: Printed | None = None) ->
 class _Ranks:
     """The processes that record ranks, and their answers by rank."""
 
-    def __init__(self, spec: Spec, side: Side, jobs: int) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        side: Side,
+        jobs: int,
+        routing: Routing | None,
+        routers: Sequence[Router],
+    ) -> None:
         # Each child would else import it again.
         import pitcheck.frontends.torch.recording.session  # noqa: F401, PLC0415
 
         self._spec = spec
         self._side: Side = side
+        self._routing = routing, routers
         self._jobs = jobs
         self._forks: Forks[int] = Forks()
         self._answers: dict[int, Recorded | Failure] = {}
@@ -120,7 +137,7 @@ class _Ranks:
         if file is not None:
             self._files[number] = file
         into = None if file is None else file.fileno()
-        self._forks.start(number, _answer, self._spec, self._side, number, into)
+        self._forks.start(number, _answer, self._spec, self._side, number, into, *self._routing)
 
     def _failures(self) -> list[int]:
         return [number for number, answer in self._answers.items() if isinstance(answer, Failure)]
@@ -145,7 +162,14 @@ def _death(code: int | None) -> str:
     )
 
 
-def _answer(spec: Spec, side: Side, number: int, into: int | None) -> bytes | None:
+def _answer(
+    spec: Spec,
+    side: Side,
+    number: int,
+    into: int | None,
+    routing: Routing | None,
+    routers: Sequence[Router],
+) -> bytes | None:
     from pitcheck.frontends.torch.recording.session import record_rank  # noqa: PLC0415
 
     if into is None:
@@ -155,7 +179,7 @@ def _answer(spec: Spec, side: Side, number: int, into: int | None) -> bytes | No
     process = os.getpid()
     answer: Recorded | Failure
     try:
-        answer = Recorded(record_rank(spec, side, number))
+        answer = Recorded(record_rank(spec, side, number, routing, routers))
     except PitcheckError as error:
         answer = Failure(str(error), isinstance(error, PlanError))
     except KeyboardInterrupt:

@@ -57,6 +57,7 @@ class Tape:
     - ``known``: the numbers of the values that are known.
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
+    - ``routed``: the known values that depend on the choices of routers, which a routing says.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
       and is attributed to the line that made it.
@@ -67,6 +68,7 @@ class Tape:
         self.events: list[Event] = []
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
+        self.routed: set[int] = set()
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
         self.ended = False
@@ -132,6 +134,12 @@ class Tape:
         with _disable_current_modes():
             return self._constant(tensor.detach().cpu().contiguous())
 
+    def chosen(self, indices: torch.Tensor) -> int:
+        """Add the choices of a router, which a routing says; return the number of their value."""
+        number = self.constant(indices)
+        self.routed.add(number)
+        return number
+
     def _constant(self, plain: torch.Tensor) -> int:
         kind = Kind(tuple(plain.shape), plain.dtype)
         flat = plain.reshape(-1)
@@ -169,7 +177,13 @@ class Tape:
         self._places[number] = self._places.get(value, Place())
         if value in self.known:
             self.known[number] = self.known[value]
+        if value in self.routed:
+            self.routed.add(number)
         return number
+
+    def module(self) -> str:
+        """Return the path of the module that runs."""
+        return self._place().module
 
     def where(self) -> str:
         """Return the user's present line, for messages."""
@@ -203,10 +217,12 @@ class Tape:
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
         ):
             return
+        routed = not self.routed.isdisjoint(operands(event.arguments))
         results = evaluate(event, self.known)
         for number, result in zip(event.outputs, results or (), strict=False):
             if number is not None and result is not None:
                 self.known[number] = result
+                self.routed.update((number,) if routed else ())
 
     def number(self, value: int) -> bool | int | float:
         """Return the number in a tensor of one element.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import cast, get_args
 
 import msgspec
+import torch
 
 from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
@@ -15,6 +16,7 @@ from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
 from pitcheck.frontends.torch.trace import (
     Argument,
     Event,
+    Given,
     Item,
     Ref,
     Result,
@@ -24,6 +26,7 @@ from pitcheck.frontends.torch.trace import (
 )
 
 DTYPES = frozenset(get_args(DType))
+INTEGERS = frozenset({torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
 
 def trace_of(
@@ -43,9 +46,9 @@ def trace_of(
     Raises UnsupportedError for a value of a dtype that plans do not know.
     """
     wanted = {result.value for result in results}
-    kept, _ = needed_events(
-        tape.events, wanted, lambda index, event: index >= start and event.meets
-    )
+    events = [event for event in tape.events if not is_routed(event, tape)]
+    begun_at = sum(not is_routed(event, tape) for event in tape.events[:start])
+    kept, _ = needed_events(events, wanted, lambda index, event: index >= begun_at and event.meets)
     kept = in_real_numbers(kept, tape)
     needed = wanted | set(begun)
     for event in kept:
@@ -60,15 +63,44 @@ def trace_of(
     return Trace(
         rank,
         tuple(Value(tape.kinds[old].shape, dtype_name(tape.kinds[old].dtype)) for old in numbers),  # type: ignore[arg-type]
-        tuple(_renumbered(event, numbers) for event in kept),
+        tuple(renumbered(event, numbers) for event in kept),
         tuple(
             msgspec.structs.replace(given, value=numbers[old], idle=old not in read)
-            for old, given in tape.given.items()
+            for old, given in {**tape.given, **_constants(tape, needed)}.items()
             if old in numbers
         ),
         tuple(msgspec.structs.replace(result, value=numbers[result.value]) for result in results),
         tuple(assumptions),
     )
+
+
+def is_routed(event: Event, tape: Tape) -> bool:
+    """Return True if an event only computes integers that follow from the choices of routers.
+
+    These are constants: PyTorch has computed them while the program was recorded.
+    """
+    return (
+        not event.group
+        and all(
+            number in tape.routed and tape.kinds[number].dtype in INTEGERS
+            for number in event.tensors
+        )
+        and bool(event.tensors)
+    )
+
+
+def _constants(tape: Tape, needed: Collection[int]) -> dict[int, Given]:
+    """Return the integers among ``needed`` that follow from the choices of routers."""
+    return {
+        number: Given(
+            number,
+            "constant",
+            "",
+            integers=tuple(int(item) for item in tape.known[number].reshape(-1).tolist()),
+        )
+        for number in needed
+        if number in tape.routed and tape.kinds[number].dtype in INTEGERS
+    }
 
 
 def needed_events(
@@ -108,7 +140,8 @@ def with_operands(event: Event, numbers: Mapping[int, int]) -> Event:
     )
 
 
-def _renumbered(event: Event, numbers: Mapping[int, int]) -> Event:
+def renumbered(event: Event, numbers: Mapping[int, int]) -> Event:
+    """Return an event with other values as its operands and outputs."""
     outputs = tuple(None if number is None else numbers[number] for number in event.outputs)
     return msgspec.structs.replace(with_operands(event, numbers), outputs=outputs)
 
