@@ -60,6 +60,18 @@ class ShapeError(PlanError):
     code = "PIT003"
 
 
+class MeetingError(PlanError):
+    """Ranks that meet in calls that do not fit together."""
+
+    code = "PIT006"
+
+
+class HangError(PlanError):
+    """Ranks that wait for what never comes."""
+
+    code = "PIT007"
+
+
 class CertificateError(PitcheckError):
     """A certificate that cannot be read, or that is of other plans (exit code 2).
 

@@ -67,6 +67,11 @@ class Forks(Generic[Key]):
         """The keys of the running processes."""
         return [key for key, _ in self._running.values()]
 
+    @property
+    def pipes(self) -> list[Connection]:
+        """The pipes of the running processes, which can be read once a process has ended."""
+        return list(self._running)
+
     def start(self, key: Key, work: Callable[..., Any], *arguments: Any) -> None:
         """Run ``work`` in a forked process."""
         mine, theirs = self._context.Pipe(duplex=False)

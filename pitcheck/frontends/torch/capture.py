@@ -12,10 +12,9 @@ from pitcheck.errors import UnsupportedError, UsageError
 from pitcheck.forks import usable_jobs
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.recording.printed import Printed
-from pitcheck.frontends.torch.routing import check_names
+from pitcheck.frontends.torch.routing import Routed, check_names
 from pitcheck.frontends.torch.trace import Trace
 from pitcheck.plan.model import Plan
-
 
 NO_ROUTER = (
     "Spec.routings says how tokens choose experts, but the reference calls no router: a torch.topk "
@@ -56,12 +55,14 @@ def capture(
     check_names(spec.routings)
     singles: dict[str, Trace] = {}
     ranks: list[dict[str, Trace]] = [{} for _ in range(prod(spec.mesh.values()))]
-    for routing in spec.routings or [None]:
-        (single,) = record(spec, "reference", jobs, printed, routing)
-        traces = record(spec, "parallel", jobs, printed, routing, single.routers)
-        name = "" if routing is None else routing.name
-        if routing is not None and not single.routers:
+    for routing in spec.routings or (None,):
+        routed = None if routing is None else Routed(routing)
+        (single,) = record(spec, "reference", jobs, printed, routed)
+        if routed is not None and not single.routers:
             raise UnsupportedError(NO_ROUTER)
+        routed = None if routing is None else Routed(routing, single.routers)
+        traces = record(spec, "parallel", jobs, printed, routed)
+        name = "" if routing is None else routing.name
         singles[name], traces = matched(single, traces, spec)
         for rank, trace in zip(ranks, traces, strict=True):
             rank[name] = trace

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.trace import Router as Reference
 
 Axes = str | tuple[str, ...]
 """One mesh axis or several, in the order in which they divide."""
@@ -106,6 +107,14 @@ class Routing:
                 f"layer {layer}; its top-k needs {k} different numbers from 0 to {experts - 1}"
             )
         return chosen
+
+
+@dataclass(frozen=True)
+class Routed:
+    """A routing under which a program is recorded, and the routers of the reference if known."""
+
+    routing: Routing
+    routers: Sequence[Reference] = ()
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def grouped_product(known: Known, where: str, args: Sequence[Any], kwargs: dict[
 
 
 def _check_ends(ends: Sequence[int], rows: int, where: str) -> None:
-    if sorted(ends) != list(ends) or ends[:1] < [0] or ends[-1] > rows:
+    if sorted(ends) != list(ends) or ends[0] < 0 or ends[-1] > rows:
         raise UnsupportedError(
             f"{where}: the ends {list(ends)} of the groups of _grouped_mm do not rise from 0 to "
             f"{rows}, its number of rows"

@@ -204,33 +204,32 @@ class Recorder(TorchDispatchMode):
         if name == "_local_scalar_dense":
             return self.tape.number(_operand(arguments[0]))
         result = self._run(func, args, kwargs)
-        if self.routers is not None and name in CHOICES:
-            chosen = self._chosen(name, bound, arguments, result)
-            if chosen is not None:
-                return chosen
-        self._put(said.operator, arguments, result, [value for _, value in bound])
+        if not self._routed(name, bound, arguments, result):
+            self._put(said.operator, arguments, result, [value for _, value in bound])
         return result
 
-    def _chosen(
+    def _routed(
         self,
         name: str,
         bound: Sequence[tuple[Parameter, Any]],
         arguments: tuple[Argument, ...],
         result: Any,
-    ) -> Any:
-        """Record the call of a router, whose indices a routing says; return its result.
+    ) -> bool:
+        """Record the call of a router, whose indices a routing says.
 
-        The values that it gives are those at the indices. Returns None for any other call.
+        The values that it gives are those at the indices. Returns False for any other call.
         """
+        if self.routers is None or len(bound) != CHOICES.get(name):
+            return False
         given = {parameter.name: value for parameter, value in bound}
         scores = _operand(arguments[0])
         last = given.get("dim") in (-1, len(self.tape.kinds[scores].shape) - 1)
-        if self.routers is None or not last or len(given) != CHOICES[name]:
-            return None
+        if not last:
+            return False
         choice = Choice(scores, given.get("k", 1), given.get("largest", True))
         numbers = self.routers.choose(choice, name)
         if numbers is None:
-            return None
+            return False
         values, indices = result if isinstance(result, tuple | list) else (None, result)
         rows = (*self.tape.kinds[scores].shape[:-1], choice.k)
         with _disable_current_modes():
@@ -242,7 +241,7 @@ class Recorder(TorchDispatchMode):
             )
             self.storages.write(values, self._shaped(read, values))
         self.storages.write(indices, self._shaped(number, indices))
-        return result
+        return True
 
     def _shaped(self, number: int, target: torch.Tensor) -> int:
         shape, kind = tuple(target.shape), self.tape.kinds[number]
@@ -313,9 +312,10 @@ class Recorder(TorchDispatchMode):
     def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Return the numbers of a tensor at which the program looks; None if they are not known."""
         value = self._read(tensor)
-        if value in self.tape.known:
+        numbers = self.tape.numbers(value)
+        if numbers is not None:
             self.tape.looked_at.add(value)
-        return self.tape.known.get(value)
+        return numbers
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the numbers of a tensor.
@@ -325,14 +325,15 @@ class Recorder(TorchDispatchMode):
         """
         self.communication.flights.touch(tensor, False, "a decision", self.tape.where())
         value = self._read(tensor)
-        if value not in self.tape.known:
+        numbers = self.tape.numbers(value)
+        if numbers is None:
             raise UnsupportedError(
                 f"{self.tape.where()}: a shape or a decision depends on the values of a tensor of "
                 f"shape {tuple(tensor.shape)} that are not known; "
                 "give Input.values where they come from integers of the batch"
             )
         self.tape.looked_at.add(value)
-        return self.tape.known[value]
+        return numbers
 
     def _put(
         self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]

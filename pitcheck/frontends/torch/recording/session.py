@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from math import prod
+from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 import torch
@@ -32,22 +33,22 @@ from pitcheck.frontends.torch.recording.routers import Routers
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.recording.token_numbers import TokenNumbers
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
-from pitcheck.frontends.torch.routing import Routing
+from pitcheck.frontends.torch.routing import Routed
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
-from pitcheck.frontends.torch.trace import Result, Role, Router, Trace
+from pitcheck.frontends.torch.together.line import Line
+from pitcheck.frontends.torch.together.meetings import Meetings
+from pitcheck.frontends.torch.trace import Result, Role, Trace
 
 Side = Literal["reference", "parallel"]
 
 
 def record_rank(
-    spec: Spec,
-    side: Side,
-    number: int,
-    routing: Routing | None = None,
-    routers: Sequence[Router] = (),
+    spec: Spec, side: Side, number: int, connection: Connection, routed: Routed | None = None
 ) -> Trace:
-    """Return the trace of a rank, under a routing; ``routers`` are those of the reference.
+    """Return the trace of a rank, whose routers choose as ``routed`` says.
+
+    ``connection`` leads to the process that records all ranks.
 
     It changes the process, and is called once in each. Raises UnsupportedError for a program that
     cannot be recorded, PlanError for one that contradicts itself, and whatever the program raises.
@@ -61,6 +62,8 @@ def record_rank(
         _start_group(number, prod(mesh.values()))
     blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
+    line = Line(connection, tape.where)
+    tape.meetings = Meetings(number, line, tape.kinds, tape.known)
     with ExitStack() as stack:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
@@ -80,14 +83,16 @@ def record_rank(
                 else spec.reference()
             )
             session = _Session(spec, mesh, coordinate, recorder, program, blame)
-            if routing is not None:
-                session.route(routing, routers)
+            if routed is not None:
+                session.route(routed)
             trace = session.run(number)
         except BaseException:
             # The program is not to blame for an error that follows from a refusal.
             if tape.refused is not None:
                 raise tape.refused from None
             raise
+        finally:
+            line.flush()
         if tape.refused is not None:
             raise tape.refused
         return trace
@@ -121,16 +126,16 @@ class _Session:
         self._names = Names(program)
         blame.name(self._names.modules())
 
-    def route(self, routing: Routing, routers: Sequence[Router]) -> None:
-        """Let routers choose as a routing says; ``routers`` are those of the reference."""
-        total = len(routers[0].tokens) if routers else None
+    def route(self, routed: Routed) -> None:
+        """Let routers choose as a routing says."""
+        total = len(routed.routers[0].tokens) if routed.routers else None
         self._recorder.routers = Routers(
             self._tape,
-            routing,
+            routed.routing,
             self._spec.router,
             TokenNumbers(self._spec.router, self._spec.batch, self._mesh, self._coordinate, total),
             self._names.path,
-            routers if self._mesh else None,
+            routed.routers if self._mesh else None,
         )
 
     def run(self, number: int) -> Trace:

@@ -24,20 +24,20 @@ class Structures:
     def of(self, value: int) -> int:
         """Return the number of the structure of a value."""
         for event in self._tape.events[self._seen :]:
-            self._made.update((output, event) for output in event.tensors)
+            self._made.update(dict.fromkeys(event.tensors, event))
         self._seen = len(self._tape.events)
         waiting = [value]
         while waiting:
-            event = self._made.get(waiting[-1])
+            made = self._made.get(waiting[-1])
             missing = (
-                [n for n in operands(event.arguments) if n not in self._known]
-                if event is not None and waiting[-1] not in self._known
+                [n for n in operands(made.arguments) if n not in self._known]
+                if made is not None and waiting[-1] not in self._known
                 else []
             )
             if missing:
                 waiting.extend(missing)
             else:
-                self._enter(waiting.pop(), event)
+                self._enter(waiting.pop(), made)
         return self._known[value]
 
     def _enter(self, value: int, event: Event | None) -> None:
@@ -50,7 +50,7 @@ class Structures:
         if event is not None:
             form = (
                 event.operator,
-                self._form(event.arguments),
+                tuple(map(self._form, event.arguments)),
                 event.outputs.index(value),
                 event.group,
                 event.communicator,

@@ -15,11 +15,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name
-from pitcheck.frontends.torch.recording.known_values import evaluate
+from pitcheck.frontends.torch.recording.known_values import KNOWN_ELEMENTS, evaluate
+from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
 
-KNOWN_ELEMENTS = 1 << 16
-"""The greatest number of elements of a value that is computed while recording."""
 FEW = 64
 """The greatest number of elements of a constant that are written into the trace one by one."""
 
@@ -57,8 +56,10 @@ class Tape:
     - ``known``: the numbers of the values that are known.
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
-    - ``routed``: the known values that depend on the choices of routers, which a routing says.
+    - ``routed``: the values that depend on choices of routers, which a routing says, and on nothing
+      else that is not known, unless other ranks communicate it.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
+    - ``meetings``: what other ranks may tell of values; None where there are none.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
       and is attributed to the line that made it.
     """
@@ -72,6 +73,7 @@ class Tape:
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
         self.ended = False
+        self.meetings: Meetings | None = None
         self._place = place
         self._places: dict[int, Place] = {}
 
@@ -106,6 +108,9 @@ class Tape:
         self.events.append(event)
         if not group:
             self._know(event)
+        elif self.meetings is not None:
+            self._route(event)
+            self.meetings.pass_through(event)
         return list(event.tensors)
 
     def one(
@@ -177,6 +182,8 @@ class Tape:
         self._places[number] = self._places.get(value, Place())
         if value in self.known:
             self.known[number] = self.known[value]
+        elif self.meetings is not None:
+            self.meetings.copy(value, number)
         if value in self.routed:
             self.routed.add(number)
         return number
@@ -211,25 +218,46 @@ class Tape:
 
         The program may then look at its results.
         """
-        if any(number not in self.known for number in operands(event.arguments)):
+        unknown = [number for number in operands(event.arguments) if number not in self.known]
+        if unknown and not self._are_open(unknown):
             return
         if not event.tensors or any(
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
         ):
             return
-        routed = not self.routed.isdisjoint(operands(event.arguments))
+        self._route(event)
+        if unknown and self.meetings is not None:
+            self.meetings.derive(event)
+            return
         results = evaluate(event, self.known)
         for number, result in zip(event.outputs, results or (), strict=False):
             if number is not None and result is not None:
                 self.known[number] = result
-                self.routed.update((number,) if routed else ())
+
+    def _route(self, event: Event) -> None:
+        if not self.routed.isdisjoint(operands(event.arguments)):
+            self.routed.update(event.tensors)
+
+    def _are_open(self, values: Sequence[int]) -> bool:
+        return self.meetings is not None and all(map(self.meetings.is_open, values))
+
+    def numbers(self, value: int) -> torch.Tensor | None:
+        """Return the numbers of a value; None if they depend on what is not known.
+
+        If they depend on what other ranks communicate, wait for those. Raises MeetingError if the
+        ranks meet in calls that do not fit together.
+        """
+        if value not in self.known and self._are_open([value]) and self.meetings is not None:
+            self.known.update(self.meetings.resolve(value))
+        return self.known.get(value)
 
     def number(self, value: int) -> bool | int | float:
         """Return the number in a tensor of one element.
 
         Raises UnsupportedError if it depends on values that are not known.
         """
-        if value not in self.known:
+        numbers = self.numbers(value)
+        if numbers is None:
             raise UnsupportedError(
                 f"{self.where()}: the program looks at the value of a tensor of shape "
                 f"{self.kinds[value].shape} that depends on parameters or on the batch; "
@@ -238,5 +266,5 @@ class Tape:
             )
         self.looked_at.add(value)
         with _disable_current_modes():
-            result: bool | int | float = self.known[value].item()
+            result: bool | int | float = numbers.item()
         return result

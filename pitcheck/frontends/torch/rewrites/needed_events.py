@@ -51,6 +51,7 @@ def trace_of(
     kept, _ = needed_events(events, wanted, lambda index, event: index >= begun_at and event.meets)
     kept = in_real_numbers(kept, tape)
     needed = wanted | set(begun)
+    made = {number for event in kept for number in event.tensors}
     for event in kept:
         needed.update(operands(event.arguments))
         needed.update(event.tensors)
@@ -66,7 +67,7 @@ def trace_of(
         tuple(renumbered(event, numbers) for event in kept),
         tuple(
             msgspec.structs.replace(given, value=numbers[old], idle=old not in read)
-            for old, given in {**tape.given, **_constants(tape, needed)}.items()
+            for old, given in {**tape.given, **_constants(tape, needed, made)}.items()
             if old in numbers
         ),
         tuple(msgspec.structs.replace(result, value=numbers[result.value]) for result in results),
@@ -79,27 +80,32 @@ def is_routed(event: Event, tape: Tape) -> bool:
 
     These are constants: PyTorch has computed them while the program was recorded.
     """
-    return (
-        not event.group
-        and all(
-            number in tape.routed and tape.kinds[number].dtype in INTEGERS
-            for number in event.tensors
-        )
-        and bool(event.tensors)
-    )
+    if event.group or event.operator == "wait" or not event.tensors:
+        return False
+    return all(_routed_integers(number, tape) is not None for number in event.tensors)
 
 
-def _constants(tape: Tape, needed: Collection[int]) -> dict[int, Given]:
-    """Return the integers among ``needed`` that follow from the choices of routers."""
+def _routed_integers(value: int, tape: Tape) -> torch.Tensor | None:
+    """Return the numbers of integers that follow from the choices of routers, None of others."""
+    if value not in tape.routed or tape.kinds[value].dtype not in INTEGERS:
+        return None
+    return tape.numbers(value)
+
+
+def _constants(tape: Tape, needed: Collection[int], made: Collection[int]) -> dict[int, Given]:
+    """Return the integers among ``needed`` that follow from the choices of routers.
+
+    ``made`` are the values that events compute.
+    """
     return {
         number: Given(
             number,
             "constant",
             "",
-            integers=tuple(int(item) for item in tape.known[number].reshape(-1).tolist()),
+            integers=tuple(int(item) for item in numbers.reshape(-1).tolist()),
         )
         for number in needed
-        if number in tape.routed and tape.kinds[number].dtype in INTEGERS
+        if number not in made and (numbers := _routed_integers(number, tape)) is not None
     }
 
 

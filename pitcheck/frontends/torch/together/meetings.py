@@ -1,0 +1,185 @@
+"""The meetings of one rank, and what may be known of their results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+
+from pitcheck.frontends.torch.recording.arguments import DTYPES, dtype_name
+from pitcheck.frontends.torch.recording.known_values import KNOWN_ELEMENTS
+from pitcheck.frontends.torch.together.line import Line
+from pitcheck.frontends.torch.together.messages import (
+    Channel,
+    Cone,
+    Meeting,
+    Numbers,
+    Post,
+    Step,
+)
+from pitcheck.frontends.torch.together.solver import Solver
+from pitcheck.frontends.torch.together.tensor_bytes import numbers_of
+from pitcheck.frontends.torch.trace import Argument, Event, Ref, operands
+
+MOST_STEPS = 4096
+"""The greatest number of operators through which a value is followed to meetings."""
+
+
+class Shaped(Protocol):
+    """The shape, dtype and number of elements of a value."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def elements(self) -> int: ...
+
+
+class Made(NamedTuple):
+    """The origin of a value: output ``place`` of an event, in which ranks meet if it says so."""
+
+    event: Event
+    place: int
+    meeting: Meeting | None
+
+
+class Meetings:
+    """The meetings of a rank.
+
+    ``kinds`` and ``known`` are those of its tape. A value is *open* if it is known once other ranks
+    have told what they put into meetings, unless this depends on data. Nobody waits for that before
+    the program looks at the value.
+    """
+
+    def __init__(
+        self, rank: int, line: Line, kinds: Sequence[Shaped], known: Mapping[int, torch.Tensor]
+    ) -> None:
+        self.line = line
+        self.rank = rank
+        self._kinds = kinds
+        self._known = known
+        self._solver = Solver(line)
+        self._counts: Counter[Channel] = Counter()
+        self._open: dict[int, Made] = {}
+
+    def is_open(self, value: int) -> bool:
+        """Return True if other ranks may tell the numbers of a value."""
+        return value in self._open
+
+    def next(self, channel: Channel) -> Meeting:
+        """Return the next meeting of a channel."""
+        self._counts[channel] += 1
+        return Meeting(channel, self._counts[channel] - 1)
+
+    def pass_through(self, event: Event) -> None:
+        """Put this rank's part into the meeting of an event, whose results may be known then."""
+        meeting = self.next(self._channel(event))
+        given = operands(event.arguments)
+        like = (
+            self._kinds[given[0] if given else event.tensors[0]] if given or event.tensors else None
+        )
+        operand = self._told(given[0]) if given else None
+        self.line.post(
+            meeting,
+            Post(
+                event.operator,
+                _literals(event),
+                () if like is None else like.shape,
+                "" if like is None else dtype_name(like.dtype),
+                operand,
+                event.source or "outside the user's code",
+            ),
+        )
+        if operand is not None or self._comes_from_others(event):
+            self._add(event, meeting)
+
+    def derive(self, event: Event) -> None:
+        """Take in an event whose operands are known or open, and some of them open."""
+        self._add(event, None)
+
+    def copy(self, value: int, twin: int) -> None:
+        """Take in a number that stands for another value."""
+        if value in self._open:
+            self._open[twin] = self._open[value]
+
+    def resolve(self, value: int) -> dict[int, torch.Tensor]:
+        """Return the numbers of an open value, and of what it is computed from, by value.
+
+        The result is empty if they depend on what is not known. Waits for other ranks. Raises
+        MeetingError if they meet in calls that do not fit together.
+        """
+        cone = self._cone(value)
+        found = None if cone is None else self._solver.solve(cone)
+        if found is None:
+            self._open.pop(value, None)
+            return {}
+        return {number: numbers for number, numbers in found.items() if number not in self._known}
+
+    def _add(self, event: Event, meeting: Meeting | None) -> None:
+        for place, number in enumerate(event.outputs):
+            kind = None if number is None else self._kinds[number]
+            if number is not None and kind is not None and _may_be_known(kind):
+                self._open[number] = Made(event, place, meeting)
+
+    def _channel(self, event: Event) -> Channel:
+        pair: tuple[int, ...] = ()
+        tag: int | str = 0
+        if event.operator in ("send", "receive"):
+            *_, peer, said = event.arguments
+            other = peer if isinstance(peer, int) else 0
+            pair = (self.rank, other) if event.operator == "send" else (other, self.rank)
+            tag = said if isinstance(said, int | str) else 0
+        return Channel(event.group, event.communicator, pair, tag)
+
+    def _comes_from_others(self, event: Event) -> bool:
+        if event.operator == "broadcast":
+            root = event.arguments[1]
+            return isinstance(root, int) and event.group[root] != self.rank
+        return event.operator == "receive"
+
+    def _told(self, value: int) -> Numbers | Cone | None:
+        """Return what this rank tells the others of a value; None if it depends on data."""
+        if value in self._known:
+            known = self._known[value]
+            return numbers_of(known) if _may_be_known(self._kinds[value]) else None
+        return self._cone(value) if value in self._open else None
+
+    def _cone(self, value: int) -> Cone | None:
+        steps: dict[int, Step] = {}
+        known: dict[int, Numbers] = {}
+        stack = [value]
+        while stack:
+            number = stack[-1]
+            made = self._open.get(number)
+            if number in self._known:
+                known[number] = numbers_of(self._known[number])
+            elif made is None or len(steps) > MOST_STEPS:
+                return None
+            elif made.meeting is not None:
+                steps[number] = Step(number, self._kinds[number].shape, meeting=made.meeting)
+            elif missing := [
+                operand
+                for operand in operands(made.event.arguments)
+                if operand not in steps and operand not in known
+            ]:
+                stack.extend(missing)
+                continue
+            else:
+                steps[number] = Step(number, self._kinds[number].shape, made.event, made.place)
+            stack.pop()
+        return Cone(self.rank, value, tuple(steps.values()), known)
+
+
+def _may_be_known(kind: Shaped) -> bool:
+    return kind.elements <= KNOWN_ELEMENTS and dtype_name(kind.dtype) in DTYPES
+
+
+def _literals(event: Event) -> tuple[Argument, ...]:
+    if event.operator in ("send", "receive"):
+        return ()
+    return tuple(argument for argument in event.arguments if not isinstance(argument, Ref))
