@@ -5,7 +5,7 @@ Only events that depend on constants alone are computed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ def evaluate(
         else:
             args.append(value)
     with _disable_current_modes(), torch.no_grad():
-        result = func(*args, **kwargs)
+        result = ON_NUMBERS.get(event.operator, func)(*args, **kwargs)
         results = result if isinstance(result, tuple | list) else (result,)
         # A view would change with its base. Values have no strides, so that any view can be taken.
         return tuple(
@@ -55,6 +55,23 @@ def evaluate(
             else None
             for item in results
         )
+
+
+def _greatest(
+    x: torch.Tensor, k: int, dim: int, largest: bool, _sorted: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the greatest or least elements and their places; of equal ones the first."""
+    order = x.argsort(dim, descending=largest, stable=True).narrow(dim, 0, k)
+    return x.gather(dim, order), order
+
+
+def _counts(x: torch.Tensor, bins: int, least: float, greatest: float) -> torch.Tensor:
+    """Return how many elements lie in each of the bins; PyTorch has it for integers on GPUs."""
+    return torch.histc(x.double(), bins, least, greatest).to(x.dtype)
+
+
+ON_NUMBERS: dict[str, Callable[..., Any]] = {"topk.default": _greatest, "histc.default": _counts}
+"""The operators of which a CPU leaves something open, or lacks a dtype."""
 
 
 def _real(argument: Argument, known: Mapping[int, torch.Tensor], is_dtype: bool) -> Any:

@@ -56,6 +56,8 @@ class Tape:
     - ``known``: the numbers of the values that are known.
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
+    - ``routed``: the values that depend on choices of routers, which a routing says, and on nothing
+      else that is not known, unless other ranks communicate it.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
     - ``meetings``: what other ranks may tell of values; None where there are none.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
@@ -67,6 +69,7 @@ class Tape:
         self.events: list[Event] = []
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
+        self.routed: set[int] = set()
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
         self.ended = False
@@ -106,6 +109,7 @@ class Tape:
         if not group:
             self._know(event)
         elif self.meetings is not None:
+            self._route(event)
             self.meetings.pass_through(event)
         return list(event.tensors)
 
@@ -134,6 +138,12 @@ class Tape:
         """Add a tensor whose numbers are part of the program; return the number of its value."""
         with _disable_current_modes():
             return self._constant(tensor.detach().cpu().contiguous())
+
+    def chosen(self, indices: torch.Tensor) -> int:
+        """Add the choices of a router, which a routing says; return the number of their value."""
+        number = self.constant(indices)
+        self.routed.add(number)
+        return number
 
     def _constant(self, plain: torch.Tensor) -> int:
         kind = Kind(tuple(plain.shape), plain.dtype)
@@ -174,7 +184,13 @@ class Tape:
             self.known[number] = self.known[value]
         elif self.meetings is not None:
             self.meetings.copy(value, number)
+        if value in self.routed:
+            self.routed.add(number)
         return number
+
+    def module(self) -> str:
+        """Return the path of the module that runs."""
+        return self._place().module
 
     def where(self) -> str:
         """Return the user's present line, for messages."""
@@ -209,6 +225,7 @@ class Tape:
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
         ):
             return
+        self._route(event)
         if unknown and self.meetings is not None:
             self.meetings.derive(event)
             return
@@ -216,6 +233,10 @@ class Tape:
         for number, result in zip(event.outputs, results or (), strict=False):
             if number is not None and result is not None:
                 self.known[number] = result
+
+    def _route(self, event: Event) -> None:
+        if not self.routed.isdisjoint(operands(event.arguments)):
+            self.routed.update(event.tensors)
 
     def _are_open(self, values: Sequence[int]) -> bool:
         return self.meetings is not None and all(map(self.meetings.is_open, values))
