@@ -16,8 +16,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
 from pitcheck.frontends.torch.patches.distributed import distributed_patches
+from pitcheck.frontends.torch.patches.layers_and_optimizers import library_patches
 from pitcheck.frontends.torch.patches.nondeterminism import deterministic
 from pitcheck.frontends.torch.patches.patching import patched
+from pitcheck.frontends.torch.patches.reads import read_patches
 from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.recording.arguments import DTYPES
@@ -59,6 +61,8 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
             patched(distributed_patches(recorder)),
             patched(copy_patches(recorder)),
             patched(bypass_patches(recorder)),
+            patched(read_patches(tape.reads)),
+            patched(library_patches(recorder)),
             deterministic(recorder, number),
             blame,
             recorder,
@@ -152,7 +156,7 @@ class _Session:
 
     def _assumptions(self) -> list[str]:
         """Return sentences that the report must say beside the verdict."""
-        said = []
+        said = list(self._tape.reads.assumptions)
         if self._names.optimizers():
             said.append(
                 "the recorded step is the optimizer's second: corrections that depend on the "

@@ -15,7 +15,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name
+from pitcheck.frontends.torch.reads.finite_tests import FiniteTests
 from pitcheck.frontends.torch.recording.known_values import evaluate
+from pitcheck.frontends.torch.reads.unknown_numbers import Reads
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
 
 KNOWN_ELEMENTS = 1 << 16
@@ -58,6 +60,8 @@ class Tape:
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
+    - ``finite``: the outcomes of tests for infinity and NaN.
+    - ``reads``: what the program reads and is not known.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
       and is attributed to the line that made it.
     """
@@ -69,6 +73,8 @@ class Tape:
         self.known: dict[int, torch.Tensor] = {}
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
+        self.finite = FiniteTests(self.known)
+        self.reads = Reads(self)
         self.ended = False
         self._place = place
         self._places: dict[int, Place] = {}
@@ -102,8 +108,12 @@ class Tape:
             communicator,
         )
         self.events.append(event)
-        if not group:
-            self._know(event)
+        if group or not self._know(event):
+            self.finite.follow(
+                event,
+                [self.kinds[number].shape for number in operands(arguments)],
+                any(self.kinds[number].dtype.is_floating_point for number in event.tensors),
+            )
         return list(event.tensors)
 
     def one(
@@ -192,28 +202,36 @@ class Tape:
         """Return the place at which the latest operand was made."""
         return self._places.get(max(operands(arguments), default=-1), Place())
 
-    def _know(self, event: Event) -> None:
-        """Compute an event that depends on known values alone.
+    def _know(self, event: Event) -> bool:
+        """Compute an event that depends on known values alone; return False for any other.
 
         The program may then look at its results.
         """
         if any(number not in self.known for number in operands(event.arguments)):
-            return
+            return False
         if not event.tensors or any(
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
         ):
-            return
+            return False
         results = evaluate(event, self.known)
         for number, result in zip(event.outputs, results or (), strict=False):
             if number is not None and result is not None:
                 self.known[number] = result
+        return results is not None
 
     def number(self, value: int) -> bool | int | float:
         """Return the number in a tensor of one element.
 
-        Raises UnsupportedError if it depends on values that are not known.
+        A test for infinity or NaN is assumed to find neither. Raises UnsupportedError for a number
+        that depends on values that are not known, unless the reader takes an opaque one.
         """
         if value not in self.known:
+            outcome = self.finite.outcome(value)
+            if outcome is not None:
+                self.reads.assume_finite()
+                return outcome
+            if self.reads.takes(self.kinds[value].dtype):
+                return 0
             raise UnsupportedError(
                 f"{self.where()}: the program looks at the value of a tensor of shape "
                 f"{self.kinds[value].shape} that depends on parameters or on the batch; "
