@@ -227,9 +227,10 @@ class Names:
             by_tensor[id(held.tensor)].append(held)
         for optimizer in self.optimizers():
             for parameter, state in optimizer.state.items():
-                helds = by_tensor.get(id(parameter)) or [
-                    rows for own in parameters if (rows := _rows_of(parameter, own))
-                ][:1]
+                helds = (
+                    by_tensor.get(id(parameter))
+                    or [rows for own in parameters if (rows := _rows_of(parameter, own))][:1]
+                )
                 if not helds:
                     raise PlanError(
                         f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} "

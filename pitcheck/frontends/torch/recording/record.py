@@ -116,13 +116,17 @@ def _raised(error: BaseException) -> Failure:
     """Return the failure of a rank that raised.
 
     An exception of the recorder itself, or of a framework that does not know tensors without
-    numbers, says nothing about the program.
+    numbers, says nothing about the program. Nor does one of who does not know what stands in the
+    place of a number.
     """
     from pitcheck.frontends.torch.recording.blame import PITCHECK  # noqa: PLC0415
+    from pitcheck.frontends.torch.reads.unknown_numbers import stands_in  # noqa: PLC0415
 
     frames = traceback.extract_tb(error.__traceback__)
-    own = isinstance(error, NotImplementedError) or bool(
-        frames and frames[-1].filename.startswith(PITCHECK)
+    own = (
+        isinstance(error, NotImplementedError)
+        or bool(frames and frames[-1].filename.startswith(PITCHECK))
+        or stands_in(str(error))
     )
     return Failure(
         f"{_line(error)}{type(error).__name__}: {error}",

@@ -198,6 +198,7 @@ class Recorder(TorchDispatchMode):
             for parameter, value in bound
             if not parameter.stores
         )
+        self.tape.reads.check(arguments)
         arguments += drawn(func, said.operator, bound)
         if said.writes:
             return self._write(func, said, arguments, targets, args, kwargs)

@@ -18,8 +18,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
 from pitcheck.frontends.torch.patches.distributed import distributed_patches
+from pitcheck.frontends.torch.patches.layers_and_optimizers import library_patches
 from pitcheck.frontends.torch.patches.nondeterminism import deterministic
 from pitcheck.frontends.torch.patches.patching import patched
+from pitcheck.frontends.torch.patches.reads import read_patches
 from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.recording.arguments import DTYPES
@@ -76,6 +78,8 @@ def record_rank(
             patched(bypass_patches(recorder)),
             objects_exchanged(recorder, meetings),
             patched(store_patches(tape, meetings)),
+            patched(read_patches(tape.reads)),
+            patched(library_patches(recorder)),
             deterministic(recorder, number),
             blame,
             recorder,
@@ -211,6 +215,7 @@ class _Session:
         timed = self._tape.meetings.timed if self._tape.meetings is not None else {}
         said = [
             *self._program.assumptions,
+            *self._tape.reads.assumptions,
             *(f"ranks come in the order of their numbers to {call}" for call in timed),
         ]
         if self._names.optimizers():

@@ -15,6 +15,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name
+from pitcheck.frontends.torch.reads.finite_tests import FiniteTests
+from pitcheck.frontends.torch.reads.unknown_numbers import Reads
 from pitcheck.frontends.torch.recording.known_values import KNOWN_ELEMENTS, evaluate
 from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
@@ -60,6 +62,8 @@ class Tape:
       else that is not known, unless other ranks communicate it.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
     - ``meetings``: what other ranks may tell of values; None where there are none.
+    - ``finite``: the outcomes of tests for infinity and NaN.
+    - ``reads``: what the program reads and is not known.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
       and is attributed to the line that made it.
     """
@@ -72,6 +76,8 @@ class Tape:
         self.routed: set[int] = set()
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
+        self.finite = FiniteTests(self.known)
+        self.reads = Reads(self)
         self.ended = False
         self.meetings: Meetings | None = None
         self._place = place
@@ -106,11 +112,16 @@ class Tape:
             communicator,
         )
         self.events.append(event)
-        if not group:
-            self._know(event)
-        elif self.meetings is not None:
+        known = not group and self._know(event)
+        if group and self.meetings is not None:
             self._route(event)
             self.meetings.pass_through(event)
+        if not known:
+            self.finite.follow(
+                event,
+                [self.kinds[number].shape for number in operands(arguments)],
+                any(self.kinds[number].dtype.is_floating_point for number in event.tensors),
+            )
         return list(event.tensors)
 
     def one(
@@ -213,26 +224,27 @@ class Tape:
         """Return the place at which the latest operand was made."""
         return self._places.get(max(operands(arguments), default=-1), Place())
 
-    def _know(self, event: Event) -> None:
-        """Compute an event that depends on known values alone.
+    def _know(self, event: Event) -> bool:
+        """Compute an event that depends on known values alone; return False for any other.
 
         The program may then look at its results.
         """
         unknown = [number for number in operands(event.arguments) if number not in self.known]
         if unknown and not self._are_open(unknown):
-            return
+            return False
         if not event.tensors or any(
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
         ):
-            return
+            return False
         self._route(event)
         if unknown and self.meetings is not None:
             self.meetings.derive(event)
-            return
+            return False
         results = evaluate(event, self.known)
         for number, result in zip(event.outputs, results or (), strict=False):
             if number is not None and result is not None:
                 self.known[number] = result
+        return results is not None
 
     def _route(self, event: Event) -> None:
         if not self.routed.isdisjoint(operands(event.arguments)):
@@ -257,10 +269,17 @@ class Tape:
     def number(self, value: int) -> bool | int | float:
         """Return the number in a tensor of one element.
 
-        Raises UnsupportedError if it depends on values that are not known.
+        A test for infinity or NaN is assumed to find neither. Raises UnsupportedError for a number
+        that depends on values that are not known, unless the reader takes an opaque one.
         """
         numbers = self.numbers(value)
         if numbers is None:
+            outcome = self.finite.outcome(value)
+            if outcome is not None:
+                self.reads.assume_finite()
+                return outcome
+            if self.reads.takes(self.kinds[value].dtype):
+                return 0
             raise UnsupportedError(
                 f"{self.where()}: the program looks at the value of a tensor of shape "
                 f"{self.kinds[value].shape} that depends on parameters or on the batch; "
