@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from pitcheck.errors import UsageError
 from pitcheck.forks import usable_jobs
+from pitcheck.frontends.protocol import Pair
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.recording.printed import Printed
+from pitcheck.frontends.torch.variants import not_covered, only_variant, variants
 from pitcheck.plan.model import Plan
 
 
@@ -24,8 +27,9 @@ def capture(
         UnsupportedError: for an operator without a meaning, and for a tensor if nothing tells which
             part of it a rank holds.
         PlanError: for programs that contradict themselves or raise.
-        UsageError: if PyTorch is not installed.
+        UsageError: if PyTorch is not installed, and for a specification of several variants.
     """
+    spec = only_variant(spec)
     try:
         from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan  # noqa: PLC0415  a specification is written without torch
         from pitcheck.frontends.torch.planning.compared_state import matched  # noqa: PLC0415
@@ -53,3 +57,21 @@ def capture_at(
     Raises what :func:`capture` raises, most often because the program has a fixed number of ranks.
     """
     return capture(replace(spec, mesh=dict(mesh)), jobs=jobs, printed=printed)
+
+
+def captured_pairs(spec: Spec, *, jobs: int | None = None) -> list[Pair]:
+    """Return a pair of plans for every variant of a specification, each recorded when it is read.
+
+    What the programs print is told once for all of them. Raises UsageError for variants that do not
+    fit the batch.
+    """
+    printed = Printed()
+    return [
+        Pair(
+            partial(capture, one, jobs=jobs, printed=printed),
+            partial(capture_at, one, jobs=jobs, printed=printed),
+            name,
+            not_covered(spec),
+        )
+        for name, one in variants(spec).items()
+    ]
