@@ -28,6 +28,7 @@ from pitcheck.commands.reading import (
 )
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.commands.wrong_pairs import refuse_files, refuse_swapped
+from pitcheck.engine.variants import over_variants
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, UsageError
 from pitcheck.frontends.protocol import Pair
 from pitcheck.plan.model import PairAt, Plan
@@ -41,7 +42,6 @@ from pitcheck.report.destinations import (
 )
 from pitcheck.report.ignoring import ignoring, without_ignored
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
-from pitcheck.report.variants import over_variants
 from pitcheck.report.write import FORMATS, Form, write_report
 
 if TYPE_CHECKING:

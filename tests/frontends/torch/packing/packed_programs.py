@@ -45,7 +45,8 @@ class Attention(nn.Module):
         )
         if self.rotary:
             q, k = rotated(q, batch["positions"]), rotated(k, batch["positions"])
-        return self.out(self.inner(q, k, v, batch).transpose(1, 2).reshape(x.shape))
+        out: torch.Tensor = self.out(self.inner(q, k, v, batch).transpose(1, 2).reshape(x.shape))
+        return out
 
 
 def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -55,7 +56,8 @@ def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch) -> t
 
 def losses(model: nn.Module, batch: Batch) -> torch.Tensor:
     """Return the losses of all tokens."""
-    return (model(batch["x"], batch) - batch["y"]).square().sum(-1)
+    found: torch.Tensor = (model(batch["x"], batch) - batch["y"]).square().sum(-1)
+    return found
 
 
 def alone(combined: Any = "sum", rotary: bool = False) -> Program:
@@ -63,7 +65,7 @@ def alone(combined: Any = "sum", rotary: bool = False) -> Program:
     model = Attention(causal, rotary)
 
     def step(documents: Sequence[Batch]) -> torch.Tensor:
-        loss = over_documents(documents, lambda batch: losses(model, batch), combined)
+        loss: torch.Tensor = over_documents(documents, lambda each: losses(model, each), combined)
         loss.backward()
         return loss
 

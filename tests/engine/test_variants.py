@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from report.report_samples import MISSING, UNKNOWN, sample
 
+from pitcheck.engine.variants import WORST, over_variants
 from pitcheck.report.report import Report, Verdict
 from pitcheck.report.text import render
-from pitcheck.report.variants import WORST, over_variants
 
 RIGHT = sample("equivalent", bound=-70.0)
 WRONG = sample("mismatch", MISSING)
