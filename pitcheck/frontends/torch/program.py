@@ -20,13 +20,40 @@ class Input:
       ("dp", "cp"), 1: "tp"}. Other dimensions are whole.
     - ``values``: the elements, row-major, of an integer or bool tensor, such as a mask. Every trial
       has these elements, and the program may look at them.
+    - ``tokens``: the dimension along which the documents of a packing lie one after another, 1 in a
+      batch of sequences and 0 in a single sequence. None: documents have no parts of it.
+    - ``packed``: what of the packing the input is, such as "position_ids" or "cu_seqlens"
+      (``docs/packing.md`` lists them). It has its values, shape and dtype from the packing.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] = ()
     dtype: str = "float32"
     bounds: tuple[int, int] | None = None
     split: Mapping[int, Axes] = field(default_factory=dict)
     values: Sequence[int] | None = None
+    tokens: int | None = None
+    packed: str = ""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The documents of a batch, which lie one after another in its sequences.
+
+    - ``lengths``: the numbers of their tokens, in one list, or in one list for each sequence of the
+      batch. None stands for several packings: one document that fills a sequence, boundaries at and
+      beside the edges between ranks, a document of one token, and lengths that are drawn.
+    - ``multiple``: every document takes a multiple of so many tokens; the rest of it is padding.
+      Whatever the documents leave of a sequence is padding, too.
+    - ``parts``: the number of equal parts of a sequence at whose edges boundaries are tried. None:
+      as many as inputs split their tokens into over the mesh. In zigzag order there are twice as
+      many.
+    - ``seed``: draws the random lengths.
+    """
+
+    lengths: Sequence[int] | Sequence[Sequence[int]] | None = None
+    multiple: int = 1
+    parts: int | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,7 +80,8 @@ class Program:
 
     - ``model``: a module or tensors by name. The step begins with its parameters and buffers and
       leaves their gradients. Several modules (the chunks of a pipeline rank) are a list.
-    - ``step``: runs forward and backward on a batch (a dict of tensors). It returns the loss, or
+    - ``step``: runs forward and backward on a batch (a dict of tensors). The reference of a packing
+      gets a list of them, one for each document. It returns the loss, or
       outputs by name ({"loss": ...}), or None on a rank that has none.
     - ``optimizer``: one or more optimizers that ``step`` steps. Their state and the new parameters
       are compared.
@@ -70,7 +98,7 @@ class Program:
     """
 
     model: Any
-    step: Callable[[Mapping[str, Any]], Any]
+    step: Callable[[Any], Any]
     optimizer: Any = None
     names: Callable[[str], str] | None = None
     parts: Mapping[str, StatedPart] = field(default_factory=dict)
@@ -93,6 +121,7 @@ class Spec:
 
     - ``mesh``: the size of every axis. Ranks are numbered row-major.
     - ``batch``: the whole batch, by name.
+    - ``packings``: the packings of the batch, each of which is a check of its own.
     - ``outputs``: the parts that ranks hold of outputs that are not whole and equal on every rank
       that has them. The name is that of the output ("loss"), or "grad:NAME" for a gradient.
     - ``buffered_sends``: a send that blocks returns before its receive has begun, whatever its
@@ -111,3 +140,4 @@ class Spec:
     buffered_sends: bool = False
     routings: Sequence[Routing] = ()
     router: Router = field(default_factory=Router)
+    packings: Sequence[Packing] = ()

@@ -139,12 +139,12 @@ class Router:
     microbatched: int = 0
 
 
-def check_names(routings: Sequence[Routing]) -> None:
-    """Raise PlanError if two routings have one name."""
-    names = [routing.name for routing in routings]
-    for name in names:
-        if names.count(name) > 1:
-            raise PlanError(f"Spec.routings has two routings called {name!r}; name them apart")
+def assumed(routing: Routing) -> str:
+    """Return the sentence that says what is assumed of routers."""
+    return (
+        f"tokens choose experts as the routing {routing.name!r} says: the scores of every router "
+        f"are compared, and from equal scores both programs choose the same experts"
+    )
 
 
 def _in_turn(experts: Sequence[int], layer: int, token: int, k: int) -> list[int]:

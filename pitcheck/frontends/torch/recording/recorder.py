@@ -303,9 +303,10 @@ class Recorder(TorchDispatchMode):
         real_args, real_kwargs = tree_map_only(torch.Tensor, self.known, (list(args), kwargs))
         with _disable_current_modes(), torch.no_grad():
             real = func(*real_args, **real_kwargs)
-        return tree_map_only(torch.Tensor, self._constant, real)
+        return tree_map_only(torch.Tensor, self.constant, real)
 
-    def _constant(self, real: torch.Tensor) -> torch.Tensor:
+    def constant(self, real: torch.Tensor) -> torch.Tensor:
+        """Return a tensor whose numbers are part of the program."""
         result = torch.empty(real.shape, dtype=real.dtype)
         self.storages.write(result, self.tape.constant(real))
         return result

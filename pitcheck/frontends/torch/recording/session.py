@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.packing.derived import index_of, of_document
+from pitcheck.frontends.torch.packing.layout import Document, Layout, layouts
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
 from pitcheck.frontends.torch.patches.distributed import distributed_patches
 from pitcheck.frontends.torch.patches.layers_and_optimizers import library_patches
@@ -206,7 +208,9 @@ class _Session:
     def _step(self) -> Any:
         if self._recorder.routers is not None:
             self._recorder.routers.begin()
-        outputs = self._program.step(self._batch())
+        batch = self._batch()
+        packed = self._spec.packings and not self._mesh
+        outputs = self._program.step(self._documents(batch) if packed else batch)
         self._recorder.communication.check_done()
         return outputs
 
@@ -225,10 +229,34 @@ class _Session:
             )
         if self._names.replicated:
             said.append("the buckets of DistributedDataParallel are those of its first step")
+        if self._spec.packings:
+            said.append("documents have the lengths of the packing in later calls, too")
         return said
 
     def _batch(self) -> dict[str, torch.Tensor]:
         return {name: self._input(name, given) for name, given in self._spec.batch.items()}
+
+    def _documents(self, batch: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        """Return a batch for each document of the packing, in memory of its own."""
+        (layout,) = layouts(self._spec)
+        return [
+            {
+                name: self._of_document(name, tensor, layout, document)
+                for name, tensor in batch.items()
+            }
+            for document in layout.documents
+        ]
+
+    def _of_document(
+        self, name: str, tensor: torch.Tensor, layout: Layout, document: Document
+    ) -> torch.Tensor:
+        given = self._spec.batch[name]
+        if given.packed:
+            own = of_document(name, given, layout, document)
+            with _disable_current_modes():
+                known = torch.tensor(own.values, dtype=DTYPES[own.dtype]).reshape(own.shape)
+            return self._recorder.constant(known)
+        return (tensor if given.tokens is None else tensor[index_of(given, document)]).clone()
 
     def _input(self, name: str, given: Input) -> torch.Tensor:
         if given.dtype not in DTYPES:
