@@ -46,7 +46,8 @@ def parallel(documents: int, wrong: bool) -> Plan:
     if not wrong:
         goes_on = plan.op("eq", of, plan.op("full_like", of, value=0), where=LATER)
         rows = plan.op("unsqueeze", goes_on, axis=1, where=LATER)
-        read = plan.op("where", rows, read, plan.op("full_like", read, value=0), where=LATER)
+        nothing = plan.op("full_like", read, value=0, where=LATER)
+        read = plan.op("where", rows, read, nothing, where=LATER)
     plan.op("add", own, read, out="y:own", where=LATER)
     plan.output(plan.op("all_gather", "y:own", out="y", group="cp", axis=0))
     return plan.plan()
