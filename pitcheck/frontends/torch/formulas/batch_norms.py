@@ -13,6 +13,7 @@ tensor([[-1.],
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -59,10 +60,10 @@ def batch_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of input, weight and bias of :func:`batch_norm`."""
-    kept = not train and running_mean is not None and running_var is not None
-    mean, reciprocal = (
-        (running_mean, (running_var + eps).rsqrt()) if kept else (save_mean, save_invstd)
-    )  # type: ignore[operator]
+    mean, reciprocal = save_mean, save_invstd
+    kept = not train and running_mean is not None
+    if not train and running_var is not None:
+        mean, reciprocal = running_mean, (running_var + eps).rsqrt()
     if mean is None or reciprocal is None:
         raise ValueError("batch norm has neither statistics of the batch nor running ones")
     total, along, to_weight, to_bias = reduced_gradients(
@@ -84,10 +85,19 @@ def statistics(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return input.mean(others), (input.var(others, correction=0) + eps).rsqrt()
 
 
-def gathered_statistics(
+def variances(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+    """Return the mean and the variance of each channel.
+
+    Ranks exchange these in the place of :func:`statistics`, of which they make variances again.
+    """
+    others = _others(input)
+    return input.mean(others), input.var(others, correction=0)
+
+
+def of_all_ranks(
     input: Tensor,  # noqa: ARG001  a parameter of the operator
     mean: Tensor,
-    invstd: Tensor,
+    variance: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
     momentum: float,
@@ -96,15 +106,23 @@ def gathered_statistics(
 ) -> tuple[Tensor, Tensor]:
     """Return the statistics of all ranks, and change the running ones by them.
 
-    ``mean`` and ``invstd`` have a row for each rank, ``counts`` the elements that each channel has
-    there.
+    ``mean`` and ``variance`` have a row for each rank, ``counts`` the elements that each channel
+    has there.
     """
     total, rows = counts.sum(), counts.view(-1, 1)
     whole = (mean * rows).sum(0) / total
-    squares = ((invstd.square().reciprocal() - eps + (mean - whole).square()) * rows).sum(0)
+    squares = ((variance + (mean - whole).square()) * rows).sum(0)
     _change(running_mean, whole, momentum)
     _change(running_var, squares / (total - 1), momentum)
     return whole, (squares / total + eps).rsqrt()
+
+
+def gathered_statistics(
+    input: Tensor, mean: Tensor, invstd: Tensor, *more: Any
+) -> tuple[Tensor, Tensor]:
+    """Do as :func:`of_all_ranks` does, given reciprocal deviations in place of variances."""
+    eps = more[3]
+    return of_all_ranks(input, mean, invstd.square().reciprocal() - eps, *more)
 
 
 def elementwise(

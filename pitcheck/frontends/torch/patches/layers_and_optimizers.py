@@ -11,6 +11,7 @@ import torch
 from torch.optim import _adafactor
 
 from pitcheck.frontends.torch.formulas.adafactor import adafactor
+from pitcheck.frontends.torch.formulas.batch_norms import of_all_ranks, variances
 from pitcheck.frontends.torch.patches.patching import Patch, patched
 from pitcheck.frontends.torch.recording.recorder import Recorder
 
@@ -40,6 +41,8 @@ def _on_cpus(recorder: Recorder, original: Forward) -> Forward:
         with patched(
             [
                 (torch._C, "_get_privateuse1_backend_name", lambda: "cpu"),
+                (torch, "batch_norm_stats", variances),
+                (torch, "batch_norm_gather_stats_with_counts", of_all_ranks),
                 (torch.cuda, "is_available", lambda: True),
                 (torch.cuda, "is_current_stream_capturing", lambda: True),
             ]

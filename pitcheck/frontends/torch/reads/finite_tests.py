@@ -124,7 +124,7 @@ class FiniteTests:
 
     def _makes_infinity(self, event: Event) -> bool:
         """Return True if the results may be infinite or NaN because the program says so."""
-        name, _, overload = event.operator.partition(".")
+        name = event.operator.partition(".")[0]
         if name in TAMING:
             return False
         if any(map(self._is_or_has_infinity, operands(event.arguments))):

@@ -70,9 +70,8 @@ class Reads:
 
     def assume_finite(self) -> None:
         """Note that what is tested for infinity or NaN at the present line is finite."""
-        self._assume(
-            f"the numbers that are tested for infinity or NaN at {self.recording.where()} are finite"
-        )
+        line = self.recording.where()
+        self._assume(f"the numbers that are tested for infinity or NaN at {line} are finite")
 
     def assume_unread(self, number: UnknownNumber) -> None:
         """Note that the text that is made of a number changes no result."""
@@ -88,7 +87,7 @@ class Reads:
     def check(self, arguments: object) -> None:
         """Raise UnsupportedError if an operator is given a NaN that may come from such text."""
         if self._as_nan is not None and _has_nan(arguments):
-            self._as_nan.refuse("it may flow back into a tensor, through text")
+            raise self._as_nan.refusal("it may flow back into a tensor, through text")
 
     def _assume(self, sentence: str) -> None:
         self.assumptions[sentence] = None
@@ -122,7 +121,7 @@ def _arithmetic(compute: Callable[[Any, Any], Any]) -> Callable[[UnknownNumber, 
 
     def method(self: UnknownNumber, other: Any) -> Any:
         if isinstance(other, torch.Tensor | np.ndarray):
-            self.refuse("it flows back into a tensor")
+            raise self.refusal("it flows back into a tensor")
         if not isinstance(other, Number):
             return NotImplemented
         return self.derived(type(compute(self.kind(1), _kind(other)(1))))
@@ -199,16 +198,12 @@ class UnknownNumber:
 
     # --- decisions
 
-    def refuse(self, what: str) -> NoReturn:
-        """End the recording, because the number decides something.
-
-        Raises UnsupportedError.
-        """
-        recording = self._reads.recording
-        raise recording.unsupported(
+    def refusal(self, what: str) -> PitcheckError:
+        """Return the error, to be raised, that ends the recording: the number decides something."""
+        return self._reads.recording.unsupported(
             f"a number that is read from a tensor at {self.source} depends on parameters or on the "
-            f"batch, and {what}; log it, or keep it in a tensor; give Input.values if it comes from "
-            f"integers of the batch"
+            f"batch, and {what}; log it, or keep it in a tensor; give Input.values if it comes "
+            f"from integers of the batch"
         )
 
     def finite(self) -> None:
@@ -222,7 +217,7 @@ class UnknownNumber:
             return compare(0.0, 0.0 if other is self else other)
         if equality and not isinstance(other, Number | torch.Tensor | np.ndarray):
             return NotImplemented
-        return self.refuse("it is compared")
+        raise self.refusal("it is compared")
 
     def __eq__(self, other: object) -> Any:
         return self._compared(other, operator.eq)
@@ -243,40 +238,40 @@ class UnknownNumber:
         return self._compared(other, operator.ge)
 
     def __bool__(self) -> bool:
-        self.refuse("it decides whether something is done")
+        raise self.refusal("it decides whether something is done")
 
     def __hash__(self) -> int:
-        self.refuse("it is a key of a dictionary or an element of a set")
+        raise self.refusal("it is a key of a dictionary or an element of a set")
 
     def __int__(self) -> int:
-        self.refuse("it becomes an integer")
+        raise self.refusal("it becomes an integer")
 
     def __index__(self) -> int:
-        self.refuse("it is an index or a size")
+        raise self.refusal("it is an index or a size")
 
     def __complex__(self) -> complex:
-        self.refuse("it becomes a complex number")
+        raise self.refusal("it becomes a complex number")
 
     def __float__(self) -> float:
         if _formats_text(sys._getframe(1)):
             self._reads.as_nan(self)
             return math.nan
-        self.refuse("it becomes a plain float, of which nobody could tell what it decides")
+        raise self.refusal("it becomes a plain float, of which nobody could tell what it decides")
 
     def __reduce_ex__(self, _: Any) -> NoReturn:
-        self.refuse("it is pickled")
+        raise self.refusal("it is pickled")
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Answer a function of NumPy on single numbers."""
         single = all(type(given) is UnknownNumber or np.isscalar(given) for given in inputs)
         if method != "__call__" or options or not single:
-            self.refuse("it becomes an element of an array")
+            raise self.refusal("it becomes an element of an array")
         if function.__name__ in _FINITE_UFUNCS:
             self.finite()
             return _FINITE_UFUNCS[function.__name__]
         if function.__name__ in _UFUNCS:
             return self.derived()
-        return self.refuse(f"numpy.{function.__name__} is computed from it")
+        raise self.refusal(f"numpy.{function.__name__} is computed from it")
 
     @classmethod
     def __torch_function__(
@@ -286,7 +281,7 @@ class UnknownNumber:
         given = [*args, *(kwargs or {}).values()]
         for item in given:
             if type(item) is UnknownNumber:
-                item.refuse("it flows back into a tensor")
+                raise item.refusal("it flows back into a tensor")
         raise TypeError(f"{function} got an {NAME}")
 
 

@@ -119,8 +119,8 @@ def _raised(error: BaseException) -> Failure:
     numbers, says nothing about the program. Nor does one of who does not know what stands in the
     place of a number.
     """
-    from pitcheck.frontends.torch.recording.blame import PITCHECK  # noqa: PLC0415
     from pitcheck.frontends.torch.reads.unknown_numbers import stands_in  # noqa: PLC0415
+    from pitcheck.frontends.torch.recording.blame import PITCHECK  # noqa: PLC0415
 
     frames = traceback.extract_tb(error.__traceback__)
     own = (

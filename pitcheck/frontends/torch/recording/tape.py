@@ -14,9 +14,9 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.reads.finite_tests import FiniteTests
 from pitcheck.frontends.torch.reads.unknown_numbers import Reads
+from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.known_values import KNOWN_ELEMENTS, evaluate
 from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands

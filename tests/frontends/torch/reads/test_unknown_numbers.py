@@ -31,7 +31,7 @@ def logged(g: torch.Tensor) -> None:
     read = g.sum().item()
     assert f"{read}" == str(read) == repr(read) == "%s" % read == TEXT  # noqa: UP031
     assert f"{read:.2f} {read:>10.3e} {g.sum():.4f}" == f"{TEXT} {TEXT:>10} {TEXT}"
-    assert "{:.2f} {!r}".format(read, [read]) == f"{TEXT} [{TEXT}]"
+    assert "{:.2f} {!r}".format(read, [read]) == f"{TEXT} [{TEXT}]"  # noqa: UP032
     assert "%.2f" % read == "nan"  # noqa: UP031
     form = "%.2f"
     form %= read
@@ -96,6 +96,22 @@ def choose(holds: object) -> None:
     if holds:
         return
 
+
+def grown(g: torch.Tensor) -> nn.Parameter:
+    parameter = nn.Parameter(torch.zeros(4, 3))
+    parameter.grad = g
+    return parameter
+
+
+def stepped(make: Callable[..., torch.optim.Optimizer], g: torch.Tensor, **options: Any) -> None:
+    optimizer = make([grown(g)], lr=0.1, **options)
+    optimizer.param_groups[0]["lr"] = 0.1 * g.sum().item()
+    optimizer.step()
+
+
+def plateau(g: torch.Tensor) -> None:
+    optimizer = torch.optim.SGD([grown(g)], lr=0.1)
+    torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer).step(g.sum().item())
 
 
 DECIDED: dict[str, Wrong] = {
@@ -175,26 +191,9 @@ DECIDED: dict[str, Wrong] = {
     "a learning rate": lambda g: stepped(torch.optim.SGD, g),
     "a learning rate of Adam": lambda g: stepped(torch.optim.AdamW, g),
     "a learning rate of all tensors": lambda g: stepped(torch.optim.AdamW, g, foreach=True),
-    "a plateau": lambda g: plateau(g),
+    "a plateau": plateau,
     "a greatest norm": lambda g: nn.utils.clip_grad_norm_([grown(g)], g.sum().item()),
 }
-
-
-def grown(g: torch.Tensor) -> nn.Parameter:
-    parameter = nn.Parameter(torch.zeros(4, 3))
-    parameter.grad = g
-    return parameter
-
-
-def stepped(make: Callable[..., torch.optim.Optimizer], g: torch.Tensor, **options: Any) -> None:
-    optimizer = make([grown(g)], lr=0.1, **options)
-    optimizer.param_groups[0]["lr"] = 0.1 * g.sum().item()
-    optimizer.step()
-
-
-def plateau(g: torch.Tensor) -> None:
-    optimizer = torch.optim.SGD([grown(g)], lr=0.1)
-    torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer).step(g.sum().item())
 
 
 @pytest.mark.parametrize("way", DECIDED)
@@ -227,7 +226,9 @@ def test_the_message_names_both_lines() -> None:
         g.mul_(1.0)
         g.mul_(read)
 
-    with pytest.raises(UnsupportedError, match=r"(?s)g\.mul_\(read\).* is read from a tensor at .*read = g"):
+    with pytest.raises(
+        UnsupportedError, match=r"(?s)g\.mul_\(read\).* is read from a tensor at .*read = g"
+    ):
         recorded(program)
 
 
