@@ -61,7 +61,7 @@ def _greatest(
     x: torch.Tensor, k: int, dim: int, largest: bool, _sorted: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the greatest or least elements and their places; of equal ones the first."""
-    order = x.argsort(dim, descending=largest, stable=True).narrow(dim, 0, k)
+    order = x.argsort(stable=True, dim=dim, descending=largest).narrow(dim, 0, k)
     return x.gather(dim, order), order
 
 
