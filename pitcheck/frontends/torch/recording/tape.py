@@ -247,8 +247,9 @@ class Tape:
             return
         self._route(event)
         if overwritten:
-            operand = {n: known[n] for n in operands(event.arguments) if n in known}
-            results = evaluate_write(event, operand, unknown[0], *self.kinds[unknown[0]])
+            (base,) = [n for n in operands(event.arguments) if n not in known]
+            given = {n: known[n] for n in operands(event.arguments) if n != base}
+            results = evaluate_write(event, given, base, *self.kinds[base])
         elif unknown and self.meetings is not None:
             self.meetings.derive(event)
             return
@@ -263,8 +264,10 @@ class Tape:
         first = event.arguments[0] if event.operator in WRITES else None
         return (
             isinstance(first, Ref)
-            and list(unknown) == [first.value]
+            and first.value in unknown
             and self.kinds[first.value].dtype in INTEGERS
+            and not self._are_open([first.value])
+            and all(self.numbers(n) is not None for n in unknown if n != first.value)
         )
 
     def _stand_ins(self, event: Event) -> dict[int, torch.Tensor]:
