@@ -26,7 +26,7 @@ from pitcheck.frontends.torch.planning.groups import (
     with_all_groups,
     with_communicators,
 )
-from pitcheck.frontends.torch.planning.known_integers import known_integers
+from pitcheck.frontends.torch.planning.known_integers import KnownIntegers
 from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
 from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.program import Spec
@@ -159,7 +159,12 @@ class _Building:
     def _instances(self, trace: Trace) -> list[Instance]:
         wanted = self._wanted(trace)
         names = RankNames(trace, self._families, wanted, self._compared)
-        found = [instance for given in trace.given for instance in self._given(given, trace, names)]
+        integers = KnownIntegers(names)
+        found = [
+            instance
+            for given in trace.given
+            for instance in self._given(given, trace, names, integers)
+        ]
         waited = {
             operand.value
             for event in trace.events
@@ -196,14 +201,16 @@ class _Building:
                 found.setdefault(result.value, result_name(result, self._taken))
         return found
 
-    def _given(self, given: Given, trace: Trace, names: RankNames) -> Iterator[Instance]:
+    def _given(
+        self, given: Given, trace: Trace, names: RankNames, integers: KnownIntegers
+    ) -> Iterator[Instance]:
         value = trace.values[given.value]
         if 0 in value.shape:
             # No operator makes or reads a tensor without elements.
             names.enter(given.value, given.name)
             return
         if given.integers is not None:
-            yield from known_integers(given.integers, value, names.known(given), names)
+            yield from integers.made(given, given.integers, value)
             return
         tensor = given_tensor(given, value, self._bounds)
         names.enter(given.value, self._families.given(tensor))

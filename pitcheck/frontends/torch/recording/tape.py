@@ -6,7 +6,8 @@ look at them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +18,22 @@ from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.reads.finite_tests import FiniteTests
 from pitcheck.frontends.torch.reads.unknown_numbers import Reads
 from pitcheck.frontends.torch.recording.arguments import dtype_name
-from pitcheck.frontends.torch.recording.known_values import KNOWN_ELEMENTS, evaluate
+from pitcheck.frontends.torch.recording.known_values import (
+    KNOWN_ELEMENTS,
+    WRITES,
+    evaluate,
+    evaluate_write,
+)
 from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
 
+FILLS = frozenset(
+    f"{name}.default"
+    for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+)
+"""The operators that take the shape of their operand alone."""
+INTEGERS = frozenset({torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
+"""The dtypes of integers and booleans."""
 FEW = 64
 """The greatest number of elements of a constant that are written into the trace one by one."""
 
@@ -58,6 +71,8 @@ class Tape:
     - ``known``: the numbers of the values that are known.
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
+    - ``follows_fills``: tensors that are filled with a number are known, whatever their shape is
+      taken from.
     - ``routed``: the values that depend on choices of routers, which a routing says, and on nothing
       else that is not known, unless other ranks communicate it.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
@@ -74,6 +89,7 @@ class Tape:
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
         self.routed: set[int] = set()
+        self.follows_fills = False
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
         self.finite = FiniteTests(self.known)
@@ -229,22 +245,51 @@ class Tape:
 
         The program may then look at its results.
         """
-        unknown = [number for number in operands(event.arguments) if number not in self.known]
-        if unknown and not self._are_open(unknown):
+        known: Mapping[int, torch.Tensor] = self.known
+        if self.follows_fills and event.operator in FILLS:
+            known = ChainMap(self.known, self._stand_ins(event))
+        unknown = [number for number in operands(event.arguments) if number not in known]
+        overwritten = self._overwritten(event, unknown)
+        if unknown and not overwritten and not self._are_open(unknown):
             return False
         if not event.tensors or any(
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
         ):
             return False
         self._route(event)
-        if unknown and self.meetings is not None:
+        if overwritten:
+            (base,) = [n for n in operands(event.arguments) if n not in known]
+            given = {n: known[n] for n in operands(event.arguments) if n != base}
+            results = evaluate_write(event, given, base, *self.kinds[base])
+        elif unknown and self.meetings is not None:
             self.meetings.derive(event)
             return False
-        results = evaluate(event, self.known)
+        else:
+            results = evaluate(event, known)
         for number, result in zip(event.outputs, results or (), strict=False):
             if number is not None and result is not None:
                 self.known[number] = result
         return results is not None
+
+    def _overwritten(self, event: Event, unknown: Sequence[int]) -> bool:
+        """Return True if all that is not known is the integers that an event writes into."""
+        first = event.arguments[0] if event.operator in WRITES else None
+        return (
+            isinstance(first, Ref)
+            and first.value in unknown
+            and self.kinds[first.value].dtype in INTEGERS
+            and not self._are_open([first.value])
+            and all(self.numbers(n) is not None for n in unknown if n != first.value)
+        )
+
+    def _stand_ins(self, event: Event) -> dict[int, torch.Tensor]:
+        """Return tensors in place of operands of which an operator takes the shape alone."""
+        kinds = {number: self.kinds[number] for number in operands(event.arguments)}
+        with _disable_current_modes():
+            return {
+                number: torch.zeros((), dtype=kind.dtype).expand(kind.shape)
+                for number, kind in kinds.items()
+            }
 
     def _route(self, event: Event) -> None:
         if not self.routed.isdisjoint(operands(event.arguments)):

@@ -11,7 +11,7 @@ import torch
 from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name
-from pitcheck.frontends.torch.recording.tape import Tape
+from pitcheck.frontends.torch.recording.tape import INTEGERS, Tape
 from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
 from pitcheck.frontends.torch.trace import (
     Argument,
@@ -26,7 +26,6 @@ from pitcheck.frontends.torch.trace import (
 )
 
 DTYPES = frozenset(get_args(DType))
-INTEGERS = frozenset({torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
 
 def trace_of(
