@@ -34,6 +34,7 @@ def capture(
         from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan  # noqa: PLC0415  a specification is written without torch
         from pitcheck.frontends.torch.planning.compared_state import matched  # noqa: PLC0415
         from pitcheck.frontends.torch.recording.record import record  # noqa: PLC0415
+        from pitcheck.frontends.torch.rewrites.joined_documents import joined_documents  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -41,6 +42,8 @@ def capture(
     jobs = usable_jobs() if jobs is None else jobs
     (single,) = record(spec, "reference", jobs, printed)
     single, traces = matched(single, record(spec, "parallel", jobs, printed), spec)
+    if spec.packings:
+        single = joined_documents(single, spec)
     reference = reference_plan(single, spec)
     return reference, parallel_plan(traces, spec, reference)
 

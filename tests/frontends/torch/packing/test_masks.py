@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from frontends.torch.packing.packed_programs import Batch, Inner, packed, spec
-from frontends.torch.proving import proven
+from frontends.torch.packing.packed_programs import Batch, Inner, causal, packed, spec
+from frontends.torch.proving import caught, proven
 from torch.nn import functional
 
 from pitcheck.torch import Input, Spec
@@ -26,3 +26,7 @@ def by_ids(inner: Inner = masked, **more: Any) -> Spec:
 
 def test_block_diagonal() -> None:
     proven(by_ids())
+
+
+def test_dropped() -> None:
+    caught(by_ids(causal), "scaled_dot", "PIT100")
