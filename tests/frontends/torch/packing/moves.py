@@ -10,8 +10,9 @@ from torch import nn
 
 
 def gathered(x: torch.Tensor, ranks: int, dim: int) -> torch.Tensor:
+    x = x.contiguous()
     parts = [torch.empty_like(x) for _ in range(ranks)]
-    dist.all_gather(parts, x.contiguous())
+    dist.all_gather(parts, x)
     return torch.cat(parts, dim)
 
 
@@ -53,10 +54,11 @@ class Exchange(torch.autograd.Function):
 def passed_on(x: torch.Tensor, by: int) -> torch.Tensor:
     """Return what the rank ``by`` places before sends."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
+    x = x.contiguous()
     got = torch.empty_like(x)
     works = dist.batch_isend_irecv(
         [
-            dist.P2POp(dist.isend, x.contiguous(), (rank + by) % ranks),
+            dist.P2POp(dist.isend, x, (rank + by) % ranks),
             dist.P2POp(dist.irecv, got, (rank - by) % ranks),
         ]
     )
