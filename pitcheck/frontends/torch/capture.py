@@ -44,6 +44,7 @@ def capture(
         from pitcheck.frontends.torch.planning.common_forms import in_one_form  # noqa: PLC0415
         from pitcheck.frontends.torch.planning.compared_state import matched  # noqa: PLC0415
         from pitcheck.frontends.torch.recording.record import record  # noqa: PLC0415
+        from pitcheck.frontends.torch.rewrites.joined_documents import joined_documents  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -60,6 +61,8 @@ def capture(
         single = replaced(single, assumptions=(*single.assumptions, assumed(routing)))
     traces = record(spec, "parallel", jobs, printed, routed)
     single, traces = in_one_form(*matched(single, traces, spec))
+    if spec.packings:
+        single = joined_documents(single, spec)
     reference = reference_plan(single, spec)
     return reference, parallel_plan(traces, spec, reference)
 

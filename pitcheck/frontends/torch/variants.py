@@ -55,6 +55,8 @@ def _packed(spec: Spec) -> dict[str, Spec]:
     if not spec.packings:
         _check_unpacked(spec)
         return {"": spec}
+    if not spec.mesh:
+        raise UsageError("packings need a mesh with an axis; give one of size 1 for one rank")
     return {
         layout.name(): replace(spec, batch=packed_batch(spec, layout), packings=(layout.packing(),))
         for layout in layouts(spec)

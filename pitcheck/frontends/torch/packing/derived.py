@@ -9,7 +9,7 @@ from math import prod
 
 from pitcheck.base.nearest import nearest
 from pitcheck.errors import UsageError
-from pitcheck.frontends.torch.packing.layout import Document, Layout
+from pitcheck.frontends.torch.packing.layout import Document, Layout, layouts
 from pitcheck.frontends.torch.program import Input, Spec
 
 
@@ -19,6 +19,18 @@ def packed_batch(spec: Spec, layout: Layout) -> dict[str, Input]:
         name: derived(name, given, layout) if given.packed else given
         for name, given in spec.batch.items()
     }
+
+
+def call_before(spec: Spec) -> Spec:
+    """Return the specification of the call before the recorded one, which has another packing.
+
+    Specifications without packings are returned as they are.
+    """
+    if not spec.packings:
+        return spec
+    (layout,) = layouts(spec)
+    other = layout.earlier()
+    return replace(spec, batch=packed_batch(spec, other), packings=(other.packing(),))
 
 
 def derived(name: str, given: Input, layout: Layout) -> Input:

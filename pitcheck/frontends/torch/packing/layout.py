@@ -60,6 +60,25 @@ class Layout:
             said += f" and {padding} of padding"
         return said + (f", in multiples of {self.multiple}" if self.multiple > 1 else "")
 
+    def earlier(self) -> Layout:
+        """Return another layout with as many documents, for the call before the recorded one.
+
+        What a program has kept of the earlier batch is then wrong. A sequence whose documents fit
+        in no other way stays.
+        """
+        documents: list[Document] = []
+        for row in range(self.rows):
+            own = [document.length for document in self.of_row(row)]
+            tried = (own[::-1], own[1:] + own[:1], [own[0] - 1, *own[1:-1], own[-1] + 1])
+            found = [_placed(row, each, self.multiple) for each in tried if each != own]
+            fitting = [each for each in found if self._fits(each)]
+            documents += (fitting or [self.of_row(row)])[0]
+        return replace(self, documents=tuple(documents))
+
+    def _fits(self, documents: Sequence[Document]) -> bool:
+        last = documents[-1]
+        return last.start + last.room <= self.size and min(each.length for each in documents) > 0
+
     def packing(self) -> Packing:
         """Return the packing that has this layout alone."""
         lengths = tuple(
@@ -122,18 +141,26 @@ def _layout(
     """Return the layout of lengths, one tuple for each sequence."""
     documents: list[Document] = []
     for row, own in enumerate(lengths):
-        start = 0
-        for length in own:
-            room = -(-length // packing.multiple) * packing.multiple
-            documents.append(Document(row, start, length, room))
-            start += room
-        if start > size:
+        documents += _placed(row, own, packing.multiple)
+        taken = documents[-1].start + documents[-1].room
+        if taken > size:
             raise UsageError(
-                f"documents of {', '.join(map(str, own))} tokens take {start}, but a sequence has "
+                f"documents of {', '.join(map(str, own))} tokens take {taken}, but a sequence has "
                 f"{size}; make them shorter"
             )
     nested = _nested(packing, rows)
     return Layout(rows, size, tuple(documents), nested, batched, packing.multiple)
+
+
+def _placed(row: int, lengths: Sequence[int], multiple: int) -> list[Document]:
+    """Return documents one after another, each of which takes a multiple of tokens."""
+    documents: list[Document] = []
+    start = 0
+    for length in lengths:
+        room = -(-length // multiple) * multiple
+        documents.append(Document(row, start, length, room))
+        start += room
+    return documents
 
 
 def _nested(packing: Packing, rows: int) -> bool:

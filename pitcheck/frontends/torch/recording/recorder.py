@@ -85,6 +85,11 @@ CHOICES = {"topk": 5, "max": 3, "argmax": 3}
 """The operators by which routers choose experts, with the number of their parameters."""
 CHOOSING = frozenset({"index", "masked_select"})
 """The operators that take the elements at which a mask holds; the mask alone tells their count."""
+LOOKING_UP = frozenset({"bucketize", "searchsorted"})
+"""The operators without a meaning in a plan that find integers, such as the document of a token.
+
+Of known numbers their results are constants of the program.
+"""
 
 
 class Recorder(TorchDispatchMode):
@@ -139,6 +144,10 @@ class Recorder(TorchDispatchMode):
                 f"{self.tape.where()}: {func} is a communication that is not known"
             )
         if torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING:
+            return self._decided(func, args, given)
+        if name in LOOKING_UP and all(
+            self._read(tensor) in self.tape.known for tensor in tensors_in((args, given))
+        ):
             return self._decided(func, args, given)
         decomposed = self._decomposed(func, args, given)
         return (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.packing.derived import index_of, of_document
+from pitcheck.frontends.torch.packing.derived import call_before, index_of, of_document
 from pitcheck.frontends.torch.packing.layout import Document, Layout, layouts
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
 from pitcheck.frontends.torch.patches.distributed import distributed_patches
@@ -165,7 +165,7 @@ class _Session:
 
         The first call makes what frameworks make lazily.
         """
-        self._step()
+        self._step(call_before(self._spec))
         self._recorder.communication.settle()
         memory = Memory(self._recorder, self._names)
         before = self._begin()
@@ -173,7 +173,7 @@ class _Session:
         values = {name: self._recorder.storages.read(held.memory) for name, held in before.items()}
         marks = {name: self._mark(held) for name, held in before.items()}
         start = len(self._tape.events)
-        outputs = self._step()
+        outputs = self._step(self._spec)
         self._tape.ended = True
         updated = self._updated(values, marks)
         parameters = {held.name for held in self._names.parameters()}
@@ -206,12 +206,12 @@ class _Session:
             routers=() if routers is None else routers.found(),
         )
 
-    def _step(self) -> Any:
+    def _step(self, spec: Spec) -> Any:
         if self._recorder.routers is not None:
             self._recorder.routers.begin()
-        batch = self._batch()
-        packed = self._spec.packings and not self._mesh
-        outputs = self._program.step(self._documents(batch) if packed else batch)
+        batch = {name: self._input(name, given) for name, given in spec.batch.items()}
+        packed = spec.packings and not self._mesh
+        outputs = self._program.step(self._documents(batch, spec) if packed else batch)
         self._recorder.communication.check_done()
         return outputs
 
@@ -230,28 +230,24 @@ class _Session:
             )
         if self._names.replicated:
             said.append("the buckets of DistributedDataParallel are those of its first step")
-        if self._spec.packings:
-            said.append("documents have the lengths of the packing in later calls, too")
         return said
 
-    def _batch(self) -> dict[str, torch.Tensor]:
-        return {name: self._input(name, given) for name, given in self._spec.batch.items()}
-
-    def _documents(self, batch: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    def _documents(
+        self, batch: Mapping[str, torch.Tensor], spec: Spec
+    ) -> list[dict[str, torch.Tensor]]:
         """Return a batch for each document of the packing, in memory of its own."""
-        (layout,) = layouts(self._spec)
+        (layout,) = layouts(spec)
         return [
             {
-                name: self._of_document(name, tensor, layout, document)
+                name: self._of_document(name, spec.batch[name], tensor, layout, document)
                 for name, tensor in batch.items()
             }
             for document in layout.documents
         ]
 
     def _of_document(
-        self, name: str, tensor: torch.Tensor, layout: Layout, document: Document
+        self, name: str, given: Input, tensor: torch.Tensor, layout: Layout, document: Document
     ) -> torch.Tensor:
-        given = self._spec.batch[name]
         if given.packed:
             own = of_document(name, given, layout, document)
             with _disable_current_modes():

@@ -15,6 +15,8 @@ WIDTH, HEADS, LENGTH = 4, 2, 8
 SIZE = WIDTH // HEADS
 Batch = Mapping[str, torch.Tensor]
 Inner = Callable[..., torch.Tensor]
+Positions = Callable[[Batch], torch.Tensor]
+"""The positions of the tokens that a program has, for rotary embeddings."""
 SHORT = (Packing([3, 5]),)
 """A boundary that lies on no edge between ranks."""
 LENGTHS = ([8], [4, 4], [3, 5], [5, 3], [1, 6, 1])
@@ -33,7 +35,7 @@ class Attention(nn.Module):
     batch.
     """
 
-    def __init__(self, inner: Inner, rotary: bool = False) -> None:
+    def __init__(self, inner: Inner, rotary: Positions | None = None) -> None:
         super().__init__()
         self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
         self.inner, self.rotary = inner, rotary
@@ -43,8 +45,10 @@ class Attention(nn.Module):
             layer(x).view(*x.shape[:2], HEADS, SIZE).transpose(1, 2)
             for layer in (self.q, self.k, self.v)
         )
-        if self.rotary:
-            q, k = rotated(q, batch["positions"]), rotated(k, batch["positions"])
+        if self.rotary is not None:
+            positions = self.rotary(batch)
+            q = rotated(q, positions)
+            k = rotated(k, positions)
         out: torch.Tensor = self.out(self.inner(q, k, v, batch).transpose(1, 2).reshape(x.shape))
         return out
 
@@ -60,9 +64,9 @@ def losses(model: nn.Module, batch: Batch) -> torch.Tensor:
     return found
 
 
-def alone(combined: Any = "sum", rotary: bool = False) -> Program:
+def alone(combined: Any = "sum", rotary: Positions | None = None, inner: Inner = causal) -> Program:
     """Return the reference: each document by itself."""
-    model = Attention(causal, rotary)
+    model = Attention(inner, rotary)
 
     def step(documents: Sequence[Batch]) -> torch.Tensor:
         loss: torch.Tensor = over_documents(documents, lambda each: losses(model, each), combined)
@@ -76,7 +80,7 @@ def packed(
     inner: Inner,
     summed: Callable[[nn.Module], None] = lambda _: None,
     total: Callable[[torch.Tensor], torch.Tensor] = torch.sum,
-    rotary: bool = False,
+    rotary: Positions | None = None,
 ) -> Program:
     """Return a program on packed sequences; ``summed`` adds gradients up over ranks."""
     model = Attention(inner, rotary)
@@ -96,11 +100,12 @@ def spec(
     packings: Sequence[Packing] = SHORT,
     reference: Callable[[], Program] = alone,
     part: Part | None = None,
-    **more: Input,
+    more: Mapping[str, Input] | None = None,
 ) -> Spec:
     """Return the pair; over an axis "cp" ranks have parts of each sequence."""
     split = {1: "cp"} if "cp" in mesh else {}
-    batch = {name: Input((1, LENGTH, WIDTH), split=split, tokens=1) for name in ("x", "y")} | more
+    batch = {name: Input((1, LENGTH, WIDTH), split=split, tokens=1) for name in ("x", "y")}
+    batch |= more or {}
     return Spec(
         reference,
         parallel,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pitcheck.errors import UsageError
+from pitcheck.frontends.torch.packing.derived import call_before
 from pitcheck.torch import Input, Packing, Program, Spec, variants
 
 X = Input((1, 8), "int64", bounds=(0, 9), split={1: "cp"}, tokens=1)
@@ -123,6 +124,28 @@ def test_equal_packings_are_one_variant() -> None:
 def test_a_variant_is_its_only_variant() -> None:
     for name, one in variants(spec([Packing()], x=X, ids=Input(packed="lengths"))).items():
         assert variants(one) == {name: one}
+
+
+@pytest.mark.parametrize(
+    ("packing", "before"),
+    [
+        (Packing([3, 5]), [5, 3]),
+        (Packing([1, 6, 1]), [6, 1, 1]),
+        (Packing([4, 4]), [3, 5]),
+        (Packing([3, 1], multiple=4), [1, 3]),
+        (Packing([4, 4], multiple=4), [4, 4]),
+        (Packing([8]), [8]),
+    ],
+)
+def test_the_call_before_has_another_packing(packing: Packing, before: list[int]) -> None:
+    """Of as many documents, so that shapes are the same."""
+    (one,) = variants(spec([packing], x=X, known=Input(packed="lengths"))).values()
+    assert list(call_before(one).batch["known"].values or ()) == before
+
+
+def test_packings_need_a_mesh() -> None:
+    with pytest.raises(UsageError, match="packings need a mesh"):
+        variants(Spec(nothing, nothing, {}, {"x": X}, packings=[Packing([8])]))
 
 
 @pytest.mark.parametrize(
