@@ -35,6 +35,7 @@ from pitcheck.base.options import Options
 from pitcheck.frontends.torch.capture import capture, capture_at
 from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec
 from pitcheck.frontends.torch.recording.printed import Printed
+from pitcheck.frontends.torch.routing import Router, Routing
 from pitcheck.report.report import Report
 
 __all__ = [
@@ -43,6 +44,8 @@ __all__ = [
     "Part",
     "Program",
     "Rank",
+    "Router",
+    "Routing",
     "Spec",
     "assert_equivalent",
     "capture",

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Axes = str | tuple[str, ...]
-"""One mesh axis or several, in the order in which they divide."""
+from pitcheck.frontends.torch.routing import Axes, Router, Routing
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,10 @@ class Spec:
       that has them. The name is that of the output ("loss"), or "grad:NAME" for a gradient.
     - ``buffered_sends``: a send that blocks returns before its receive has begun, whatever its
       size. NCCL's sends do not: two ranks that both send first hang.
+    - ``routings``: the ways in which tokens choose experts, each of which is checked. The indices
+      of a router's top-k are then known, in both programs for the same tokens; the scores from
+      which it chooses are compared as outputs. Without any, nothing is known of a top-k.
+    - ``router``: what the batch does not tell of the routers.
     """
 
     reference: Callable[[], Program]
@@ -106,3 +109,5 @@ class Spec:
     batch: Mapping[str, Input]
     outputs: Mapping[str, Part] = field(default_factory=dict)
     buffered_sends: bool = False
+    routings: Sequence[Routing] = ()
+    router: Router = field(default_factory=Router)

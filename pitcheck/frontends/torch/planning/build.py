@@ -12,12 +12,14 @@ from pitcheck.frontends.torch.aten.operators import translated
 from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.planning.compared_state import compared
 from pitcheck.frontends.torch.planning.families import (
+    SCORES,
     Families,
     RankNames,
     check_given,
     given_tensor,
     result_name,
     result_names,
+    scores_of,
 )
 from pitcheck.frontends.torch.planning.groups import (
     check_members,
@@ -200,6 +202,10 @@ class _Building:
 
     def _given(self, given: Given, trace: Trace, names: RankNames) -> Iterator[Instance]:
         value = trace.values[given.value]
+        if 0 in value.shape:
+            # No operator makes or reads a tensor without elements.
+            names.enter(given.value, given.name)
+            return
         if given.integers is not None:
             yield from known_integers(given.integers, value, names.known(given), names)
             return
@@ -301,13 +307,24 @@ class _Building:
         if self._reference is None:
             yield from (Output(name) for name in self._compared)
             return
-        for name in self._compared:
+        for name, result in self._compared.items():
             part = self._spec.outputs.get(name)
-            yield Output(
-                name,
-                name,
-                self._elsewhere(name) if part is None else of_output(name, part, self._spec.mesh),
-            )
+            if result.kind == "scores":
+                yield self._scores(name, result)
+            else:
+                yield Output(
+                    name,
+                    name,
+                    self._elsewhere(name)
+                    if part is None
+                    else of_output(name, part, self._spec.mesh),
+                )
+
+    def _scores(self, name: str, result: Result) -> Output:
+        """Return the scores of a router, which ranks have of the tokens that are theirs."""
+        whole = scores_of(name)
+        held = self._ends_at[name]
+        return Output(name, whole, of_boxes(whole, result.whole, held, self._places))
 
     def _elsewhere(self, name: str) -> Lineage | None:
         """Return the lineage of a gradient or new value that every rank has as a whole.
@@ -351,5 +368,11 @@ def _compared(results: Mapping[str, Result], reference: Plan, spec: Spec) -> dic
     Whatever a rank keeps beside them, such as gradients of padding, is not compared.
     """
     wanted = {output.tensor for output in reference.outputs}
-    check_known(spec.outputs, wanted, "Spec.outputs")
-    return {name: result for name, result in results.items() if name in wanted}
+    check_known(
+        spec.outputs, {name for name in wanted if not name.startswith(SCORES)}, "Spec.outputs"
+    )
+    return {
+        name: result
+        for name, result in results.items()
+        if name in wanted or (result.kind == "scores" and scores_of(name) in wanted)
+    }

@@ -22,13 +22,8 @@ def known_integers(
 ) -> Iterator[Instance]:
     """Yield the operators that make a tensor of known elements, given row-major.
 
-    Raises UnsupportedError for a tensor without elements, and for one of more than ``MOST_RUNS``
-    runs.
+    Raises UnsupportedError for a tensor of more than ``MOST_RUNS`` runs.
     """
-    if not elements:
-        raise UnsupportedError(
-            f"{name!r} has shape {value.shape}; tensors without elements are not known"
-        )
     runs = [(element, len(list(same))) for element, same in groupby(elements)]
     if len(runs) > MOST_RUNS:
         raise UnsupportedError(

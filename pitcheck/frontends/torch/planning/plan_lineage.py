@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.known_names import check_known
-from pitcheck.frontends.torch.program import Axes, Input, Part
+from pitcheck.frontends.torch.program import Input, Part
+from pitcheck.frontends.torch.routing import Axes
 from pitcheck.frontends.torch.trace import Intervals
 from pitcheck.plan.model import Lineage, Shard
 from pitcheck.plan.tables import Places

@@ -150,6 +150,11 @@ def weight_norm_backward(
     ), along / saved_norms
 
 
+def scatter_add(out: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    """Add rows to those of a tensor; torchtitan fixes the order in which they are added."""
+    return out.scatter_add(0, index, src)
+
+
 def _others(tensor: torch.Tensor, dim: int) -> list[int]:
     return [other for other in range(tensor.dim()) if other != dim % tensor.dim()]
 
@@ -165,6 +170,7 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "fill_"): fill,
     ("aten", "zero_"): zero,
     **FUSED,
+    ("torchtitan", "deterministic_scatter_add"): scatter_add,
     ("aten", "_weight_norm_interface"): weight_norm,
     ("aten", "_weight_norm_interface_backward"): weight_norm_backward,
 }

@@ -19,6 +19,7 @@ from pitcheck.frontends.torch.communication.c10d import COMMUNICATION
 from pitcheck.frontends.torch.communication.calls import Communication
 from pitcheck.frontends.torch.communication.functional import FUNCTIONAL
 from pitcheck.frontends.torch.recording.arguments import (
+    Parameter,
     Signature,
     dtype_name,
     flat,
@@ -28,8 +29,10 @@ from pitcheck.frontends.torch.recording.arguments import (
 )
 from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED, decompose_foreach
 from pitcheck.frontends.torch.recording.generator_state import drawn
+from pitcheck.frontends.torch.recording.grouped_products import grouped_product
 from pitcheck.frontends.torch.recording.mask_positions import with_positions
 from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
+from pitcheck.frontends.torch.recording.routers import Choice, Routers
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.recording.writes import Writes
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
@@ -77,6 +80,8 @@ ADDING = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr"})
 
 With ``beta`` 0 they do not read ``self``, which may be memory that nobody has written to.
 """
+CHOICES = {"topk": 5, "max": 3, "argmax": 3}
+"""The operators by which routers choose experts, with the number of their parameters."""
 CHOOSING = frozenset({"index", "masked_select"})
 """The operators that take the elements at which a mask holds; the mask alone tells their count."""
 
@@ -96,6 +101,8 @@ class Recorder(TorchDispatchMode):
         fake.refuse = tape.unsupported
         self.writes = Writes(tape, fake)
         self.thread = get_ident()
+        self.routers: Routers | None = None
+        """What a routing says of the choices of routers."""
 
     def __torch_dispatch__(
         self,
@@ -152,6 +159,8 @@ class Recorder(TorchDispatchMode):
                 return DECOMPOSED[space, name](*args, **kwargs)
             if name.startswith("_foreach_"):
                 return decompose_foreach(func, args, kwargs)
+            if (space, name) == ("aten", "_grouped_mm"):
+                return grouped_product(self._known, self.tape.where(), args, kwargs)
             positions = with_positions(name, args, self._known)
             if positions is not None:
                 return call(*positions, **kwargs)
@@ -195,8 +204,50 @@ class Recorder(TorchDispatchMode):
         if name == "_local_scalar_dense":
             return self.tape.number(_operand(arguments[0]))
         result = self._run(func, args, kwargs)
-        self._put(said.operator, arguments, result, [value for _, value in bound])
+        if not self._routed(name, bound, arguments, result):
+            self._put(said.operator, arguments, result, [value for _, value in bound])
         return result
+
+    def _routed(
+        self,
+        name: str,
+        bound: Sequence[tuple[Parameter, Any]],
+        arguments: tuple[Argument, ...],
+        result: Any,
+    ) -> bool:
+        """Record the call of a router, whose indices a routing says.
+
+        The values that it gives are those at the indices. Returns False for any other call.
+        """
+        if self.routers is None or len(bound) != CHOICES.get(name):
+            return False
+        given = {parameter.name: value for parameter, value in bound}
+        scores = _operand(arguments[0])
+        last = given.get("dim") in (-1, len(self.tape.kinds[scores].shape) - 1)
+        if not last:
+            return False
+        choice = Choice(scores, given.get("k", 1), given.get("largest", True))
+        numbers = self.routers.choose(choice, name)
+        if numbers is None:
+            return False
+        values, indices = result if isinstance(result, tuple | list) else (None, result)
+        rows = (*self.tape.kinds[scores].shape[:-1], choice.k)
+        with _disable_current_modes():
+            chosen = numbers.reshape(rows)
+        number = self.tape.chosen(chosen)
+        if values is not None:
+            read = self.tape.one(
+                "gather.default", (Ref(scores), -1, Ref(number), False), rows, values.dtype
+            )
+            self.storages.write(values, self._shaped(read, values))
+        self.storages.write(indices, self._shaped(number, indices))
+        return True
+
+    def _shaped(self, number: int, target: torch.Tensor) -> int:
+        shape, kind = tuple(target.shape), self.tape.kinds[number]
+        if kind.shape == shape:
+            return number
+        return self.tape.one("view.default", (Ref(number), shape), shape, kind.dtype)
 
     def _touch(self, func: OpOverload, read: Sequence[Any], written: Sequence[Any]) -> None:
         """Raise PlanError if a call uses memory in which communication is in flight.

@@ -29,8 +29,11 @@ from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
 from pitcheck.frontends.torch.recording.recorder import Recorder
+from pitcheck.frontends.torch.recording.routers import Routers
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
+from pitcheck.frontends.torch.recording.token_numbers import TokenNumbers
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
+from pitcheck.frontends.torch.routing import Routed
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
 from pitcheck.frontends.torch.together.line import Line
@@ -40,8 +43,10 @@ from pitcheck.frontends.torch.trace import Result, Role, Trace
 Side = Literal["reference", "parallel"]
 
 
-def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> Trace:
-    """Return the trace of a rank.
+def record_rank(
+    spec: Spec, side: Side, number: int, connection: Connection, routed: Routed | None = None
+) -> Trace:
+    """Return the trace of a rank, whose routers choose as ``routed`` says.
 
     ``connection`` leads to the process that records all ranks.
 
@@ -77,7 +82,10 @@ def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> 
                 if side == "parallel"
                 else spec.reference()
             )
-            trace = _Session(spec, mesh, coordinate, recorder, program, blame).run(number)
+            session = _Session(spec, mesh, coordinate, recorder, program, blame)
+            if routed is not None:
+                session.route(routed)
+            trace = session.run(number)
         except BaseException:
             # The program is not to blame for an error that follows from a refusal.
             if tape.refused is not None:
@@ -118,6 +126,19 @@ class _Session:
         self._names = Names(program, mesh, coordinate)
         blame.name(self._names.modules())
 
+    def route(self, routed: Routed) -> None:
+        """Let routers choose as a routing says."""
+        self._tape.follows_fills = True
+        total = len(routed.routers[0].tokens) if routed.routers else None
+        self._recorder.routers = Routers(
+            self._tape,
+            routed.routing,
+            self._spec.router,
+            TokenNumbers(self._spec.router, self._spec.batch, self._mesh, self._coordinate, total),
+            self._names.path,
+            routed.routers if self._mesh else None,
+        )
+
     def run(self, number: int) -> Trace:
         """Run the step twice and return the trace of the second call.
 
@@ -142,19 +163,31 @@ class _Session:
             held.tensor
             for held in (*self._names.parameters(), *self._names.buffers(), *self._names.states())
         ]
+        gradients = self._gradients()
         core, kept = memory.end(
-            [*self._outputs(outputs), *self._gradients(), *updated],
+            [*self._outputs(outputs), *self._scores(), *gradients, *updated],
             ended,
             updates=updates,
             everything=not self._mesh,
         )
-        begun = [*kept.begun, *(values[result.name] for result in updated if result.name in values)]
+        begun = [
+            *kept.begun,
+            *(values[one.name] for one in (*updated, *gradients) if one.name in values),
+        ]
         trace = trace_of(
             number, self._tape, start, [*core, *kept.results], self._assumptions(), begun
         )
-        return replace(trace, numbers=tuple(kept.numbers), accumulated=tuple(kept.accumulated))
+        routers = self._recorder.routers
+        return replace(
+            trace,
+            numbers=tuple(kept.numbers),
+            accumulated=tuple(kept.accumulated),
+            routers=() if routers is None else routers.found(),
+        )
 
     def _step(self) -> Any:
+        if self._recorder.routers is not None:
+            self._recorder.routers.begin()
         outputs = self._program.step(self._batch())
         self._recorder.communication.check_done()
         return outputs
@@ -244,6 +277,10 @@ class _Session:
             self._result("output", Held(name, tensor, part_of(tensor)))
             for name, tensor in named.items()
         ]
+
+    def _scores(self) -> list[Result]:
+        routers = self._recorder.routers
+        return [] if routers is None else list(routers.results())
 
     def _gradients(self) -> list[Result]:
         return [self._result("gradient", held) for held in self._names.gradients()]

@@ -6,7 +6,8 @@ look at them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,10 +16,22 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name
-from pitcheck.frontends.torch.recording.known_values import KNOWN_ELEMENTS, evaluate
+from pitcheck.frontends.torch.recording.known_values import (
+    KNOWN_ELEMENTS,
+    WRITES,
+    evaluate,
+    evaluate_write,
+)
 from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
 
+FILLS = frozenset(
+    f"{name}.default"
+    for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+)
+"""The operators that take the shape of their operand alone."""
+INTEGERS = frozenset({torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
+"""The dtypes of integers and booleans."""
 FEW = 64
 """The greatest number of elements of a constant that are written into the trace one by one."""
 
@@ -56,6 +69,10 @@ class Tape:
     - ``known``: the numbers of the values that are known.
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
+    - ``follows_fills``: tensors that are filled with a number are known, whatever their shape is
+      taken from.
+    - ``routed``: the values that depend on choices of routers, which a routing says, and on nothing
+      else that is not known, unless other ranks communicate it.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
     - ``meetings``: what other ranks may tell of values; None where there are none.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
@@ -67,6 +84,8 @@ class Tape:
         self.events: list[Event] = []
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
+        self.routed: set[int] = set()
+        self.follows_fills = False
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
         self.ended = False
@@ -106,6 +125,7 @@ class Tape:
         if not group:
             self._know(event)
         elif self.meetings is not None:
+            self._route(event)
             self.meetings.pass_through(event)
         return list(event.tensors)
 
@@ -134,6 +154,12 @@ class Tape:
         """Add a tensor whose numbers are part of the program; return the number of its value."""
         with _disable_current_modes():
             return self._constant(tensor.detach().cpu().contiguous())
+
+    def chosen(self, indices: torch.Tensor) -> int:
+        """Add the choices of a router, which a routing says; return the number of their value."""
+        number = self.constant(indices)
+        self.routed.add(number)
+        return number
 
     def _constant(self, plain: torch.Tensor) -> int:
         kind = Kind(tuple(plain.shape), plain.dtype)
@@ -174,7 +200,13 @@ class Tape:
             self.known[number] = self.known[value]
         elif self.meetings is not None:
             self.meetings.copy(value, number)
+        if value in self.routed:
+            self.routed.add(number)
         return number
+
+    def module(self) -> str:
+        """Return the path of the module that runs."""
+        return self._place().module
 
     def where(self) -> str:
         """Return the user's present line, for messages."""
@@ -202,20 +234,51 @@ class Tape:
 
         The program may then look at its results.
         """
-        unknown = [number for number in operands(event.arguments) if number not in self.known]
-        if unknown and not self._are_open(unknown):
+        known: Mapping[int, torch.Tensor] = self.known
+        if self.follows_fills and event.operator in FILLS:
+            known = ChainMap(self.known, self._stand_ins(event))
+        unknown = [number for number in operands(event.arguments) if number not in known]
+        overwritten = self._overwritten(event, unknown)
+        if unknown and not overwritten and not self._are_open(unknown):
             return
         if not event.tensors or any(
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
         ):
             return
-        if unknown and self.meetings is not None:
+        self._route(event)
+        if overwritten:
+            operand = {n: known[n] for n in operands(event.arguments) if n in known}
+            results = evaluate_write(event, operand, unknown[0], *self.kinds[unknown[0]])
+        elif unknown and self.meetings is not None:
             self.meetings.derive(event)
             return
-        results = evaluate(event, self.known)
+        else:
+            results = evaluate(event, known)
         for number, result in zip(event.outputs, results or (), strict=False):
             if number is not None and result is not None:
                 self.known[number] = result
+
+    def _overwritten(self, event: Event, unknown: Sequence[int]) -> bool:
+        """Return True if all that is not known is the integers that an event writes into."""
+        first = event.arguments[0] if event.operator in WRITES else None
+        return (
+            isinstance(first, Ref)
+            and list(unknown) == [first.value]
+            and self.kinds[first.value].dtype in INTEGERS
+        )
+
+    def _stand_ins(self, event: Event) -> dict[int, torch.Tensor]:
+        """Return tensors in place of operands of which an operator takes the shape alone."""
+        kinds = {number: self.kinds[number] for number in operands(event.arguments)}
+        with _disable_current_modes():
+            return {
+                number: torch.zeros((), dtype=kind.dtype).expand(kind.shape)
+                for number, kind in kinds.items()
+            }
+
+    def _route(self, event: Event) -> None:
+        if not self.routed.isdisjoint(operands(event.arguments)):
+            self.routed.update(event.tensors)
 
     def _are_open(self, values: Sequence[int]) -> bool:
         return self.meetings is not None and all(map(self.meetings.is_open, values))
