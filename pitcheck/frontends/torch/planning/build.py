@@ -29,6 +29,7 @@ from pitcheck.frontends.torch.planning.groups import (
 from pitcheck.frontends.torch.planning.known_integers import KnownIntegers
 from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
 from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
+from pitcheck.frontends.torch.planning.rank_kinds import kind_labels
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.rewrites.index_bounds import never_ignored, with_boundaries
 from pitcheck.frontends.torch.rewrites.mean_gradients import with_means
@@ -116,6 +117,7 @@ class _Building:
         self._bounds = {
             name: given.bounds for name, given in spec.batch.items() if given.bounds is not None
         }
+        self._labels = {} if reference is None else kind_labels(traces, spec.mesh)
         self._traces = [with_means(never_ignored(trace, self._bounds)) for trace in traces]
 
     def plan(self, name: str) -> Plan:
@@ -158,7 +160,9 @@ class _Building:
 
     def _instances(self, trace: Trace) -> list[Instance]:
         wanted = self._wanted(trace)
-        names = RankNames(trace, self._families, wanted, self._compared)
+        names = RankNames(
+            trace, self._families, wanted, self._compared, self._labels.get(trace.rank, "")
+        )
         integers = KnownIntegers(names)
         found = [
             instance

@@ -92,8 +92,8 @@ class Families:
 class RankNames:
     """The names of the values of one rank.
 
-    ``results`` are the names of the values that the step ends with, by number. ``compared`` are the
-    names of results that are compared.
+    Those of computed values end with ``label``. ``results`` are the names of the values that the
+    step ends with, by number. ``compared`` are the names of results that are compared.
     """
 
     def __init__(
@@ -102,8 +102,10 @@ class RankNames:
         families: Families,
         results: Mapping[int, str],
         compared: Collection[str],
+        label: str = "",
     ) -> None:
         self._trace = trace
+        self._label = label
         self._families = families
         self._results = results
         self._compared = compared
@@ -131,7 +133,7 @@ class RankNames:
 
     def enter_outputs(self, event: Event) -> None:
         """Name the values that an event computes."""
-        self._place = base_name(event)
+        self._place = f"{base_name(event)}{self._label}"
         for number in event.tensors:
             value = self._trace.values[number]
             result = self._results.get(number)

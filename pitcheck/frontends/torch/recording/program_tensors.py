@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.program import Program
 from pitcheck.frontends.torch.recording.flat_parameters import FLAT, Piece, pieces_of
+from pitcheck.frontends.torch.recording.module_paths import paths_in_reference
 from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of
 from pitcheck.frontends.torch.recording.stated_parts import StatedParts
 from pitcheck.frontends.torch.storage.reachable import reachable
@@ -69,13 +70,21 @@ class Names:
                 known | {held.name for held in (*self.passing_buffers(), *self.stated())}
             )
 
-    def modules(self) -> dict[str, torch.nn.Module]:
-        """Return all modules by path."""
+    def modules(self) -> dict[int, str]:
+        """Return the path of each module in the reference, by the module's id.
+
+        It is told by the names of the parameters below it. Layers of pipeline stages that count
+        their own from 0 then have different paths.
+        """
+        names = self._program.names or (lambda here: here)
+        here = [name for name, _ in self._plain_parameters()]
+        path_of = paths_in_reference({name: names(name) for name in here})
+        twice = len(self._unplaced()) > len({name for _, name, _ in self._unplaced()})
         return {
-            name: module
-            for model in self.models
+            id(module): path_of(_plain(f"{index}.{path}" if twice else path))
+            for index, model in enumerate(self.models)
             if isinstance(model, torch.nn.Module)
-            for name, module in model.named_modules()
+            for path, module in model.named_modules()
         }
 
     def path(self, module: str) -> str:
@@ -123,13 +132,16 @@ class Names:
         )
 
     def _plain_parameters(self) -> list[tuple[str, torch.Tensor]]:
+        return _called(self._unplaced())
+
+    def _unplaced(self) -> list[tuple[int, str, torch.Tensor]]:
         found: list[tuple[int, str, torch.Tensor]] = []
         for index, model in enumerate(self.models):
             named = (
                 model.named_parameters() if isinstance(model, torch.nn.Module) else _tensors(model)
             )
             found.extend((index, name, tensor) for name, tensor in named)
-        return _called(found)
+        return found
 
     def buffers(self) -> list[Held]:
         """Return the floating-point buffers that a checkpoint would restore.

@@ -22,7 +22,7 @@ from pitcheck.torch import Input, Part, Program, Rank, Spec
 from pitcheck.torch.megatron import on_cpu
 
 INSTALLED = importlib.util.find_spec("megatron") is not None
-VOCABULARY, WIDTH, HEADS, LENGTH, ROWS, LAYERS = 96, 64, 4, 8, 4, 2
+VOCABULARY, WIDTH, HEADS, LENGTH, ROWS, LAYERS = 16, 32, 4, 4, 2, 2
 
 Batch = Mapping[str, torch.Tensor]
 
