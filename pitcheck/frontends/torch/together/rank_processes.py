@@ -55,6 +55,8 @@ class RankProcesses:
                 self._resume()
                 if self._busy():
                     self._listen()
+                elif self._coordinator.serve_stores():
+                    continue
                 elif not self._failed():
                     message = self._coordinator.hang(set(self._answers))
                     self._answers[min(self._forks.running)] = Failure(message, HangError.code)
