@@ -16,8 +16,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
@@ -31,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "bench" / "programs" / "frameworks"
 PAGE = ROOT / "docs" / "frameworks.md"
 HEAD = (
-    "| framework | feature | mesh | lines | verdict | seconds | planted mistakes | causes found |",
+    "| framework | feature | mesh | lines | verdict | processor seconds | planted mistakes | causes found |",
     "|---|---|---|---|---|---|---|---|",
 )
 FORKING = multiprocessing.get_context("fork")
@@ -39,7 +38,7 @@ FORKING = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of one check: the verdict, the seconds, and the first finding if there is one.
+    """The result of one check: the verdict, processor seconds, and the first finding if any.
 
     ``line`` is the line of the program or of the framework that the finding names, "" for none.
     """
@@ -72,18 +71,28 @@ def isolated(function: Callable[[], Any], limit: float) -> Any:
 
 
 def check_of(row: Row, mistake: str) -> Checked:
-    """Check the program of a row, with a mistake or ("") without."""
-    from pitcheck.torch import Options, check  # noqa: PLC0415  slow to import
+    """Check the program of a row, with a mistake or ("") without.
+
+    Mistakes are not tried at other meshes, which takes long and changes no cause.
+    """
+    from pitcheck.commands.check import checked  # noqa: PLC0415  slow to import
+    from pitcheck.torch import Options, capture  # noqa: PLC0415
 
     spec = program(row).spec(mesh=dict(row.mesh), mistake=mistake, **row.options)
-    start = time.perf_counter()
-    report = check(spec, Options(seed=1))
-    seconds = time.perf_counter() - start
+    before = used()
+    report = checked([lambda: list(capture(spec))], Options(seed=1))
+    seconds = used() - before
     finding = next((each for each in report.findings if each.verdict != "warning"), None)
     if finding is None:
         return Checked(report.verdict, seconds)
     said = " ".join(filter(None, (finding.title, finding.cause)))
     return Checked(report.verdict, seconds, finding.code, finding.source or "", said)
+
+
+def used() -> float:
+    """Return the processor seconds of this process and of those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def program(row: Row) -> Any:
@@ -150,7 +159,7 @@ def line(row: Row, right: Checked | None, wrong: Mapping[str, Checked | None]) -
     cells = [
         f"{row.framework} {installed(row.framework)}",
         row.feature,
-        ", ".join(f"{axis}={size}" for axis, size in row.mesh.items()),
+        row.at,
         str(lines_of(PROGRAMS / f"{row.program}.py")),
         verdict if not row.reason else f"{verdict} ({row.reason})",
         "" if right is None else f"{right.seconds:.1f}",
@@ -196,6 +205,28 @@ def measured(rows: list[Row], limit: float, told: bool) -> list[str]:
     return lines
 
 
+def merged(lines: Iterable[str], page: Path) -> list[str]:
+    """Return the lines of a page in the order of the rows; new ones take the place of old ones."""
+    text = page.read_text(encoding="utf-8").partition("<!-- frameworks -->")[2]
+    found = {
+        key_of(each): each
+        for each in (*text.partition("<!-- end")[0].splitlines(), *lines)
+        if each.startswith("| ")
+    }
+    return [found[key] for key in map(key_of_row, ROWS) if key in found]
+
+
+def key_of(text: str) -> tuple[str, ...]:
+    """Return framework, feature and mesh of a line of the table."""
+    framework, feature, mesh = (cell.strip() for cell in text.split("|")[1:4])
+    return framework.partition(" ")[0], feature, mesh
+
+
+def key_of_row(row: Row) -> tuple[str, ...]:
+    """Return framework, feature and mesh of a row."""
+    return row.framework, row.feature, row.at
+
+
 def main() -> None:
     """Measure, print, and write the page if asked to."""
     parser = argparse.ArgumentParser(description="Whole frameworks.")
@@ -214,8 +245,8 @@ def main() -> None:
             lambda together=together: measured(together, options.limit, options.tell),
             options.limit * 3 * len(together),
         )
-    if options.write:
-        written(lines, "frameworks", PAGE)
+        if options.write:
+            written([*HEAD, *merged(lines[len(HEAD) :], PAGE)], "frameworks", PAGE)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,353 @@
+"""The rows of ``docs/frameworks.md``: programs with frameworks, each with its planted mistakes.
+
+Nothing is imported here, so that the page can be held against this table where no framework is
+installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program at one mesh with some options, and the mistakes that are planted into it.
+
+    ``framework``: the name of its distribution. ``program``: the module in
+    ``programs/frameworks``, whose function ``spec`` takes the mesh, a mistake and the ``options``.
+    ``reason``: a property of the program that keeps its verdict from being equivalent.
+    """
+
+    framework: str
+    feature: str
+    program: str
+    mesh: Mapping[str, int]
+    mistakes: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def at(self) -> str:
+        """The mesh as the page has it."""
+        return ", ".join(f"{axis}={size}" for axis, size in self.mesh.items())
+
+
+DP2, DP3, DP4, TP2, TP4, PP2, PP4 = (
+    {"dp": 2},
+    {"dp": 3},
+    {"dp": 4},
+    {"tp": 2},
+    {"tp": 4},
+    {"pp": 2},
+    {"pp": 4},
+)
+BOTH = {"rep": 2, "dp": 2}
+"""Replicas of sharded parameters."""
+STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", "NAdam")
+RATE = "another learning rate on one rank"
+
+
+def _replicated(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    name = f"DistributedDataParallel{f', {feature}' if feature else ''}"
+    return Row("torch", name, "ddp", mesh, mistakes, options)
+
+
+def _sharded(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("torch", f"FSDP2{f', {feature}' if feature else ''}", "fsdp2", mesh, mistakes, options)
+
+
+def _flat(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("torch", f"FSDP1{f', {feature}' if feature else ''}", "fsdp1", mesh, mistakes, options)
+
+
+def _accelerated(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("accelerate", feature, "hf_accelerate", mesh, mistakes, options)
+
+
+def _model(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("transformers", feature, "hf_transformers", mesh, mistakes, options)
+
+
+def _adapted(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("peft", feature, "hf_peft", mesh, mistakes, options)
+
+
+def _by_hand(feature: str, name: str, mesh: Mapping[str, int], *mistakes: str) -> Row:
+    return Row("torch", feature, "by_hand", mesh, mistakes, {"name": name})
+
+
+def _piped(schedule: str, mesh: Mapping[str, int], chunks: int = 1, rows: int = 8) -> Row:
+    mistakes = ("gradients divided as of a mean", "a micro-batch left out")
+    options = {"schedule": f"Schedule{schedule}", "chunks": chunks, "rows": rows}
+    said = f", {chunks} stages a rank" if chunks > 1 else ""
+    return Row("torch", f"pipelining, {schedule}{said}", "pipelines", mesh, mistakes, options)
+
+
+def _distributed(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("torch", f"DTensor, {feature}", "dtensors", mesh, mistakes, options)
+
+
+def _titan(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("torchtitan", f"Llama 3, {feature}", "titan_llama", mesh, mistakes, options)
+
+
+ROWS: tuple[Row, ...] = (
+    # --- plain torch.distributed
+    _by_hand("data parallelism by hand", "data parallel", DP2, "gradients not averaged"),
+    _by_hand(
+        "tensor parallelism by hand",
+        "tensor parallel",
+        TP2,
+        "input gradient not summed",
+        "a mean for a sum",
+    ),
+    _by_hand(
+        "accumulation over tokens that count",
+        "accumulation",
+        DP2,
+        "mean of means",
+        "tokens of one rank",
+    ),
+    _by_hand("attention, one projection", "fused attention", TP2, "gradients not added up"),
+    _by_hand(
+        "attention, one projection by parts",
+        "fused attention, rows by part",
+        TP2,
+        "rows in another order",
+    ),
+    _by_hand(
+        "attention, functional collectives",
+        "fused attention, functional",
+        TP2,
+        "gradients not added up",
+    ),
+    _by_hand(
+        "optimizer state by rows",
+        "optimizer state by rows",
+        DP2,
+        "parameters not gathered",
+        "gradients in another order",
+        "gradients not divided",
+    ),
+    _by_hand("ring attention by hand", "ring attention", {"cp": 2}, "sums not rescaled"),
+    _by_hand(
+        "ring attention by hand",
+        "ring attention over three",
+        {"cp": 3},
+        "gradients sent the other way",
+    ),
+    _by_hand(
+        "experts, all-to-all by counts",
+        "experts by counts",
+        {"ep": 2},
+        "tokens combined in another order",
+        "weights of other tokens",
+    ),
+    _by_hand(
+        "experts, all-to-all in equal parts",
+        "experts in equal parts",
+        {"ep": 2},
+        "tokens combined in another order",
+    ),
+    _by_hand(
+        "clipping of replicas",
+        "clipping",
+        DP2,
+        "before gradients are summed",
+        "by the matrices alone",
+    ),
+    _by_hand("clipping of shards", "clipping of shards", DP2, "by the shards of a rank"),
+    _by_hand("log-sum-exp over columns", "log of a sum over columns", TP2, "largest of own columns"),
+    # --- DistributedDataParallel
+    _replicated("", DP2, "never synchronised", "a parameter left out"),
+    _replicated("", DP3, "never synchronised"),
+    _replicated("", DP4, "a parameter left out"),
+    _replicated("two axes", {"outer": 2, "inner": 2}, "replicas of one axis only"),
+    _replicated("a bucket for each parameter", DP2, "a parameter left out", bucket=1e-5),
+    _replicated("gradients as views of buckets", DP2, "never synchronised", views=True),
+    _replicated("static graph", DP2, "a parameter left out", static_graph=True),
+    _replicated("hook: bfloat16", DP2, "never synchronised", hook="bf16"),
+    _replicated("hook: float16", DP2, "never synchronised", hook="fp16"),
+    _replicated(
+        "no_sync",
+        DP2,
+        "the last micro-batch not synchronised",
+        "loss not divided by micro-batches",
+        micro=2,
+    ),
+    _replicated("no_sync", DP3, "the last micro-batch not synchronised", micro=4),
+    *(_replicated(name, DP2, RATE, optimizer=name) for name in STEPPED),
+    _replicated(
+        "clipping, AdamW", DP2, "clipped before gradients are whole", optimizer="AdamW", clip=1.0
+    ),
+    _replicated(
+        "no_sync, clipping, AdamW",
+        DP2,
+        "loss not divided by micro-batches",
+        optimizer="AdamW",
+        clip=1.0,
+        micro=2,
+    ),
+    _replicated(
+        "ZeroRedundancyOptimizer",
+        DP2,
+        "parameters of one rank not sent",
+        "never synchronised",
+        optimizer="AdamW",
+        sharded=True,
+    ),
+    _replicated(
+        "ZeroRedundancyOptimizer", DP3, "never synchronised", optimizer="AdamW", sharded=True
+    ),
+    # --- FSDP2
+    _sharded("", DP2, "sums not divided"),
+    _sharded("uneven shards", DP3, "sums not divided"),
+    _sharded("", DP4, "sums not divided"),
+    _sharded("uneven shards", {"dp": 2}, "sums not divided", hidden=7),
+    _sharded("a rank without rows", DP4, "sums not divided", hidden=9),
+    _sharded("replicas of shards", BOTH, "replicas not synchronised", "sums not divided"),
+    _sharded("not resharded after forward", DP2, "sums not divided", reshard=False),
+    _sharded("recomputation", DP2, "sums not divided", recomputed=True),
+    _sharded("products in bfloat16", DP2, "sums not divided", mixed="bf16"),
+    _sharded(
+        "accumulation",
+        DP2,
+        "the last micro-batch not synchronised",
+        "loss not divided by micro-batches",
+        micro=2,
+    ),
+    *(_sharded(name, DP2, "a shard not updated", optimizer=name) for name in STEPPED),
+    _sharded("uneven shards, AdamW", DP3, "a shard not updated", optimizer="AdamW"),
+    _sharded(
+        "clipping, AdamW", DP2, "clipped by the norm of a shard", optimizer="AdamW", clip=1.0
+    ),
+    _sharded(
+        "uneven shards, clipping, AdamW",
+        DP3,
+        "clipped by the norm of a shard",
+        optimizer="AdamW",
+        clip=1.0,
+    ),
+    _sharded(
+        "replicas of shards, AdamW", BOTH, "replicas not synchronised", optimizer="AdamW"
+    ),
+    # --- FSDP1
+    _flat("", DP2, "never synchronised", "sums not divided"),
+    _flat("", DP3, "sums not divided"),
+    _flat("", DP4, "never synchronised"),
+    _flat("one flat parameter", DP3, "sums not divided", wrapped=False, hidden=7),
+    _flat("use_orig_params", DP2, "sums not divided", original=True),
+    _flat("use_orig_params", DP3, "sums not divided", original=True),
+    _flat(
+        "use_orig_params, one flat parameter",
+        DP3,
+        "sums not divided",
+        original=True,
+        wrapped=False,
+    ),
+    _flat("SHARD_GRAD_OP", DP2, "sums not divided", strategy="SHARD_GRAD_OP"),
+    _flat("NO_SHARD", DP2, "sums not divided", strategy="NO_SHARD"),
+    _flat(
+        "NO_SHARD, use_orig_params", DP2, "sums not divided", strategy="NO_SHARD", original=True
+    ),
+    _flat("HYBRID_SHARD", BOTH, "replicas not synchronised", strategy="HYBRID_SHARD"),
+    _flat(
+        "no_sync",
+        DP2,
+        "never synchronised",
+        "loss not divided by micro-batches",
+        micro=2,
+    ),
+    *(_flat(name, DP2, RATE, optimizer=name) for name in ("SGD", "AdamW", "fused AdamW")),
+    _flat("use_orig_params, AdamW", DP2, RATE, optimizer="AdamW", original=True),
+    _flat(
+        "clipping, AdamW",
+        DP2,
+        "clipped by the norm of a shard",
+        optimizer="AdamW",
+        clip=1.0,
+    ),
+    _flat(
+        "clipping, AdamW",
+        DP3,
+        "clipped by the norm of a shard",
+        optimizer="AdamW",
+        clip=1.0,
+        hidden=7,
+    ),
+    _flat(
+        "use_orig_params, clipping, AdamW",
+        DP2,
+        "clipped by the norm of a shard",
+        optimizer="AdamW",
+        clip=1.0,
+        original=True,
+    ),
+    # --- pipelining
+    *(_piped(name, PP2) for name in ("GPipe", "1F1B")),
+    _piped("1F1B", PP4),
+    *(
+        _piped(name, PP2, 2)
+        for name in ("Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble")
+    ),
+    # --- accelerate
+    _accelerated("DDP", DP2, RATE, "model not prepared"),
+    _accelerated("DDP", DP3, "model not prepared"),
+    _accelerated("DDP, SGD", DP2, RATE, optimizer="SGD"),
+    _accelerated(
+        "DDP, accumulate", DP2, "loss divided twice", "plain backward", micro=2, optimizer="SGD"
+    ),
+    _accelerated("DDP, clip_grad_norm_", DP2, RATE, clip=1.0),
+    _accelerated(
+        "DDP, accumulate, clip_grad_norm_",
+        DP2,
+        "clipped on every micro-batch's own gradients",
+        micro=2,
+        clip=1.0,
+    ),
+    _accelerated("DDP, gather", DP2, "loss of one rank", gathered=True),
+    _accelerated("FSDP2", DP2, RATE, kind="FSDP2"),
+    _accelerated("FSDP2, uneven shards", DP3, RATE, kind="FSDP2"),
+    _accelerated(
+        "FSDP2, accumulate",
+        DP2,
+        "loss divided twice",
+        "plain backward",
+        kind="FSDP2",
+        micro=2,
+        optimizer="SGD",
+    ),
+    _accelerated("FSDP2, clip_grad_norm_", DP2, RATE, kind="FSDP2", clip=1.0),
+    _accelerated("FSDP2, gather", DP2, "loss of one rank", kind="FSDP2", gathered=True),
+    _accelerated("FSDP1", DP2, RATE, kind="FSDP1"),
+    _accelerated("FSDP1, use_orig_params", DP2, RATE, kind="FSDP1", original=True),
+    _accelerated("FSDP1, clip_grad_norm_", DP2, RATE, kind="FSDP1", clip=1.0),
+    # --- transformers
+    _model("Llama, its tensor parallel plan", TP2, "a rowwise layer not reduced"),
+    _model("Llama, FSDP2 by its plan", DP2, "sums not divided"),
+    _model("Llama, tied embeddings", TP2, "a rowwise layer not reduced", model="Llama, tied"),
+    _model("Llama, SDPA", TP2, "a rowwise layer not reduced", model="Llama, SDPA"),
+    _model("Qwen2, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Qwen2"),
+    _model("Qwen3, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Qwen3"),
+    _model("Mistral, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Mistral"),
+    _model("Gemma, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Gemma"),
+    _model("Granite, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Granite"),
+    # --- PEFT
+    _adapted("LoRA, DistributedDataParallel", DP2, "another scale on one rank"),
+    _adapted("LoRA, FSDP2", DP2, "sums not divided", kind="FSDP2"),
+    _adapted("LoRA, tensor parallelism", TP2, "another scale on one rank", kind="TP"),
+    # --- DTensor
+    _distributed("sequence parallelism", {"dp": 1, "tp": 2}, "gradients of norms not summed"),
+    _distributed(
+        "tensor parallelism", {"dp": 1, "tp": 2}, "gradients of norms not summed", sequence=False
+    ),
+    _distributed("sequence parallelism and FSDP2", {"dp": 2, "tp": 2}, "loss not scaled"),
+    # --- torchtitan
+    _titan("FSDP2", DP2, "a mean over own tokens"),
+    _titan("tensor and sequence parallelism", TP2, "a norm's gradient not summed"),
+    _titan(
+        "FSDP2, tensor and sequence parallelism", {"dp": 2, "tp": 2}, "a norm's gradient not summed"
+    ),
+)
