@@ -16,7 +16,9 @@ from pitcheck.explain.families import PASSES_ON
 from pitcheck.explain.ratios import constant_ratio
 from pitcheck.explain.term_groups import groups_present, possible_times
 from pitcheck.graph.cuts import Cut, Part, Parts, cut_by_code
+from pitcheck.graph.graph import sources_of
 from pitcheck.graph.grids import Codes
+from pitcheck.stage.batch import Step
 
 FEW = 4
 """Groups that are added up first: nearly all that are no addends show it there."""
@@ -56,12 +58,35 @@ def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
         )
         placed = (
             None
-            if cut is None or value in known
+            if cut is None or value in known or _fetched(evidence, value)
             else _placed(evidence, cut, places, cut.scale if scale is None else scale)
         )
         if placed is not None:
             found[value] = placed
     return found
+
+
+def _fetched(evidence: Evidence, value: int) -> bool:
+    """Return True if a value is what another rank has of a tensor of which this one has a part.
+
+    It is fetched because it is another part, as in a ring, so it need not lie as the rank's part.
+    """
+    steps = evidence.writers[value]
+    return bool(steps) and all(
+        step.kind in PASSES_ON and _has_it_too(evidence, value, step) for step in steps
+    )
+
+
+def _has_it_too(evidence: Evidence, value: int, step: Step) -> bool:
+    """Return True if a step copies of other ranks a value that its rank has, too."""
+    node = evidence.second.nodes[step.node]
+    codes = np.flatnonzero(node.mask & (evidence.batch.rows[value] >= 0))
+    sources = [source for operand in node.inputs for source in sources_of(operand)]
+    return bool(sources and len(codes)) and all(
+        bool((source.at(codes) != codes).all())
+        and bool((evidence.batch.rows[source.value][codes] >= 0).all())
+        for source in sources
+    )
 
 
 def _copy(evidence: Evidence, value: int) -> Cut | None:

@@ -37,6 +37,11 @@ READS_UNKNOWN = Kind(
     "nothing says that what operator {operator!r} reads is wrong, but its result {called} is not "
     "what it should be; no known cause explains it",
 )
+RESULT_UNKNOWN = Kind(
+    "PIT100",
+    "what operator {operator!r} reads is right and its result {called} is no part of any tensor of "
+    "the reference; nothing says what it should be, and no known cause explains it",
+)
 NOT_LOOKED_AT = Kind("PIT100", "cause not found: the values could not be looked at ({error})")
 NOT_FOUND = Kind("PIT100", "cause not found: none of the known causes explains the values")
 LEFT_AS_GIVEN = Kind(
@@ -99,7 +104,8 @@ def cause_at(view: AtOperator) -> Diagnosis:
             "operator": view.evidence.operator(view.step),
             "called": view.evidence.called(view.value),
         }
-        cause = Diagnosis(READS_RIGHT if reads_right else READS_UNKNOWN, facts)
+        known = READS_RIGHT if view.due is not None else RESULT_UNKNOWN
+        cause = Diagnosis(known if reads_right else READS_UNKNOWN, facts)
     return cause if cause.codes is not None else dataclasses.replace(cause, codes=view.codes)
 
 

@@ -188,8 +188,8 @@ REPAIRS = (
     Repair("missing term of an operand", missing_term_of_operand, chance=True, along=11, search=8),
     Repair("near operand", near_operand, chance=True, along=11, search=8),
     Repair("exchanged tensors", exchanged_tensors, Scope.RESULT, chance=True, along=11, search=8),
-    Repair("gathered before a view", gathered_before, along=11, search=8),
     Repair("moved parts", moved_parts, along=11, search=8),
+    Repair("gathered before a view", gathered_before, along=11, search=8),
     Repair("missing factor", missing_factor, Scope.RESULT, chance=True, along=11, search=8),
     Repair("reordered", reordered, Scope.RESULT, along=12),
 )

@@ -63,6 +63,17 @@ READS_OTHER_THAN_REFERENCE = Kind(
         "+ {operator!r} reads {right!r}",
     ),
 )
+NOT_COMPUTED = Kind(
+    "PIT103",
+    "operator {operator!r} reads {read}{origin} where the reference reads {right!r}, which no rank "
+    "computes",
+    "compute {right!r} by {function}, as {left_out!r} of the reference, and read that",
+    ("function",),
+    edits=(
+        "- {operator!r} reads {read}",
+        "+ {operator!r} reads {right!r}, computed by {function} as {left_out!r} of the reference",
+    ),
+)
 LAYERS_NOT_RUN = Kind(
     "PIT115",
     "operator {operator!r} reads {read}{origin} where the reference reads {right!r}, which no "
@@ -142,7 +153,7 @@ def other_operator(
     similar = list(_similar(evidence, step, held, due))
     if any(not different and not attributes for _, different, attributes in similar):
         return None
-    others: list[tuple[bool, Diagnosis]] = []
+    others: list[tuple[tuple[bool, bool], Diagnosis]] = []
     for other, different, attributes in similar:
         if not different and attributes:
             if operator_kind(step.kind).random:
@@ -159,12 +170,14 @@ def other_operator(
             }
             return Diagnosis(REFERENCE_ATTRIBUTE, facts)
         if len(different) == 1 and not attributes and len(step.inputs) > 1:
-            # A tensor that is computed is more often the wrong one than a given one.
-            operand = step.inputs[different[0]]
+            # A tensor that is computed is more often the wrong one than a given one, and a number
+            # is seldom in the place of a tensor.
+            operand, right = step.inputs[different[0]], other.inputs[different[0]]
+            unlike = isinstance(operand, Argument) != isinstance(right, Argument)
             given = (
                 isinstance(operand, Argument) and not evidence.second.values[operand.value].writers
             )
-            others.append((given, _other_operand(evidence, step, other, different[0])))
+            others.append(((unlike, given), _other_operand(evidence, step, other, different[0])))
     return min(others, key=lambda o: o[0])[1] if others else None
 
 
@@ -285,6 +298,11 @@ def _other_operand(evidence: Evidence, step: Step, other: Step, place: int) -> D
         if lost:
             facts["lost"] = ", ".join(map(repr, lost[:3]))
             return Diagnosis(LAYERS_NOT_RUN, facts)
+        writer = None if _is_held(evidence, theirs.value) else _writer(evidence, theirs.value)
+        if writer is not None:
+            node = evidence.first.nodes[writer.node]
+            left_out = {"function": node.kind, "left_out": node.operator}
+            return Diagnosis(NOT_COMPUTED, {**facts, **left_out})
         return Diagnosis(READS_OTHER_THAN_REFERENCE, facts)
     if isinstance(mine, Argument) or isinstance(theirs, Argument):
         read, right = _spelt(evidence.second, mine), _spelt(evidence.first, theirs)
@@ -292,6 +310,18 @@ def _other_operand(evidence: Evidence, step: Step, other: Step, place: int) -> D
         return Diagnosis(REFERENCE_READS, facts)
     literals = {"operator": operator, "literal": mine, "right": theirs}
     return Diagnosis(REFERENCE_LITERAL, literals)
+
+
+def _is_held(evidence: Evidence, value: int) -> bool:
+    """Return True if the plan has anything of a reference value."""
+    wanted = evidence.alike(value)
+    return any(evidence.alike(cut.reference) == wanted for cut in evidence.cuts.values())
+
+
+def _writer(evidence: Evidence, value: int) -> Step | None:
+    """Return the reference's step that computes a value; None if it is given."""
+    steps = evidence.run.stage.reference.steps
+    return next((step for step in steps if value in step.outputs), None)
 
 
 def _passed_over(evidence: Evidence, read: int, due: int) -> list[str]:
@@ -306,8 +336,8 @@ def _passed_over(evidence: Evidence, read: int, due: int) -> list[str]:
     reference = evidence.run.stage.reference
     values = evidence.first.values
     parameters = {v for v in reference.inputs if values[v].tensor.role == "parameter"}
-    start, wanted = evidence.holds(read), evidence.alike(due)
-    if start is None or any(evidence.alike(c.reference) == wanted for c in evidence.cuts.values()):
+    start = evidence.holds(read)
+    if start is None or _is_held(evidence, due):
         return []
     behind: dict[int, list[str]] = {start: []}
     for step in reference.steps:

@@ -9,12 +9,13 @@ import numpy as np
 from pitcheck.claims.conjecture import VIEWS, lookup, varies
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.families import JOINS
+from pitcheck.explain.families import ACCUMULATIONS, JOINS, MOVES, REDUCTIONS
 from pitcheck.explain.messages import spell
 from pitcheck.explain.observations.observation import AtOperator, AtOutput, OnTheWay
 from pitcheck.explain.observations.operators import reference_runs
 from pitcheck.graph.cuts import Box, Cut, uncovered
 from pitcheck.graph.grids import Codes
+from pitcheck.ops.registry import operator_kind
 
 COPY_OF_OTHER = Kind(
     "PIT103",
@@ -205,7 +206,8 @@ def holds_other_part(evidence: Evidence, value: int, cut: Cut) -> Diagnosis | No
 def doubled_part(view: OnTheWay) -> Diagnosis | None:
     """See that a part of a tensor is held nowhere although every coordinate holds some part.
 
-    Some coordinate computes the part of another one.
+    Some coordinate computes the part of another one. A part that is missing where none is held
+    twice may be computed in another form, or not be needed, unless the others are joined.
     """
     evidence, value = view.evidence, view.value
     cut = evidence.cuts.get(value)
@@ -215,6 +217,8 @@ def doubled_part(view: OnTheWay) -> Diagnosis | None:
     shape = evidence.first.values[cut.reference].shape
     box = uncovered(cut, shape, cut.lattice.mask(codes))
     if box is None or _held_by_others(evidence, value, box):
+        return None
+    if len(np.unique(cut.part_of[codes])) == len(codes) and not _joined(evidence, value):
         return None
     doubled = _doubled(cut, codes)
     batches = evidence.microbatches_of(value, doubled)
@@ -232,6 +236,19 @@ def doubled_part(view: OnTheWay) -> Diagnosis | None:
     }
     kind = BATCH_DOUBLED if len(batches) > 1 else PART_DOUBLED
     return Diagnosis(kind, facts, doubled)
+
+
+def _joined(evidence: Evidence, value: int) -> bool:
+    """Return True if what ranks hold of a value is joined, or is compared."""
+    steps = evidence.read_behind([value], lambda step: step.kind in MOVES)
+    return any(step.kind in JOINS or _joins_ranks(step.kind) for step in steps) or any(
+        c.target.cut.value == value for c in evidence.run.comparisons
+    )
+
+
+def _joins_ranks(kind: str) -> bool:
+    """Return True for a collective that puts what ranks hold side by side."""
+    return operator_kind(kind).collective and kind not in REDUCTIONS | ACCUMULATIONS
 
 
 def _held_by_others(evidence: Evidence, value: int, box: Box) -> bool:

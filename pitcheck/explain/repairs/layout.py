@@ -13,7 +13,7 @@ from pitcheck.explain.rerun.changes import Override, Read, held_at
 from pitcheck.explain.rerun.site import Candidate, Site, groups_of_mesh, reads_itself
 from pitcheck.graph.graph import Source
 from pitcheck.graph.grids import Codes
-from pitcheck.ops.registry import kinds_with
+from pitcheck.ops.registry import kinds_with, operator_kind
 from pitcheck.ops.traits import Trait
 
 VIEWED = kinds_with(Trait.KEEPS_ORDER) - PASSES_ON
@@ -50,7 +50,7 @@ def gathered_before(site: Site) -> Iterator[Candidate]:
     if site.kind not in VIEWED or not isinstance(source, Source) or not reads_itself(site, 0):
         return
     read, shape = site.rerun.shape(source.value), site.rerun.shape(site.value)
-    if read is None or shape is None:
+    if read is None or shape is None or _from_ranks(site, source.value):
         return
     for over, groups in groups_of_mesh(site):
         for dim, to in product(range(len(read)), range(len(shape))):
@@ -59,6 +59,12 @@ def gathered_before(site: Site) -> Iterator[Candidate]:
                 facts = {"over": over, "dim": dim, "to": to, "shape": list(shape)}
                 called = site.evidence.called(source.value)
                 yield site.diagnosis(JOINED_APART, called=called, **facts), overrides
+
+
+def _from_ranks(site: Site, value: int) -> bool:
+    """Return True if a value is what ranks exchanged: that, and no view of it, may be at fault."""
+    writers = site.evidence.writers.get(value, [])
+    return any(operator_kind(step.kind).collective for step in writers)
 
 
 def _of_whole(site: Site, value: int, groups: Codes, dim: int, to: int) -> list[Override] | None:

@@ -45,7 +45,7 @@ BUG = Bug(
     should="a gradient that is a term of a sum on every rank is summed before its norm is taken",
     was="the norm is taken of the ranks' terms",
     codes=("PIT104", "PIT111"),
-    says=("tp",),
+    says=("over tp",),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

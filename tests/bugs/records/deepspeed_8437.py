@@ -41,7 +41,7 @@ BUG = Bug(
     should="Muon's step is taken of the whole matrix, and every rank takes its rows of it",
     was="of the rows of a rank, so that the step depends on the number of tensor-parallel ranks",
     codes=("PIT104",),
-    says=("tp",),
+    says=("over tp",),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

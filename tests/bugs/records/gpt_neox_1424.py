@@ -38,7 +38,7 @@ BUG = Bug(
     should="a norm across heads takes the mean of squares of all ranks' heads",
     was="of the heads of the rank",
     codes=("PIT104",),
-    says=("tp",),
+    says=("over tp",),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

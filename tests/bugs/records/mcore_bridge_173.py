@@ -62,7 +62,7 @@ BUG = Bug(
     "has is summed over tp",
     was="each rank trains its copy on its part of the tokens",
     codes=("PIT104",),
-    says=("lora_b", "tp"),
+    says=("lora_b", "over tp"),
     shows=written(reference, parallel, two_ranks=(2, True), four_ranks=(4, True)),
     silent=written(
         reference, parallel, without_sequence_parallelism=(2, False), one_rank=(1, True)

@@ -25,7 +25,7 @@ BUG = Bug(
     should="the gradient of the keys that all heads share is summed over tp",
     was="the gather before them splits it: each rank goes on with the term of its heads",
     codes=("PIT104",),
-    says=("grad:keys", "tp"),
+    says=("grad:keys", "over tp"),
     shows=written(shared_keys, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(shared_keys, parallel, one_rank=(1,)),
 )

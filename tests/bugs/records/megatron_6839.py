@@ -36,7 +36,7 @@ BUG = Bug(
     was="the repair of the sum that was missing adds one under sequence parallelism, too, where "
     "the gather has one",
     codes=("PIT105", "PIT111"),
-    says=("tp",),
+    says=("over tp",),
     shows=written(shared_keys, parallel, sequence_parallel=(2, True), four_ranks=(4, True)),
     silent=written(
         shared_keys, parallel, without_sequence_parallelism=(2, False), one_rank=(1, True)

@@ -67,7 +67,7 @@ BUG = Bug(
     should="the loss of further tokens is divided by how many of these all ranks have",
     was="by how many the rank has, times its number of next tokens",
     codes=("PIT104", "PIT112"),
-    says=("dp",),
+    says=("over dp",),
     shows={"two ranks": setting(2), "four ranks": setting(4)},
     silent={"all tokens count": setting(2, masked=False), "one rank": setting(1)},
 )

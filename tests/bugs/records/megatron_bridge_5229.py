@@ -39,7 +39,7 @@ BUG = Bug(
     should="gradients of experts that are not cut over tp are summed over all ranks that have them",
     was="with one expert-parallel rank they count as other weights: over dp only",
     codes=("PIT106", "PIT104"),
-    says=("tp",),
+    says=("over tp",),
     shows=written(reference, parallel, over_both=(2, 2), two_ranks=(1, 2)),
     silent=written(reference, parallel, one_tensor_parallel_rank=(4, 1)),
 )

@@ -43,7 +43,7 @@ BUG = Bug(
     should="an adapter of an expert gives a term where the expert's layer gives one",
     was="the whole change, which the later sum counts once for every rank",
     codes=("PIT105", "PIT108"),
-    says=("etp",),
+    says=("over etp",),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

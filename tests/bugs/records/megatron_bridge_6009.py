@@ -45,7 +45,7 @@ BUG = Bug(
     should="the gradient of an adapter that all experts share is summed over ep",
     was="with fused accumulation the hook that sums it is given a tensor that stands for it",
     codes=("PIT104",),
-    says=("ep",),
+    says=("over ep",),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

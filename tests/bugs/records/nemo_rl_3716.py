@@ -41,7 +41,7 @@ BUG = Bug(
     should="the gradient of the norm that all heads share is summed over tp",
     was="a way to train step by step leaves the sum out",
     codes=("PIT104",),
-    says=("grad:norm", "tp"),
+    says=("grad:norm", "over tp"),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

@@ -50,7 +50,7 @@ BUG = Bug(
     should="gradients of parameters that every tensor-parallel rank has count once in the norm",
     was="the squares of all gradients are summed over tp: they count tp times",
     codes=("PIT105", "PIT108"),
-    says=("tp",),
+    says=("over tp",),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

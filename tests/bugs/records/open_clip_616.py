@@ -48,7 +48,7 @@ BUG = Bug(
     should="if all ranks compute the whole loss, a rank takes its part of the features' gradient",
     was="the gather's derivative adds up over ranks: gradients are as many times too large",
     codes=("PIT105", "PIT111", "PIT101"),
-    says=("dp",),
+    says=("over dp",),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

@@ -52,7 +52,7 @@ BUG = Bug(
     should="under HSDP what all micro-batches left in a shard is summed over the replicas",
     was="the last one's alone, if they are added up after that sum",
     codes=("PIT116", "PIT104", "PIT108"),
-    says=("dp_replicate",),
+    says=("over dp_replicate",),
     shows=written(reference, parallel, two_microbatches=(2, 2)),
     silent=written(reference, parallel, one_microbatch=(2, 1), no_replicas=(1, 2)),
 )

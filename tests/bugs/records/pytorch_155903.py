@@ -42,7 +42,7 @@ BUG = Bug(
     should="with a divide factor gradients are summed and divided by it, with and without replicas",
     was="over the replicas of HSDP they are averaged as well",
     codes=("PIT111", "PIT101", "PIT102"),
-    says=("dp_replicate",),
+    says=("over dp_replicate",),
     shows=written(reference, parallel, two_replicas=(2, 2), four_replicas=(4, 2)),
     silent=written(reference, parallel, no_replicas=(1, 4), one_rank=(1, 1)),
 )

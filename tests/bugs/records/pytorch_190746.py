@@ -70,7 +70,7 @@ BUG = Bug(
     thread="https://github.com/pytorch/pytorch/issues/190746",
     should="the gradient of scores is g - softmax * (sum of g over the whole vocabulary)",
     was="the derivative of log_softmax is the identity, which is right only before nll_loss",
-    codes=("PIT108", "PIT102", "PIT104"),
+    codes=("PIT103", "PIT108", "PIT102"),
     says=("grad:scores",),
     shows={"two ranks": setting(2), "three ranks": setting(3)},
     silent={"weights that add up to 0": setting(2, centred=True)},

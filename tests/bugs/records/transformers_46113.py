@@ -53,7 +53,7 @@ BUG = Bug(
     should="gradients are divided by their norm if that is above the maximum",
     was="the norm is right and shown, and nothing is divided by it",
     codes=("PIT103", "PIT108", "PIT102"),
-    says=("clipped",),
+    says=("reads 'g'", "'clipped'"),
     shows={"two ranks": setting(2, True), "one rank": setting(1, True)},
     silent={"no maximum": setting(2, False)},
 )

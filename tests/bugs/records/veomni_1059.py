@@ -31,7 +31,7 @@ BUG = Bug(
     should="gradients are summed over data-parallel and sequence-parallel ranks",
     was="over data-parallel ones only, which may be a group of one",
     codes=("PIT106", "PIT104"),
-    says=("sp",),
+    says=("over sp",),
     shows=written(mean_over_tokens, parallel, over_both=(2, 2), one_replica=(1, 2)),
     silent=written(mean_over_tokens, parallel, one_sequence_parallel_rank=(2, 1)),
 )

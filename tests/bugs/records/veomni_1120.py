@@ -51,7 +51,7 @@ BUG = Bug(
     "though the loss is the same on all ranks",
     was="each rank takes its part: parameters' gradients are sp times too small",
     codes=("PIT111", "PIT101", "PIT102"),
-    says=("sp",),
+    says=("over sp",),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

@@ -31,8 +31,8 @@ BUG = Bug(
     thread="https://github.com/ByteDance-Seed/VeOmni/pull/338",
     should="the loss is multiplied by as many ranks as gradients are averaged over",
     was="by dp, while gradients are averaged over dp and sp: they are sp times too small",
-    codes=("PIT101", "PIT102", "PIT111"),
-    says=("sp",),
+    codes=("PIT111", "PIT101", "PIT104"),
+    says=("over sp",),
     shows=written(
         mean_over_tokens, parallel, over_both=(2, 4), two_ranks=(1, 2), as_many_of_both=(2, 2)
     ),

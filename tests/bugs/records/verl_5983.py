@@ -27,7 +27,7 @@ BUG = Bug(
     should="the number of tokens is summed over data-parallel and context-parallel ranks",
     was="over data-parallel ranks only",
     codes=("PIT104",),
-    says=("cp",),
+    says=("over cp",),
     shows=written(mean_over_tokens, parallel, over_both=(2, 2), two_ranks=(1, 2)),
     silent=written(mean_over_tokens, parallel, one_context_parallel_rank=(2, 1)),
 )

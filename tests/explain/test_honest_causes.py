@@ -1,0 +1,41 @@
+"""A cause says no more than the values show: of known bugs, what is said and what must not be."""
+
+from __future__ import annotations
+
+import pytest
+from bugs.record import Bug
+from bugs.table import BUGS, first_of, said
+
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+
+SAID = {
+    # A part in another shape is gathered, on any number of ranks along the same dimensions.
+    "pytorch_179502": ("PIT107", "gather 'x' over tp along dimension 1", "view", ""),
+    # What a function should compute is named by the function, not by a name that is there.
+    "pytorch_190746": ("PIT103", "log_softmax.backward", "no rank computes", "; read 'grad"),
+    # The block that a ring fetches of another rank is no part of its own.
+    "axolotl_3608": ("PIT100", "nothing says what it should be", "12:einsum", "k:before"),
+    # Blocks beside the diagonal are computed in another form.
+    "llamafactory_10787": ("PIT100", "'state'", "no part of any tensor", "computed nowhere"),
+    # They are not where all blocks are joined.
+    "megatron_bridge_5900": ("PIT107", "computed nowhere", "'inner'", ""),
+}
+"""By bug the code, two texts that are said, and one that is not (empty: none)."""
+
+
+def told(bug: Bug, where: str) -> str:
+    """Return all that the first finding of a configuration says."""
+    first = first_of(check(*bug.shows[where].wrong(), Options(seed=1)))
+    assert first is not None
+    return said(first)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_cause_says_what_the_values_show(name: str) -> None:
+    code, *words, never = SAID[name]
+    for where in BUGS[name].shows:
+        text = told(BUGS[name], where)
+        assert text.startswith(code), text
+        assert all(word in text for word in words), text
+        assert not never or never not in text
