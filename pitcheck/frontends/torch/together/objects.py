@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.distributed import distributed_c10d as c10d
 
-from pitcheck.errors import PitcheckError, UnsupportedError
+from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.frontends.torch.communication.calls import Members, members_of
 from pitcheck.frontends.torch.recording.recorder import PLAIN, Recorder
 from pitcheck.frontends.torch.recording.tape import Kind
@@ -25,7 +25,7 @@ from pitcheck.frontends.torch.together.meaning import check_agreement, check_rec
 from pitcheck.frontends.torch.together.meetings import Gift, Meetings
 from pitcheck.frontends.torch.together.messages import Meeting, Numbers, Post
 from pitcheck.frontends.torch.together.tensor_bytes import numbers_of, tensor_of
-from pitcheck.frontends.torch.trace import Ref
+from pitcheck.frontends.torch.trace import Item, Ref
 
 ALL = -1
 """The key of objects that every member gets."""
@@ -44,6 +44,7 @@ def objects_exchanged(recorder: Recorder, meetings: Meetings) -> Iterator[None]:
             "scatter_object_list",
             "send_object_list",
             "recv_object_list",
+            "split_group",
         ):
             stack.enter_context(_replaced(getattr(c10d, name), getattr(exchange, name)))
         yield
@@ -188,11 +189,33 @@ class Exchange:
         object_list[:] = self._loaded(sent, ALL)
         return source
 
+    def split_group(
+        self,
+        parent_pg: Any = None,
+        split_ranks: Sequence[Sequence[int]] | None = None,
+        *_: Any,
+        **__: Any,
+    ) -> Any:
+        """Return this rank's part of a group that all members split; None if it is in no part.
+
+        The original asks a device for its communicator.
+        """
+        if not split_ranks:
+            raise ValueError("split_ranks must name the ranks of at least one group")
+        parent = c10d._group_or_default_group(parent_pg)
+        parts = tuple(tuple(part) for part in split_ranks)
+        self._meet("split_group", parent, parts, 1, {})
+        mine = next((part for part in parts if parent.rank() in part), None)
+        if mine is None:
+            return None
+        ranks = [members_of(parent).ranks[place] for place in mine]
+        return c10d.new_group(ranks, use_local_synchronization=True)
+
     def _meet(
         self,
         operator: str,
         group: Any,
-        literals: tuple[int, ...],
+        literals: tuple[Item | tuple[Item, ...], ...],
         count: int,
         given: dict[int, Objects],
     ) -> list[Post]:
@@ -228,14 +251,23 @@ class Exchange:
         self._tape.emit("receive", (peer, 0), [kind], members.ranks, None, members.name)
 
     def _gift(
-        self, operator: str, literals: tuple[int, ...], count: int, given: dict[int, Objects]
+        self,
+        operator: str,
+        literals: tuple[Item | tuple[Item, ...], ...],
+        count: int,
+        given: dict[int, Objects],
     ) -> Gift:
         packed = {place: self._dumped(objects) for place, objects in given.items()}
         return Gift(operator, literals, count, packed)
 
     def _dumped(self, objects: Objects) -> bytes:
         into = io.BytesIO()
-        _Pickler(self._recorder, into).dump(list(objects))
+        try:
+            _Pickler(self._recorder, into).dump(list(objects))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise self._tape.refuse(
+                PlanError(f"{self._tape.where()}: an object cannot be sent to other ranks: {error}")
+            ) from None
         return into.getvalue()
 
     def _loaded(self, post: Post, place: int) -> Objects:
