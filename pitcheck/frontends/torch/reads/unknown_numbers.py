@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
 from pitcheck.errors import PitcheckError
 
@@ -133,13 +134,12 @@ def _kind(number: Any) -> Any:
     return number.kind if type(number) is UnknownNumber else type(number)
 
 
-class UnknownNumber:
+class UnknownNumber(torch.SymFloat):
     """A number that was read from a tensor at ``source``, or that was computed from such numbers.
 
-    It has no value. ``kind`` is the type that the number would have, and ``isinstance`` says so.
+    It has no value. ``kind`` is the type that the number would have, and ``isinstance`` says so. To
+    PyTorch it is a symbolic number, so that its functions ask for the symbol, which is refused.
     """
-
-    __slots__ = ("_reads", "kind", "source")
 
     def __init__(self, reads: Reads, kind: type, source: str) -> None:
         self._reads = reads
@@ -150,6 +150,16 @@ class UnknownNumber:
     def __class__(self) -> type:
         # Loggers ask for the type of what they are given.
         return self.kind
+
+    @property
+    def node(self) -> NoReturn:
+        """Refuse to be a number of an operator of PyTorch."""
+        raise self.refusal("it flows back into a tensor")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if hasattr(self.kind, name):
+            raise self.refusal(f"its {name} is asked for")
+        raise AttributeError(f"{NAME} has no {name!r}")
 
     # --- text
 
@@ -237,6 +247,13 @@ class UnknownNumber:
     def __ge__(self, other: object) -> Any:
         return self._compared(other, operator.ge)
 
+    def _other(self, *_: Any) -> NoReturn:
+        raise self.refusal("bits or a quotient with a remainder are computed from it")
+
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _other
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __divmod__ = __rdivmod__ = _other
+    is_integer = hex = as_integer_ratio = conjugate = _other
+
     def __bool__(self) -> bool:
         raise self.refusal("it decides whether something is done")
 
@@ -278,8 +295,7 @@ class UnknownNumber:
         cls, function: Any, _types: Any, args: Any = (), kwargs: Any = None
     ) -> NoReturn:
         """Refuse a function of PyTorch that is given such a number."""
-        given = [*args, *(kwargs or {}).values()]
-        for item in given:
+        for item in tree_leaves((args, kwargs)):
             if type(item) is UnknownNumber:
                 raise item.refusal("it flows back into a tensor")
         raise TypeError(f"{function} got an {NAME}")

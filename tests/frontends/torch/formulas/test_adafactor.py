@@ -1,4 +1,4 @@
-"""Adafactor: its formula against PyTorch, and programs with parameters that are whole or in parts."""
+"""Adafactor: its formula against PyTorch, and programs with whole and with sharded parameters."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ RIGHT: dict[str, Callable[[Rank], Program]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(RIGHT, 1))
+@pytest.mark.parametrize("name", some_by_day(RIGHT, 2))
 def test_adafactor_is_proven(name: str) -> None:
     proven(spec(RIGHT[name]))
 
@@ -138,7 +138,7 @@ WRONG: dict[str, Callable[[Rank], Program]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(WRONG, 1))
+@pytest.mark.parametrize("name", some_by_day(WRONG, 2))
 def test_another_adafactor_is_caught(name: str) -> None:
     report = check_at_one_mesh(spec(WRONG[name]))
     assert report.verdict == "mismatch", report.findings
