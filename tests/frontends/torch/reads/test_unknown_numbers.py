@@ -75,6 +75,12 @@ def kinds(g: torch.Tensor) -> None:
     assert count is not None and count != "none" and not count == "none"  # noqa: SIM201
 
 
+def test_a_division_by_zero_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        recorded(lambda g: g.sum().item() / 0)
+    recorded(lambda g: 0 / g.sum().item())
+
+
 def test_it_has_the_type_of_the_number() -> None:
     recorded(kinds)
 
