@@ -45,6 +45,19 @@ TAMING = frozenset(
     }
 )
 """The operators that are given infinity on purpose, and that make finite numbers of it."""
+SHAPED = frozenset(
+    {
+        *(f"{name}_like" for name in ("full", "zeros", "ones", "rand", "randn")),
+        *(f"new_{name}" for name in ("full", "zeros", "ones")),
+        "uniform",
+        "normal",
+        "normal_functional",
+        "fill",
+        "zero",
+        "copy",
+    }
+)
+"""The operators that read no number of their first operand, but only its shape."""
 DIVISIONS = frozenset({"div", "floor_divide", "remainder"})
 
 
@@ -133,7 +146,8 @@ class FiniteTests:
             return True
         if name in TAMING:
             return False
-        if any(map(self._is_or_has_infinity, operands(event.arguments))):
+        read = event.arguments[1:] if name in SHAPED else event.arguments
+        if any(map(self._is_or_has_infinity, operands(read))):
             return True
         if name in DIVISIONS and self._is_or_has_zero(event.arguments[1]):
             return True

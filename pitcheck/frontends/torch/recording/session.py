@@ -47,6 +47,8 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     """
     # A forked process has none of the threads that libraries started before.
     torch.set_num_threads(1)
+    # Without this library every layer consists of operators that have a meaning.
+    torch._C._set_mkldnn_enabled(False)
     begin(f"{side} {number}")
     mesh = dict(spec.mesh) if side == "parallel" else {}
     coordinate = coordinate_of(number, mesh)
@@ -63,8 +65,6 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
             patched(bypass_patches(recorder)),
             patched(read_patches(tape.reads)),
             patched(library_patches(recorder)),
-            # Layers that are one operator of this library consist of others without it.
-            torch.backends.mkldnn.flags(enabled=False),
             deterministic(recorder, number),
             blame,
             recorder,

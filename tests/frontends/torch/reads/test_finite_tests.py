@@ -55,6 +55,8 @@ FINITE: dict[str, tuple[Test, bool]] = {
     "below an infinite tensor": (lambda g: g.sum() < torch.tensor(math.inf), True),
     "after a softmax of infinities": (lambda g: torch.isnan(hidden(g)).any(), False),
     "of a gradient norm": (clipped, False),
+    "of memory that was filled": (lambda g: torch.isnan(torch.empty(3).fill_(2) * g).any(), False),
+    "of drawn numbers": (lambda g: (torch.empty(3).uniform_() * g).isfinite().all(), True),
     "asserted": (asserted, False),
     "isnan of Python": (lambda g: math.isnan(g.sum().item()), False),
     "isfinite of Python, of a tensor": (lambda g: math.isfinite(g.sum()), True),
@@ -107,6 +109,8 @@ OTHER: dict[str, Test] = {
     "a sum with infinity": lambda g: torch.isnan(
         torch.cat([g, torch.full((1, 3), math.nan)]).sum()
     ),
+    "infinity that is written": lambda g: torch.isinf(torch.empty(3).fill_(math.inf) + g).any(),
+    "infinity of a shape": lambda g: torch.isinf(torch.full_like(g, math.inf) + g).any(),
     "a division by zero": lambda g: torch.isnan(g.sum() / 0),
     "a division by a tensor of zeros": lambda g: torch.isnan(g / torch.zeros(3)).any(),
     "memory that nobody has written to": lambda g: torch.isnan(torch.empty(3) + g[0]).any(),
