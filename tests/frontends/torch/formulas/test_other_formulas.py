@@ -189,6 +189,10 @@ def smooth(y: torch.Tensor) -> torch.Tensor:
     return nn.functional.smooth_l1_loss(y, torch.zeros_like(y))
 
 
+def smoothed(y: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(y, labels, label_smoothing=0.1)
+
+
 def averaged(model: nn.Module) -> None:
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
@@ -198,7 +202,7 @@ def averaged(model: nn.Module) -> None:
 def spec(
     make: Callable[[], nn.Module],
     batch: Input = ROWS,
-    loss: Callable[[torch.Tensor], torch.Tensor] = square,
+    loss: Callable[..., torch.Tensor] = square,
     synchronise: Callable[[nn.Module], None] = averaged,
 ) -> Spec:
     def training(synchronise: Callable[[nn.Module], None]) -> Program:
@@ -206,7 +210,7 @@ def spec(
         model = make()
 
         def step(given):
-            value = loss(model(given["x"]))
+            value = loss(model(given["x"]), *([given["labels"]] if loss is smoothed else []))
             value.backward()
             synchronise(model)
             return value
@@ -217,7 +221,7 @@ def spec(
         lambda: training(lambda _: None),
         lambda _: training(synchronise),
         {"dp": 2},
-        {"x": batch},
+        {"x": batch, "labels": Input((4,), "int64", bounds=(0, 3), split={0: "dp"})},
         {"loss": Part(mean="dp")},
     )
 
@@ -233,6 +237,7 @@ PROGRAMS: dict[str, Any] = {
     "convolutions": (convolved, IMAGES, square),
     "a group norm": (grouped, ROWS, square),
     "a smooth loss": (lambda: nn.Linear(6, 4), ROWS, smooth),
+    "smoothed labels": (lambda: nn.Linear(6, 3), ROWS, smoothed),
     "activations": (bent, ROWS, square),
     "a spectral norm": (spectral, ROWS, square),
 }
