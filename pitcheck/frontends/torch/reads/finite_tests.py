@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.frontends.torch.recording.known_values import evaluate
+from pitcheck.frontends.torch.recording.known_values import UNDEFINED, evaluate
 from pitcheck.frontends.torch.trace import Event, Ref, operands
 
 TESTED_ELEMENTS = 1 << 24
@@ -45,19 +45,33 @@ TAMING = frozenset(
     }
 )
 """The operators that are given infinity on purpose, and that make finite numbers of it."""
+SHAPED = frozenset(
+    {
+        *(f"{name}_like" for name in ("full", "zeros", "ones", "rand", "randn")),
+        *(f"new_{name}" for name in ("full", "zeros", "ones")),
+        "uniform",
+        "normal",
+        "normal_functional",
+        "fill",
+        "zero",
+        "copy",
+    }
+)
+"""The operators that read no number of their first operand, but only its shape."""
 DIVISIONS = frozenset({"div", "floor_divide", "remainder"})
 
 
 class FiniteTests:
     """The outcomes of tests for infinity and NaN if what is tested is finite, by value.
 
-    ``known`` has the values whose numbers are known; these are never assumed.
+    ``known`` has the values whose numbers are known; these are never assumed. ``infinite`` are the
+    values that may be infinite or NaN because the program makes them so.
     """
 
     def __init__(self, known: Mapping[int, torch.Tensor]) -> None:
         self.outcomes: dict[int, torch.Tensor] = {}
         self._known = known
-        self._infinite: set[int] = set()
+        self.infinite: set[int] = set()
 
     def follow(self, event: Event, shapes: Sequence[tuple[int, ...]], floating: bool) -> None:
         """Note what an event gives, of which not all operands are known.
@@ -66,7 +80,7 @@ class FiniteTests:
         numbers.
         """
         if floating and self._makes_infinity(event):
-            self._infinite.update(event.tensors)
+            self.infinite.update(event.tensors)
         if event.group:
             return
         numbers = self._numbers(event, shapes)
@@ -90,7 +104,7 @@ class FiniteTests:
         read = operands(event.arguments)
         if not read or any(math.prod(shape) > TESTED_ELEMENTS for shape in shapes):
             return None
-        if self._is_test(event) and self._infinite.isdisjoint(read):
+        if self._is_test(event) and self.infinite.isdisjoint(read):
             # Any finite numbers have the same outcome.
             with _disable_current_modes():
                 zeros = {
@@ -123,18 +137,24 @@ class FiniteTests:
             return known.is_floating_point() and known.numel() > 0 and bool(known.isinf().all())
 
     def _makes_infinity(self, event: Event) -> bool:
-        """Return True if the results may be infinite or NaN because the program says so."""
+        """Return True if the results may be infinite or NaN because the program says so.
+
+        So may memory that nobody has written to.
+        """
         name = event.operator.partition(".")[0]
+        if name in UNDEFINED:
+            return True
         if name in TAMING:
             return False
-        if any(map(self._is_or_has_infinity, operands(event.arguments))):
+        read = event.arguments[1:] if name in SHAPED else event.arguments
+        if any(map(self._is_or_has_infinity, operands(read))):
             return True
         if name in DIVISIONS and self._is_or_has_zero(event.arguments[1]):
             return True
         return _has_infinite_literal(event.arguments)
 
     def _is_or_has_infinity(self, value: int) -> bool:
-        if value in self._infinite:
+        if value in self.infinite:
             return True
         if value not in self._known:
             return False

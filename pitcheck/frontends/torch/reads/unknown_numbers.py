@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
 from pitcheck.errors import PitcheckError
 
@@ -92,12 +93,15 @@ class Reads:
     def _assume(self, sentence: str) -> None:
         self.assumptions[sentence] = None
 
-    def takes(self, dtype: torch.dtype) -> bool:
-        """Return True if an unknown number of a dtype is taken by who reads it just now."""
+    def takes(self, dtype: torch.dtype, finite: bool) -> bool:
+        """Return True if an unknown number of a dtype is taken by who reads it just now.
+
+        ``finite`` is False for a number that the program itself may make infinite or NaN.
+        """
         if self._taken is None or dtype.is_complex:
             return False
         kind = float if dtype.is_floating_point else bool if dtype == torch.bool else int
-        self._taken.append(UnknownNumber(self, kind, self.recording.where()))
+        self._taken.append(UnknownNumber(self, kind, self.recording.where(), finite))
         return True
 
     @contextmanager
@@ -116,40 +120,63 @@ def _has_nan(arguments: object) -> bool:
     return isinstance(arguments, float) and math.isnan(arguments)
 
 
-def _arithmetic(compute: Callable[[Any, Any], Any]) -> Callable[[UnknownNumber, Any], Any]:
-    """Return the method for an operator of Python, of either operand."""
+def _arithmetic(
+    compute: Callable[[Any, Any], Any], reflected: bool = False
+) -> Callable[[UnknownNumber, Any], Any]:
+    """Return the method for an operator of Python; ``reflected``: of its second operand."""
 
     def method(self: UnknownNumber, other: Any) -> Any:
         if isinstance(other, torch.Tensor | np.ndarray):
             raise self.refusal("it flows back into a tensor")
         if not isinstance(other, Number):
             return NotImplemented
-        return self.derived(type(compute(self.kind(1), _kind(other)(1))))
+        own, one = self.kind(1), _one(other)
+        # Whatever a known number alone does wrong, as a divisor of 0, is raised here.
+        result = compute(one, own) if reflected else compute(own, one)
+        return self.derived(type(result), _is_finite(other))
 
     return method
 
 
-def _kind(number: Any) -> Any:
-    return number.kind if type(number) is UnknownNumber else type(number)
+def _one(number: Any) -> Any:
+    """Return a number, and 1 in the place of one that nobody knows."""
+    return number.kind(1) if type(number) is UnknownNumber else number
 
 
-class UnknownNumber:
+def _is_finite(number: Any) -> bool:
+    if type(number) is UnknownNumber:
+        return number.is_finite
+    return isinstance(number, complex) or math.isfinite(number)
+
+
+class UnknownNumber(torch.SymFloat):
     """A number that was read from a tensor at ``source``, or that was computed from such numbers.
 
     It has no value. ``kind`` is the type that the number would have, and ``isinstance`` says so.
+    ``is_finite`` is False if the program itself may make it infinite or NaN. To
+    PyTorch it is a symbolic number, so that its functions ask for the symbol, which is refused.
     """
 
-    __slots__ = ("_reads", "kind", "source")
-
-    def __init__(self, reads: Reads, kind: type, source: str) -> None:
+    def __init__(self, reads: Reads, kind: type, source: str, is_finite: bool) -> None:
         self._reads = reads
         self.kind = kind
         self.source = source
+        self.is_finite = is_finite
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         # Loggers ask for the type of what they are given.
         return self.kind
+
+    @property
+    def node(self) -> NoReturn:
+        """Refuse to be a number of an operator of PyTorch."""
+        raise self.refusal("it flows back into a tensor")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if hasattr(self.kind, name):
+            raise self.refusal(f"its {name} is asked for")
+        raise AttributeError(f"{NAME} has no {name!r}")
 
     # --- text
 
@@ -168,17 +195,20 @@ class UnknownNumber:
 
     # --- arithmetic in Python
 
-    def derived(self, kind: type = float) -> UnknownNumber:
-        """Return a number that is computed from this one."""
-        return UnknownNumber(self._reads, kind, self.source)
+    def derived(self, kind: type = float, finite: bool = True) -> UnknownNumber:
+        """Return a number that is computed from this one, and from another that may be finite."""
+        return UnknownNumber(self._reads, kind, self.source, self.is_finite and finite)
 
-    __add__ = __radd__ = _arithmetic(operator.add)
-    __sub__ = __rsub__ = _arithmetic(operator.sub)
-    __mul__ = __rmul__ = _arithmetic(operator.mul)
-    __truediv__ = __rtruediv__ = _arithmetic(operator.truediv)
-    __floordiv__ = __rfloordiv__ = _arithmetic(operator.floordiv)
-    __mod__ = __rmod__ = _arithmetic(operator.mod)
-    __pow__ = __rpow__ = _arithmetic(operator.pow)
+    __add__, __radd__ = _arithmetic(operator.add), _arithmetic(operator.add, True)
+    __sub__, __rsub__ = _arithmetic(operator.sub), _arithmetic(operator.sub, True)
+    __mul__, __rmul__ = _arithmetic(operator.mul), _arithmetic(operator.mul, True)
+    __truediv__, __rtruediv__ = _arithmetic(operator.truediv), _arithmetic(operator.truediv, True)
+    __floordiv__, __rfloordiv__ = (
+        _arithmetic(operator.floordiv),
+        _arithmetic(operator.floordiv, True),
+    )
+    __mod__, __rmod__ = _arithmetic(operator.mod), _arithmetic(operator.mod, True)
+    __pow__, __rpow__ = _arithmetic(operator.pow), _arithmetic(operator.pow, True)
 
     def _same(self) -> UnknownNumber:
         return self.derived(self.kind)
@@ -207,7 +237,12 @@ class UnknownNumber:
         )
 
     def finite(self) -> None:
-        """Assume that the number is neither infinite nor NaN."""
+        """Assume that the number is neither infinite nor NaN.
+
+        Raises UnsupportedError for one that the program itself may have made so.
+        """
+        if not self.is_finite:
+            raise self.refusal("it is tested, though the program itself makes it infinite or NaN")
         self._reads.assume_finite()
 
     def _compared(self, other: Any, compare: Callable[[Any, Any], bool]) -> Any:
@@ -236,6 +271,13 @@ class UnknownNumber:
 
     def __ge__(self, other: object) -> Any:
         return self._compared(other, operator.ge)
+
+    def _other(self, *_: Any) -> NoReturn:
+        raise self.refusal("bits or a quotient with a remainder are computed from it")
+
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _other
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __divmod__ = __rdivmod__ = _other
+    is_integer = hex = as_integer_ratio = conjugate = _other
 
     def __bool__(self) -> bool:
         raise self.refusal("it decides whether something is done")
@@ -278,8 +320,7 @@ class UnknownNumber:
         cls, function: Any, _types: Any, args: Any = (), kwargs: Any = None
     ) -> NoReturn:
         """Refuse a function of PyTorch that is given such a number."""
-        given = [*args, *(kwargs or {}).values()]
-        for item in given:
+        for item in tree_leaves((args, kwargs)):
             if type(item) is UnknownNumber:
                 raise item.refusal("it flows back into a tensor")
         raise TypeError(f"{function} got an {NAME}")

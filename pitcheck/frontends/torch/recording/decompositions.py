@@ -14,7 +14,14 @@ import torch
 from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.formulas import batch_norms
+from pitcheck.frontends.torch.formulas import (
+    activations,
+    batch_norms,
+    convolutions,
+    embeddings,
+    group_norms,
+    losses,
+)
 from pitcheck.frontends.torch.formulas.loss_scaling import check_and_unscale, update_scale
 from pitcheck.frontends.torch.recording.fused_optimizers import FUSED
 
@@ -136,6 +143,11 @@ def _others(tensor: torch.Tensor, dim: int) -> list[int]:
     return [other for other in range(tensor.dim()) if other != dim % tensor.dim()]
 
 
+def dot(x: torch.Tensor, other: torch.Tensor) -> Any:
+    """Return the product of two vectors; NotImplemented for complex ones."""
+    return NotImplemented if x.is_complex() else x.dot(other)
+
+
 def asserted(condition: torch.Tensor, message: str = "a condition does not hold") -> None:
     """Abort unless a condition holds, which must be known or a test for infinity or NaN.
 
@@ -149,6 +161,31 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "_assert_async"): asserted,
     ("aten", "_amp_foreach_non_finite_check_and_unscale_"): check_and_unscale,
     ("aten", "_amp_update_scale_"): update_scale,
+    **{
+        ("aten", f"{name}{ending}"): change(getattr(activations, f"{name}{part}"))
+        for name in ("leaky_relu", "elu", "hardtanh", "hardswish", "mish")
+        for ending, part, change in (
+            ("", "", lambda function: function),
+            ("_", "", activations.in_place),
+            ("_backward", "_backward", lambda function: function),
+        )
+    },
+    ("aten", "celu"): activations.celu,
+    ("aten", "celu_"): activations.in_place(activations.celu),
+    ("aten", "_prelu_kernel"): activations.prelu,
+    ("aten", "_prelu_kernel_backward"): activations.prelu_backward,
+    ("aten", "binary_cross_entropy"): losses.binary_cross_entropy,
+    ("aten", "binary_cross_entropy_backward"): losses.binary_cross_entropy_backward,
+    ("aten", "convolution"): convolutions.convolution,
+    ("aten", "convolution_backward"): convolutions.convolution_backward,
+    ("aten", "embedding_renorm_"): embeddings.embedding_renorm,
+    ("aten", "native_group_norm"): group_norms.group_norm,
+    ("aten", "native_group_norm_backward"): group_norms.group_norm_backward,
+    ("aten", "smooth_l1_loss"): losses.smooth_l1_loss,
+    ("aten", "smooth_l1_loss_backward"): losses.smooth_l1_loss_backward,
+    ("aten", "huber_loss"): losses.huber_loss,
+    ("aten", "huber_loss_backward"): losses.huber_loss_backward,
+    ("aten", "vdot"): dot,
     ("aten", "native_batch_norm"): batch_norms.batch_norm,
     ("aten", "native_batch_norm_backward"): batch_norms.batch_norm_backward,
     ("aten", "batch_norm_stats"): batch_norms.statistics,

@@ -323,7 +323,7 @@ class Tape:
             if outcome is not None:
                 self.reads.assume_finite()
                 return outcome
-            if self.reads.takes(self.kinds[value].dtype):
+            if self.reads.takes(self.kinds[value].dtype, value not in self.finite.infinite):
                 return 0
             raise UnsupportedError(
                 f"{self.where()}: the program looks at the value of a tensor of shape "

@@ -38,6 +38,8 @@ FOLLOWED = {*COMPARISONS, *MOVES, *FILLS, *PASSED}
 """The operators by which indices are computed."""
 SHOWN = {"clone.default", "view.default", "slice.Tensor", "split.Tensor", "detach.default"}
 """The operators that return elements of their operand."""
+COMPARED = {"eq.Scalar": False, "ne.Scalar": True}
+"""The comparisons with a number, and their outcome for any other number."""
 LOSSES = {
     f"nll_loss{d}_{way}.default": place
     for d in ("", "2d")
@@ -62,7 +64,8 @@ def never_ignored(trace: Trace, bounds: Mapping[str, tuple[int, int]]) -> Trace:
     """Return the trace in which losses ignore no class that their targets cannot be.
 
     The targets are inputs of known ``bounds``, and places along the classes. A class to be ignored,
-    -100 if the program names none, would make them numbers.
+    -100 if the program names none, would make them numbers. A comparison with such a class has a
+    known outcome.
     """
     given = {
         own.value: bounds[own.name]
@@ -71,11 +74,7 @@ def never_ignored(trace: Trace, bounds: Mapping[str, tuple[int, int]]) -> Trace:
     }
     made = {value: event for event in trace.events for value in event.tensors}
 
-    def changed(event: Event) -> Event:
-        place = LOSSES.get(event.operator)
-        if place is None:
-            return event
-        target, ignored = event.arguments[place], event.arguments[place + 3]
+    def excludes(target: Argument, number: Argument) -> bool:
         while (
             isinstance(target, Ref)
             and target.value in made
@@ -83,7 +82,16 @@ def never_ignored(trace: Trace, bounds: Mapping[str, tuple[int, int]]) -> Trace:
         ):
             target = made[target.value].arguments[0]
         held = given.get(target.value) if isinstance(target, Ref) else None
-        if held is None or not isinstance(ignored, int) or held[0] <= ignored < held[1]:
+        return held is not None and isinstance(number, int) and not held[0] <= number < held[1]
+
+    def changed(event: Event) -> Event:
+        if event.operator in COMPARED and excludes(*event.arguments[:2]):
+            (out,) = event.tensors
+            outcome = COMPARED[event.operator]
+            filled = (trace.values[out].shape, outcome, "bool", None, None, None)
+            return replace(event, operator="full.default", arguments=filled)
+        place = LOSSES.get(event.operator)
+        if place is None or not excludes(event.arguments[place], event.arguments[place + 3]):
             return event
         return replace(
             event, arguments=(*event.arguments[: place + 3], None, *event.arguments[place + 4 :])

@@ -23,7 +23,7 @@ SHAPES = ((6, 3), (4, 3, 5), (2, 3, 2, 4))
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def given(shape: tuple[int, ...], affine: bool, running: bool) -> list[torch.Tensor | None]:

@@ -11,7 +11,6 @@ import torch
 from frontends.torch.proving import check_at_one_mesh, proven
 from torch import nn
 
-from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.fused_optimizers import ADAM, ADAMW, FUSED, adagrad, sgd
 from pitcheck.torch import Input, Program, Rank, Spec
 
@@ -121,14 +120,6 @@ def test_a_step_that_changes_nothing_gives_the_new_tensors(
         assert len(own) == len(other)
     for own, earlier in zip(given, before, strict=True):
         assert all(map(torch.equal, own, earlier))
-
-
-def test_a_scale_that_the_operator_undoes_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="GradScaler"):
-        adagrad(
-            [], [], [], [], lr=0.1, lr_decay=0.0, weight_decay=0.0, eps=0.1, maximize=False,
-            found_inf=torch.tensor(0.0),
-        )  # fmt: skip
 
 
 def spec_of(make: Callable[[Any], torch.optim.Optimizer]) -> Spec:
