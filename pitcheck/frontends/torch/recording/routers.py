@@ -19,7 +19,7 @@ from pitcheck.frontends.torch.recording.tape import Tape
 from pitcheck.frontends.torch.recording.token_numbers import TokenNumbers, runs
 from pitcheck.frontends.torch.routing import Router as Said
 from pitcheck.frontends.torch.routing import Routing
-from pitcheck.frontends.torch.trace import Ref, Result, Router
+from pitcheck.frontends.torch.trace import AGAIN, Ref, Result, Router
 
 
 @dataclass
@@ -231,7 +231,7 @@ class Routers:
 
     def _result(self, layer: _Layer, number: int, scores: Mapping[int, int]) -> Result:
         router = layer.router
-        name = router.name + ("" if not number else " again" if number == 1 else f" again {number}")
+        name = router.name + (f"{AGAIN} {number}" if number > 1 else AGAIN if number else "")
         places = {token: place for place, token in enumerate(router.tokens)}
         held = [places[token] for call in layer.tokens for token in call]
         return Result(
