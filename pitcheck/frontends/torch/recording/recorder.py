@@ -224,10 +224,8 @@ class Recorder(TorchDispatchMode):
             return False
         given = {parameter.name: value for parameter, value in bound}
         scores = _operand(arguments[0])
-        # DTensor works out shapes on tensors whose elements share memory; these are no scores.
-        shapes_only = view_of(bound[0][1]).repeats
         last = given.get("dim") in (-1, len(self.tape.kinds[scores].shape) - 1)
-        if shapes_only or not last:
+        if not last:
             return False
         choice = Choice(scores, given.get("k", 1), given.get("largest", True))
         numbers = self.routers.choose(choice, name)

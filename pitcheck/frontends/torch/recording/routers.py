@@ -88,6 +88,9 @@ class Routers:
         kind = self._tape.kinds[choice.scores]
         if len(kind.shape) < 2 or not kind.dtype.is_floating_point or not kind.elements:
             return None
+        # DTensor works out shapes on memory that nobody has written to; that is no choice.
+        if self._structures.is_unwritten(choice.scores):
+            return None
         if not self._chooses_experts(kind.shape[-1], name):
             return None
         layer, call = self._call(choice, kind.elements // kind.shape[-1])
