@@ -293,7 +293,10 @@ class Tape:
         ranks meet in calls that do not fit together.
         """
         if value not in self.known and self._are_open([value]) and self.meetings is not None:
-            self.known.update(self.meetings.resolve(value))
+            try:
+                self.known.update(self.meetings.resolve(value))
+            except PitcheckError as error:
+                raise self.refuse(error) from None
         return self.known.get(value)
 
     def number(self, value: int) -> bool | int | float:
