@@ -85,13 +85,14 @@ def training(model: Any, finish: Finish) -> Program:
 
 def spec(name: str, experts: str = "eager", finish: Finish = add_up) -> Spec:
     def parallel(rank: Rank) -> Program:
-        from transformers.distributed.expert_parallel import apply_expert_parallelism
-
+        spreading = pytest.importorskip("transformers.distributed.expert_parallel")
         model = built(name, experts)
         mesh = init_device_mesh("cpu", (1, RANKS), mesh_dim_names=("tp", "ep"))
         plan = {each: "grouped_gemm" for each, _ in model.named_parameters() if ".experts." in each}
         plan |= {
-            each: "ep_dispatch_experts" for each, _ in model.named_modules() if each.endswith("experts")
+            each: "ep_dispatch_experts"
+            for each, _ in model.named_modules()
+            if each.endswith("experts")
         }
         apply_expert_parallelism(model, mesh["ep"], mesh["tp"], plan, "all_to_all")
         return training(model, finish)
