@@ -19,7 +19,6 @@ from pitcheck.frontends.torch.planning.families import (
     given_tensor,
     result_name,
     result_names,
-    scores_of,
 )
 from pitcheck.frontends.torch.planning.groups import (
     check_members,
@@ -329,9 +328,8 @@ class _Building:
 
     def _scores(self, name: str, result: Result) -> Output:
         """Return the scores of a router, which ranks have of the tokens that are theirs."""
-        whole = scores_of(name)
         held = self._ends_at[name]
-        return Output(name, whole, of_boxes(whole, result.whole, held, self._places))
+        return Output(name, name, of_boxes(name, result.whole, held, self._places))
 
     def _elsewhere(self, name: str) -> Lineage | None:
         """Return the lineage of a gradient or new value that every rank has as a whole.
@@ -378,8 +376,4 @@ def _compared(results: Mapping[str, Result], reference: Plan, spec: Spec) -> dic
     check_known(
         spec.outputs, {name for name in wanted if not name.startswith(SCORES)}, "Spec.outputs"
     )
-    return {
-        name: result
-        for name, result in results.items()
-        if name in wanted or (result.kind == "scores" and scores_of(name) in wanted)
-    }
+    return {name: result for name, result in results.items() if name in wanted}
