@@ -18,6 +18,7 @@ from pitcheck.frontends.torch.packing.derived import call_before, index_of, of_d
 from pitcheck.frontends.torch.packing.layout import Document, Layout, layouts
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
 from pitcheck.frontends.torch.patches.distributed import distributed_patches
+from pitcheck.frontends.torch.patches.flex_attention import flex_attention_patches
 from pitcheck.frontends.torch.patches.nondeterminism import deterministic
 from pitcheck.frontends.torch.patches.patching import patched
 from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
@@ -61,6 +62,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
             patched(distributed_patches(recorder)),
             patched(copy_patches(recorder)),
             patched(bypass_patches(recorder)),
+            patched(flex_attention_patches(recorder)),
             deterministic(recorder, number),
             blame,
             recorder,
