@@ -20,6 +20,7 @@ from pitcheck.frontends.torch.packing.derived import call_before, index_of, of_d
 from pitcheck.frontends.torch.packing.layout import Document, Layout, layouts
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
 from pitcheck.frontends.torch.patches.distributed import distributed_patches
+from pitcheck.frontends.torch.patches.flex_attention import flex_attention_patches
 from pitcheck.frontends.torch.patches.layers_and_optimizers import library_patches
 from pitcheck.frontends.torch.patches.nondeterminism import deterministic
 from pitcheck.frontends.torch.patches.patching import patched
@@ -84,6 +85,7 @@ def record_rank(
             patched(store_patches(tape, meetings)),
             patched(read_patches(tape.reads)),
             patched(library_patches(recorder)),
+            patched(flex_attention_patches(recorder)),
             deterministic(recorder, number),
             blame,
             recorder,

@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from pitcheck.torch import Input, Packing, Part, Program, Rank, Spec, over_documents
 
-WIDTH, HEADS, LENGTH = 4, 2, 8
+WIDTH, HEADS, LENGTH = 8, 2, 8
 SIZE = WIDTH // HEADS
+"""A square, whose root is a number that both programs can write."""
 Batch = Mapping[str, torch.Tensor]
 Inner = Callable[..., torch.Tensor]
 Positions = Callable[[Batch], torch.Tensor]

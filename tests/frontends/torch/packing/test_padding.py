@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 import torch
 from frontends.torch.packing.moves import Gather, added_up
-from frontends.torch.packing.packed_programs import LENGTH, Attention, Batch, alone, losses, spec
+from frontends.torch.packing.packed_programs import (
+    LENGTH,
+    WIDTH,
+    Attention,
+    Batch,
+    alone,
+    losses,
+    spec,
+)
 from frontends.torch.packing.test_masks import ONE
 from frontends.torch.proving import proven, refuted
 from torch.nn import functional
@@ -100,7 +108,7 @@ def in_zigzag(reordered: bool) -> Spec:
 
     packings = [Packing([3, 4], multiple=4)]
     pair = spec(parallel, {"cp": RANKS}, packings, part=Part(sum="cp"), more=GIVEN)
-    whole = {name: Input((1, LENGTH, 4), tokens=1) for name in ("x", "y")}
+    whole = {name: Input((1, LENGTH, WIDTH), tokens=1) for name in ("x", "y")}
     return Spec(pair.reference, parallel, pair.mesh, GIVEN | whole, pair.outputs, packings=packings)
 
 
