@@ -60,6 +60,8 @@ def training(
     """
 
     def step(batch: Batch) -> torch.Tensor:
+        if optimizer is None:
+            model.zero_grad()
         total = torch.zeros(())
         for number, x, labels in parts_of(batch, micro):
             with around(number):
@@ -69,7 +71,7 @@ def training(
         before()
         if optimizer is not None:
             optimizer.step()
-        model.zero_grad() if optimizer is not None else None
+            optimizer.zero_grad()
         return total
 
     return Program(model, step, optimizer, **more)

@@ -9,12 +9,15 @@ from typing import Any
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import deepspeed
+import deepspeed.ops
 import torch
 from small import OPTIMIZERS, Batch, Network, loss_of, named, over, parts_of, training
 from torch import nn
 
 from pitcheck.torch import Program, Rank, Spec
 
+# DeepSpeed tries once which of its kernels could be built, with libraries that draw numbers.
+deepspeed.ops.__compatible_ops__  # noqa: B018
 MISTAKES = (
     "gradients not averaged",
     "another learning rate on one rank",
