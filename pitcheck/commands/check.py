@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import log2
 from pathlib import Path
+from secrets import randbits
 from time import perf_counter
 from traceback import print_exc
 from typing import TYPE_CHECKING
@@ -20,12 +22,15 @@ from pitcheck.commands.reading import (
     frontend_of,
     pair_at,
     pairs,
+    pairs_of,
     read,
     read_pair,
 )
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.commands.wrong_pairs import refuse_files, refuse_swapped
+from pitcheck.engine.variants import over_variants
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, UsageError
+from pitcheck.frontends.protocol import Pair
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.baseline import Accepted, encode, held_against, read_baseline
 from pitcheck.report.destinations import (
@@ -116,9 +121,10 @@ def run(
 
     def checked_now() -> Report:
         with collector_off(), watched(shown=not quiet) as progress:
-            again = None if parallel is not None else pair_at(reference, assignments, jobs)
-            decided = None if certifier is None else certifier.keep
-            return checked(files, options, progress, again, named, decided=decided)
+            if certifier is not None:
+                again = None if parallel is not None else pair_at(reference, assignments, jobs)
+                return checked(files, options, progress, again, named, decided=certifier.keep)
+            return checked_sources(reference, parallel, assignments, options, progress)
 
     found = (
         remembered(given, assignments, options, checked_now) if certifier is None else checked_now()
@@ -209,8 +215,63 @@ def named_files(reference: str, parallel: str | None) -> tuple[str, ...]:
     return (file_of(reference),)
 
 
+def checked_sources(
+    reference: str,
+    parallel: str | None,
+    assignments: Sequence[str],
+    options: Options,
+    progress: Progress | None = None,
+    stopped: Callable[[Exception], None] = lambda _: None,
+) -> Report:
+    """Return the report on two plans, or on all pairs that one source stands for.
+
+    What stops a check is a finding of the report, and ``stopped`` is told it. Raises UsageError for
+    arguments that name anything else.
+    """
+    several = None if parallel is not None else pairs_of(reference, options.jobs)
+    if several is not None and not assignments:
+        return checked_pairs(several, options, progress, stopped)
+    files = sources(reference, parallel, assignments, options.jobs)
+    again = None if parallel is not None else pair_at(reference, assignments, options.jobs)
+    return checked(files, options, progress, again, named_files(reference, parallel), stopped)
+
+
+def checked_pairs(
+    pairs: Callable[[], Sequence[Pair]],
+    options: Options,
+    progress: Progress | None = None,
+    stopped: Callable[[Exception], None] = lambda _: None,
+) -> Report:
+    """Return one report on all pairs of plans that ``pairs`` returns, each checked by itself.
+
+    Together they keep to the accepted error of ``options``. What stops a check, or ``pairs``, is a
+    finding of the report, and ``stopped`` is told it. Raises UsageError, which is about the
+    command and not about the plans.
+    """
+    start = perf_counter()
+    try:
+        found = pairs()
+    except UsageError:
+        raise
+    except Exception as error:
+        stopped(error)
+        return _stopped_report([_stopped(error)], options, start)
+    if len(found) == 1 and not found[0].variant:
+        return checked([found[0].read], options, progress, found[0].again, stopped=stopped)
+    options = replace(
+        options,
+        seed=randbits(128) if options.seed is None else options.seed,
+        error_bound_log2=options.error_bound_log2 - log2(len(found)),
+    )
+    parts = [
+        (each.variant, checked([each.read], options, progress, each.again, stopped=stopped))
+        for each in found
+    ]
+    return over_variants(parts, found[0].not_covered)
+
+
 def checked(
-    files: Sequence[Callable[[], list[Plan]]],
+    files: Sequence[Callable[[], Sequence[Plan]]],
     options: Options,
     progress: Progress | None = None,
     again: PairAt | None = None,
@@ -248,6 +309,11 @@ def checked(
         except Exception as error:
             stopped(error)
             findings.append(_stopped(error))
+    return _stopped_report(findings, options, start)
+
+
+def _stopped_report(findings: Sequence[Finding], options: Options, start: float) -> Report:
+    """Return the report on a check that findings stopped, which began at ``start``."""
     return Report(
         verdict="invalid"
         if any(finding.verdict == "invalid" for finding in findings)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pitcheck.base.formats import known_file
 from pitcheck.base.nearest import nearest_file, shown
 from pitcheck.errors import PitcheckError, PlanError, UsageError
 from pitcheck.frontends.builtin import PLAN_FILES, PLAN_SUFFIXES, PLANNER_FILES, PROGRAMS
-from pitcheck.frontends.protocol import Frontend, Request, installed
+from pitcheck.frontends.protocol import Frontend, Pair, Request, installed
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.programs.frontend import CONFIGURATIONS
 
@@ -61,6 +62,27 @@ def pair_at(source: str, assignments: Sequence[str] = (), jobs: int | None = Non
         return None
     again = cache(partial(of, Request(source, tuple(assignments), jobs)))
     return lambda mesh: _formed(frontend, source, again()(mesh))
+
+
+def pairs_of(source: str, jobs: int | None = None) -> Callable[[], list[Pair]] | None:
+    """Return what makes all pairs of a source that may have variants; None for any other source."""
+    frontend = frontend_of(source)
+    if frontend is None or frontend.pairs is None:
+        return None
+    return partial(_formed_pairs, frontend, frontend.pairs, Request(source, jobs=jobs))
+
+
+def _formed_pairs(
+    frontend: Frontend, made: Callable[[Request], Sequence[Pair]], request: Request
+) -> list[Pair]:
+    return [
+        replace(pair, read=partial(_read_formed, frontend, request.source, pair.read))
+        for pair in made(request)
+    ]
+
+
+def _read_formed(frontend: Frontend, source: str, read: Callable[[], Sequence[Plan]]) -> list[Plan]:
+    return _formed(frontend, source, read())
 
 
 def pairs() -> str:

@@ -46,7 +46,7 @@ from pitcheck.explain.repairs.collectives import (
 from pitcheck.explain.repairs.crossed_collectives import crossed_calls
 from pitcheck.explain.repairs.element_order import exchanged_parts, reordered, side_by_side
 from pitcheck.explain.repairs.functions import exchanged_operands, other_function
-from pitcheck.explain.repairs.layout import moved_parts
+from pitcheck.explain.repairs.layout import gathered_before, moved_parts
 from pitcheck.explain.repairs.masks import mask_of_reference
 from pitcheck.explain.repairs.microbatches import all_microbatches, own_microbatch
 from pitcheck.explain.repairs.missing_collective import (
@@ -188,6 +188,7 @@ REPAIRS = (
     Repair("missing term of an operand", missing_term_of_operand, chance=True, along=11, search=8),
     Repair("near operand", near_operand, chance=True, along=11, search=8),
     Repair("exchanged tensors", exchanged_tensors, Scope.RESULT, chance=True, along=11, search=8),
+    Repair("gathered before a view", gathered_before, along=11, search=8),
     Repair("moved parts", moved_parts, along=11, search=8),
     Repair("missing factor", missing_factor, Scope.RESULT, chance=True, along=11, search=8),
     Repair("reordered", reordered, Scope.RESULT, along=12),

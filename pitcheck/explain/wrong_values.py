@@ -118,9 +118,18 @@ class WrongValues(ExpectedValues):
         """Return True if all that a step reads was compared with what it should be."""
         return all(
             self.evidence.is_constant(value)
-            or self.evidence.is_true(value)
+            or self._is_found(value)
             or self._was_compared(value, read)
             for value, read in self.reads(step, codes)
+        )
+
+    def _is_found(self, value: int) -> bool:
+        """Return True if a value is given, or its parts were found in the reference.
+
+        A view of a right value in another form may join what lies apart in the whole.
+        """
+        return self.evidence.is_true(value) and (
+            value in self.evidence.cuts or not self.evidence.writers.get(value)
         )
 
     def _was_compared(self, value: int, read: Codes) -> bool:

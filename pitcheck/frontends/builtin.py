@@ -9,7 +9,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from pitcheck.frontends.protocol import Frontend, Request
+from pitcheck.frontends.protocol import Frontend, Pair, Request
 from pitcheck.plan.model import PairAt, Plan
 
 PLAN_SUFFIXES = (".plan.json", ".plan.zst")
@@ -48,6 +48,15 @@ def _programs_again(request: Request) -> PairAt:
     return partial(capture_at, load_spec(file, name), jobs=request.jobs, printed=Printed())
 
 
+def _pairs_of_programs(request: Request) -> list[Pair]:
+    """Return a pair for every variant of a specification. The file runs once."""
+    from pitcheck.frontends.torch.capture import captured_pairs  # noqa: PLC0415
+    from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
+
+    file, _, name = request.source.rpartition(":")
+    return captured_pairs(load_spec(file, name), jobs=request.jobs)
+
+
 def _is_program(source: str) -> bool:
     return _PROGRAM.fullmatch(source) is not None
 
@@ -72,4 +81,5 @@ PROGRAMS = Frontend(
     _read_programs,
     gives_pair=True,
     again=_programs_again,
+    pairs=_pairs_of_programs,
 )

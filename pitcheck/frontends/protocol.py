@@ -29,6 +29,22 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """A pair of plans that a source stands for, one of several if its specification has variants.
+
+    - ``read`` returns the reference and the parallel plan, and raises what a frontend raises.
+    - ``again`` makes the pair at another mesh. None: a pair has one mesh.
+    - ``variant`` is what tells the pair from the others, in words; "" if there are no variants.
+    - ``not_covered`` are sentences on what a proof of this and the other variants leaves open.
+    """
+
+    read: Callable[[], Sequence[Plan]]
+    again: PairAt | None = None
+    variant: str = ""
+    not_covered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Frontend:
     """A format that pitcheck reads.
 
@@ -43,8 +59,11 @@ class Frontend:
       itself: it does not know when the code of others changes.
     - ``again`` returns what makes the pair of a source at other sizes of the mesh axes. It is asked
       once a mistake was found, so that its repair is tried there, too. None: a pair has one mesh.
+    - ``pairs`` returns all pairs of a source that may have variants, each of which is checked; then
+      ``read`` refuses a source of several. None: a source stands for one pair.
 
-    ``read`` and ``again`` may raise the following errors. Any other exception is reported as a bug.
+    ``read``, ``again`` and ``pairs`` may raise the following errors. Any other exception is
+    reported as a bug.
 
     - PlanError: the source is damaged or contradicts itself.
     - UnsupportedError: it contains something that has no meaning in a plan.
@@ -61,6 +80,7 @@ class Frontend:
     takes_settings: bool = False
     again: Callable[[Request], PairAt] | None = None
     in_one_file: bool = False
+    pairs: Callable[[Request], Sequence[Pair]] | None = None
 
 
 def installed() -> Iterator[Frontend]:

@@ -21,6 +21,7 @@ import msgspec
 from pitcheck.base.import_path import import_path
 from pitcheck.base.options import Options
 from pitcheck.errors import PitcheckError, UsageError
+from pitcheck.frontends.protocol import Pair
 from pitcheck.report.json import encode
 from pitcheck.report.report import Report
 from pitcheck.torch import Spec
@@ -83,10 +84,9 @@ def _read(answer: bytes) -> Report:
 
 def _answer(request: Request) -> Report | str:
     """Return the report, or what is wrong with the request."""
-    from pitcheck.commands.check import checked  # noqa: PLC0415  the process that asks has it already
-    from pitcheck.commands.reading import pair_at  # noqa: PLC0415
+    from pitcheck.commands.check import checked_pairs  # noqa: PLC0415  the process that asks has it already
+    from pitcheck.frontends.torch.capture import captured_pairs  # noqa: PLC0415
     from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
-    from pitcheck.torch import capture  # noqa: PLC0415
 
     folder = request.options["witness_directory"]
     options = Options(
@@ -94,11 +94,11 @@ def _answer(request: Request) -> Report | str:
     )
     file, _, name = request.source.rpartition(":")
 
-    def plans() -> list[Any]:
-        return [*capture(at_mesh(load_spec(file, name), request.mesh), jobs=options.jobs)]
+    def pairs() -> list[Pair]:
+        return captured_pairs(at_mesh(load_spec(file, name), request.mesh), jobs=options.jobs)
 
     try:
-        return checked([plans], options, again=pair_at(request.source, (), options.jobs))
+        return checked_pairs(pairs, options)
     except UsageError as error:
         return str(error)
 

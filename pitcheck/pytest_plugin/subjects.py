@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked, sources
-from pitcheck.commands.reading import frontend_of, pair_at, pairs, read
+from pitcheck.commands.check import checked, checked_sources
+from pitcheck.commands.reading import frontend_of, pairs, read
 from pitcheck.commands.wrong_pairs import refuse_files
 from pitcheck.errors import UsageError
 from pitcheck.frontends.builtin import PROGRAMS
@@ -82,7 +82,7 @@ def _on_source(source: str, subject: Subject, options: Options) -> Report:
     frontend = frontend_of(source)
     if settings and frontend is not None and not frontend.takes_settings:
         raise UsageError(f"{source} takes no {' '.join(settings)}; leave mesh and assignments out")
-    return checked(sources(source, None, settings), options, again=pair_at(source, settings))
+    return checked_sources(source, None, settings, options)
 
 
 def _is_program(subject: Subject) -> bool:

@@ -106,6 +106,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     held: HeldValues | None = None
     known: bool = False
     """True if the baseline of the check lists it."""
+    variants: tuple[str, ...] = ()
+    """The variants of the specification that show it; empty if there is only one check."""
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +209,18 @@ class Shown(msgspec.Struct, frozen=True):
     arithmetic: str
 
 
+class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on one variant of a specification, such as one packing of its batch.
+
+    ``outputs`` and ``error_bound_log2`` are those of its check.
+    """
+
+    name: str
+    verdict: Verdict
+    outputs: OutputCounts
+    error_bound_log2: float
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one check.
 
@@ -223,7 +237,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ``differing`` are the outputs that differ in that run, and if the check went on after it also
     those that differ modulo a prime. ``unproven`` are the outputs that are not proven, if the
     verdict is inconclusive or the check went on. ``ignored`` counts the warnings that are left out,
-    by code.
+    by code. ``variants`` has the verdict on each variant of a specification that has some; all
+    counts are then sums over them.
 
     Raises PitcheckError for an error bound that is not finite or above probability 1, and for a
     mismatch that nothing shows.
@@ -260,6 +275,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ignored: dict[str, int] = {}
     baseline: Baseline | None = None
     all_known: bool = False
+    variants: tuple[VariantVerdict, ...] = ()
     findings: tuple[Finding, ...] = ()
     volatile: tuple[str, ...] = VOLATILE
 

@@ -88,6 +88,9 @@ class _Page(NamedTuple):
         lines = [*self.left_out(report), *self.bound(report)]
         if report.operators.records:
             lines += self.labelled("checked", _checked(report))
+        lines += self.bulleted(
+            "variants", [f"{each.name}: {each.verdict}" for each in report.variants]
+        )
         if report.remembered:
             lines += self.labelled("remembered", _remembered(report))
         if verbose:

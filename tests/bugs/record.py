@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 from unittest.mock import patch
 
@@ -47,6 +47,7 @@ class Bug:
 
     ``says``: what the first finding must name, in any of its texts. ``shows`` and ``silent``:
     configurations by name, the fastest one first; ``slow``: even that is left to the slow tests.
+    ``thread``: the address of the public thread that was read.
     """
 
     where: str
@@ -57,6 +58,7 @@ class Bug:
     silent: Mapping[str, Setting]
     says: tuple[str, ...] = ()
     slow: bool = False
+    thread: str = ""
 
 
 @cache
@@ -121,6 +123,16 @@ class Recorded:
         true = truth(spec)
         compared = {key: value for key, value in true.results.items() if key[0] != "output"}
         return difference(record(spec, "parallel", 1), true.tensors, compared) > CLOSE
+
+
+def written(
+    reference: Callable[[], Plan], parallel: Callable[..., Plan], **sizes: tuple[Any, ...]
+) -> dict[str, Written]:
+    """Plans written by hand, by name: ``parallel`` gets the values, and whether it is buggy."""
+    return {
+        name.replace("_", " "): Written(reference, partial(parallel, *values))
+        for name, values in sizes.items()
+    }
 
 
 def each(buggy: Callable[[Case], Plan], **cases: Case) -> dict[str, Built]:

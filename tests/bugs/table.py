@@ -68,7 +68,12 @@ HEADER = "| bug | should be → was | cause | shows on | right on |"
 
 def _lines() -> list[str]:
     return [
-        f"| {bug.where} | {bug.should} → {bug.was} | {' or '.join(bug.codes)} | "
+        f"| {_linked(bug)} | {bug.should} → {bug.was} | {' or '.join(bug.codes)} | "
         f"{'; '.join(bug.shows)} | {'; '.join(bug.silent)} |"
         for bug in BUGS.values()
     ]
+
+
+def _linked(bug: Bug) -> str:
+    """Where the bug was told, as a link if the address is known."""
+    return f"[{bug.where}]({bug.thread})" if bug.thread else bug.where

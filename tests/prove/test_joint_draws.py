@@ -36,6 +36,17 @@ def test_two_integers_are_what_a_plan_names(seed: int) -> None:
     assert any(((a == 7) & (b == 9)).any() for a, b in ((first, second), (second, first)))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_two_conditions_are_met_at_two_places(seed: int) -> None:
+    # A sum shows at the places of small integers what is decided at a place of large ones.
+    shaped = shaped_of(
+        lambda x, z, j: j.lt(3).where(j.ge(1998).where(z, x).sum(axes=(0,), keepdim=True), x),
+    )
+    draws = [*range(1), *joint_draws(shaped, seed, 1)]
+    (drawn,) = integers(shaped, draws)
+    assert any((each < 3).any() and (each >= 1998).any() for each in drawn)
+
+
 def test_mixed_draws_hold_integers_of_which_something_computed_decides() -> None:
     shaped = shaped_of(lambda x, z, j: (j * 31).eq(24087).where(z, x))
     (drawn,) = integers(shaped, list(range(FIRST_MIXED, FIRST_MIXED + 16)))

@@ -39,7 +39,7 @@ class Outcome:
     @property
     def wrong(self) -> str:
         """What is wrong with the verdict, "" if nothing is."""
-        if self.verdict == "equivalent" and self.differs and not self.estimate:
+        if self.verdict == "equivalent" and self.differs:
             return "unequal, called equivalent"
         if not self.mistake and self.differs:
             return "the judge or a rewriting is wrong"

@@ -146,6 +146,7 @@ def test_every_field_of_the_documented_object_is_there() -> None:
         "steps",
         "held",
         "known",
+        "variants",
     ]
     assert list(content["findings"][0]) == finding
     assert list(content["operators"]) == ["reference", "parallel", "records"]

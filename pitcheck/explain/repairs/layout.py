@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
 
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.families import MOVES, PASSES_ON
 from pitcheck.explain.rerun.changes import Override, Read, held_at
-from pitcheck.explain.rerun.site import Candidate, Site, reads_itself
+from pitcheck.explain.rerun.site import Candidate, Site, groups_of_mesh, reads_itself
 from pitcheck.graph.graph import Source
+from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import kinds_with
 from pitcheck.ops.traits import Trait
 
@@ -25,6 +29,65 @@ MIXED = Kind(
         "+ {operator!r} ({kind}) of {called} viewed as {split}, permuted by {permutation}",
     ),
 )
+
+JOINED_APART = Kind(
+    "PIT107",
+    "operator {operator!r} ({kind}) views {called} on every rank as {shape}: each rank has a part "
+    "of dimension {dim} over {over}, and what lies side by side there does not in the whole",
+    "gather {called} over {over} along dimension {dim}, view it then, and take the rank's part of "
+    "dimension {to}",
+    ("over", "dim", "to"),
+    edits=(
+        "- {operator!r} ({kind}) of {called}",
+        "+ {operator!r} ({kind}) of {called} gathered over {over} along dimension {dim}",
+    ),
+)
+
+
+def gathered_before(site: Site) -> Iterator[Candidate]:
+    """View what the ranks of a group have together, and take the rank's part of the view."""
+    source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
+    if site.kind not in VIEWED or not isinstance(source, Source) or not reads_itself(site, 0):
+        return
+    read, shape = site.rerun.shape(source.value), site.rerun.shape(site.value)
+    if read is None or shape is None:
+        return
+    for over, groups in groups_of_mesh(site):
+        for dim, to in product(range(len(read)), range(len(shape))):
+            overrides = _of_whole(site, source.value, groups, dim, to) if dim or to else None
+            if overrides is not None and site.changes(overrides):
+                facts = {"over": over, "dim": dim, "to": to, "shape": list(shape)}
+                called = site.evidence.called(source.value)
+                yield site.diagnosis(JOINED_APART, called=called, **facts), overrides
+
+
+def _of_whole(site: Site, value: int, groups: Codes, dim: int, to: int) -> list[Override] | None:
+    """Return by rank the part along ``to`` of a view of what its group has along ``dim``.
+
+    ``groups``: by coordinate the members of its group in order, shape (codes, members).
+    """
+    rerun, codes, count = site.rerun, site.codes, groups.shape[1]
+    sizes = [n * count if axis == to else n for axis, n in enumerate(rerun.shape(site.value) or ())]
+    whole = rerun.one("all_gather", {"axis": dim}, [Read(value, groups[codes])], len(codes))
+    if whole is None:
+        return None
+    known = {value: held_at(whole, codes, rerun.graph.codes)}
+    views = rerun.evaluate(
+        "reshape", {"sizes": tuple(sizes)}, [Read(value, codes)], len(codes), known
+    )
+    if views is None or views[0] is None:
+        return None
+    known = {value: held_at(views[0], codes, rerun.graph.codes)}
+    place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)
+    found = []
+    for own in np.unique(place[codes]).tolist():
+        at = codes[place[codes] == own]
+        attributes = {"axis": to, "count": count, "position": own}
+        parts = rerun.evaluate("chunk", attributes, [Read(value, at)], len(at), known)
+        if parts is None or parts[0] is None:
+            return None
+        found.append(Override(site.value, at, parts[0]))
+    return found
 
 
 def moved_parts(site: Site) -> Iterator[Candidate]:

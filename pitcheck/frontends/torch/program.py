@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Axes = str | tuple[str, ...]
-"""One mesh axis or several, in the order in which they divide."""
+from pitcheck.frontends.torch.routing import Axes, Router, Routing
 
 
 @dataclass(frozen=True)
@@ -21,26 +20,58 @@ class Input:
       ("dp", "cp"), 1: "tp"}. Other dimensions are whole.
     - ``values``: the elements, row-major, of an integer or bool tensor, such as a mask. Every trial
       has these elements, and the program may look at them.
+    - ``tokens``: the dimension along which the documents of a packing lie one after another, 1 in a
+      batch of sequences and 0 in a single sequence. None: documents have no parts of it.
+    - ``packed``: what of the packing the input is, such as "position_ids" or "cu_seqlens"
+      (``docs/packing.md`` lists them). It has its values, shape and dtype from the packing.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] = ()
     dtype: str = "float32"
     bounds: tuple[int, int] | None = None
     split: Mapping[int, Axes] = field(default_factory=dict)
     values: Sequence[int] | None = None
+    tokens: int | None = None
+    packed: str = ""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The documents of a batch, which lie one after another in its sequences.
+
+    - ``lengths``: the numbers of their tokens, in one list, or in one list for each sequence of the
+      batch. None stands for several packings: one document that fills a sequence, boundaries at and
+      beside the edges between ranks, a document of one token, and lengths that are drawn.
+    - ``multiple``: every document takes a multiple of so many tokens; the rest of it is padding.
+      Whatever the documents leave of a sequence is padding, too.
+    - ``parts``: the number of equal parts of a sequence at whose edges boundaries are tried. None:
+      as many as inputs split their tokens into over the mesh. In zigzag order there are twice as
+      many.
+    - ``seed``: draws the random lengths.
+    """
+
+    lengths: Sequence[int] | Sequence[Sequence[int]] | None = None
+    multiple: int = 1
+    parts: int | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True)
 class Part:
-    """The part of an output that each rank holds.
+    """The part of an output, or of a parameter, that each rank holds.
 
-    Along ``split`` it is a part of every dimension named. Over the axes of ``sum`` or ``mean`` the
-    ranks hold the terms of a sum or of a mean.
+    Along ``split`` it is a part of every dimension named. Over the axes of ``sum`` and ``mean`` the
+    ranks hold the terms of a sum and of a mean: the loss of a rank may be a term of a sum over "cp"
+    and of a mean over "dp". A parameter can only be split.
     """
 
     split: Mapping[int, Axes] = field(default_factory=dict)
     sum: Axes = ()
     mean: Axes = ()
+
+
+StatedPart = Part | Mapping[int, Sequence[tuple[int, int]]]
+"""The part of a parameter on a rank: even stretches, or half-open intervals by dimension."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +80,30 @@ class Program:
 
     - ``model``: a module or tensors by name. The step begins with its parameters and buffers and
       leaves their gradients. Several modules (the chunks of a pipeline rank) are a list.
-    - ``step``: runs forward and backward on a batch (a dict of tensors). It returns the loss, or
+    - ``step``: runs forward and backward on a batch (a dict of tensors). The reference of a packing
+      gets a list of them, one for each document. It returns the loss, or
       outputs by name ({"loss": ...}), or None on a rank that has none.
     - ``optimizer``: one or more optimizers that ``step`` steps. Their state and the new parameters
       are compared.
     - ``names``: the reference's name of a parameter, by its name here. If several modules have
       parameters of one name, these begin with the module's place, as in "0.weight".
-    - ``parts``: the parts of parameters that nothing else tells, by their name here. For each
-      dimension it has the half-open intervals of the reference's dimension that this rank holds.
+    - ``parts``: the parts of parameters and state that nothing else tells, by their name here or a
+      pattern of names ("*.experts.*.weight", as of the shell; "*" matches dots, too). A part is
+      ``Part(split={0: "ep"})`` if all ranks hold equal stretches. Otherwise it has, for each
+      dimension, the half-open intervals of the reference's dimension that this rank holds.
     - ``state``: returns, after a call of ``step``, further tensors that the step keeps for the next
       one, by their names in the reference. Kept tensors that it does not name are called after the
       way to them ("step.momentum.0").
+    - ``assumptions``: sentences that the report says beside the verdict.
     """
 
     model: Any
-    step: Callable[[Mapping[str, Any]], Any]
+    step: Callable[[Any], Any]
     optimizer: Any = None
     names: Callable[[str], str] | None = None
-    parts: Mapping[str, Mapping[int, Sequence[tuple[int, int]]]] = field(default_factory=dict)
+    parts: Mapping[str, StatedPart] = field(default_factory=dict)
     state: Callable[[], Mapping[str, Any]] | None = None
+    assumptions: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -85,10 +121,15 @@ class Spec:
 
     - ``mesh``: the size of every axis. Ranks are numbered row-major.
     - ``batch``: the whole batch, by name.
+    - ``packings``: the packings of the batch, each of which is a check of its own.
     - ``outputs``: the parts that ranks hold of outputs that are not whole and equal on every rank
       that has them. The name is that of the output ("loss"), or "grad:NAME" for a gradient.
     - ``buffered_sends``: a send that blocks returns before its receive has begun, whatever its
       size. NCCL's sends do not: two ranks that both send first hang.
+    - ``routings``: the ways in which tokens choose experts, each of which is checked. The indices
+      of a router's top-k are then known, in both programs for the same tokens; the scores from
+      which it chooses are compared as outputs. Without any, nothing is known of a top-k.
+    - ``router``: what the batch does not tell of the routers.
     """
 
     reference: Callable[[], Program]
@@ -97,3 +138,6 @@ class Spec:
     batch: Mapping[str, Input]
     outputs: Mapping[str, Part] = field(default_factory=dict)
     buffered_sends: bool = False
+    routings: Sequence[Routing] = ()
+    router: Router = field(default_factory=Router)
+    packings: Sequence[Packing] = ()

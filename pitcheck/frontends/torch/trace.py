@@ -150,7 +150,8 @@ class Result(msgspec.Struct, frozen=True):
     """A value that the step ends with.
 
     It is an output (such as "loss"), the gradient of a parameter, or the new value of a parameter
-    or of state.
+    or of state. "scores" are what a router chooses from, by the name of the router in the
+    reference; a further pass over the same tokens has " again" or " again 2" appended.
 
     - ``whole`` and ``box``: as of :class:`Given`.
     - ``partial``: the global ranks whose values are terms of a sum; empty if there is one term.
@@ -160,7 +161,7 @@ class Result(msgspec.Struct, frozen=True):
     """
 
     value: int
-    kind: OneOf["output", "gradient", "updated"]
+    kind: OneOf["output", "gradient", "updated", "scores"]
     name: str
     whole: tuple[int, ...] = ()
     box: tuple[Intervals, ...] = ()
@@ -180,6 +181,20 @@ class Number(msgspec.Struct, frozen=True):
     source: str = ""
 
 
+class Router(msgspec.Struct, frozen=True):
+    """A router of the reference whose choice a routing says.
+
+    ``tokens`` are the numbers of the tokens, by the rows of its scores in all of its calls. ``k``
+    of ``experts`` are chosen, those of the greatest scores if ``largest``.
+    """
+
+    name: str
+    experts: int
+    k: int
+    largest: bool
+    tokens: tuple[int, ...]
+
+
 class Trace(msgspec.Struct, frozen=True):
     """One training step of one rank.
 
@@ -187,6 +202,7 @@ class Trace(msgspec.Struct, frozen=True):
     - ``numbers``: the known numbers that the step has changed.
     - ``accumulated``: if the step changes no parameter, the names of those to whose gradients it
       adds. Their gradients are taken to be zeroed before the call.
+    - ``routers``: the routers whose choices are those of a routing, in the order of their calls.
     """
 
     rank: int
@@ -197,6 +213,7 @@ class Trace(msgspec.Struct, frozen=True):
     assumptions: tuple[str, ...] = ()
     numbers: tuple[Number, ...] = ()
     accumulated: tuple[str, ...] = ()
+    routers: tuple[Router, ...] = ()
 
 
 def operands(arguments: tuple[Argument, ...]) -> list[int]:

@@ -138,9 +138,15 @@ def _pairs(conditions: list[Outcomes]) -> Iterator[tuple[Outcomes, Outcomes]]:
 
 
 def _seen(one: Outcomes, two: Outcomes) -> Bools:
-    """Return which joint outcomes two conditions have somewhere, shape (draws, outcomes)."""
-    words = one * FEW + two
-    words = words.reshape(len(words), -1)
-    found = np.zeros((len(words), FEW * FEW), dtype=np.bool_)
-    found[np.arange(len(words))[:, None], words] = True
+    """Return which joint outcomes two conditions have, shape (draws, outcomes).
+
+    First those of one element, then those of two different elements: what is decided at one place
+    may be added to what is decided at another.
+    """
+    words = (one * FEW + two).reshape(len(one), -1) + (FEW * FEW * np.arange(len(one)))[:, None]
+    counts = np.bincount(words.ravel(), minlength=len(one) * FEW * FEW)
+    together = counts.reshape(len(one), FEW, FEW)
+    first, second = together.sum(axis=2)[:, :, None], together.sum(axis=1)[:, None, :]
+    elsewhere = (first > 0) & (second > 0) & (first + second - together > 1)
+    found = np.stack([together > 0, elsewhere], axis=1).reshape(len(one), -1)
     return found[:, found.any(axis=0)]

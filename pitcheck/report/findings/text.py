@@ -46,6 +46,8 @@ def details(finding: Finding) -> Iterable[tuple[str, str]]:
         yield "reference", _values(finding)
     if finding.cause:
         yield "cause", finding.cause
+    if finding.variants:
+        yield "variants", "; ".join(finding.variants)
 
 
 def endings(finding: Finding) -> Iterable[tuple[str, str]]:

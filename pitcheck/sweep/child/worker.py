@@ -20,7 +20,7 @@ import msgspec
 
 from pitcheck.base.options import Options
 from pitcheck.cache.meaning import meaning
-from pitcheck.commands.check import checked, sources
+from pitcheck.commands.check import checked, checked_sources, sources
 from pitcheck.commands.number_options import parse_probability_log2
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.errors import UsageError
@@ -45,13 +45,14 @@ def run(task: Task) -> Result:
     options = _options(task)
     if planned.probe:
         return _probed(task, options)
-    files = sources(*_both(planned), planned.assignments)
     errors: list[Exception] = []
     report = remembered(
         planned.sources,
         planned.assignments,
         options,
-        lambda: checked(files, options, stopped=errors.append),
+        lambda: checked_sources(
+            *_both(planned), planned.assignments, options, stopped=errors.append
+        ),
     )
     return _result(task, report, "", errors)
 

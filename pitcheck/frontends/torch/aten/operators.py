@@ -24,6 +24,7 @@ from pitcheck.frontends.torch.aten import (
 )
 from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor, Translation
 from pitcheck.frontends.torch.aten.row import UNREAD, Row
+from pitcheck.frontends.torch.aten.without_elements import result_without
 from pitcheck.frontends.torch.rewrites import index_bounds, mean_gradients
 from pitcheck.frontends.torch.trace import Event, Value
 
@@ -86,12 +87,14 @@ def translated(
     ):
         return Translation((), {})
     emitter = Emitter(event, values, name_of, asynchronous).focus(0)
+    read = [name for name in known.parameters if name not in UNREAD]
     given = [
         emitter.argument(value)
         for name, value in zip(known.parameters, event.arguments, strict=True)
         if name not in UNREAD
     ]
-    results = known.meaning(emitter, *given)
+    empty = result_without(emitter, _plain(event.operator), read, given)
+    results = known.meaning(emitter, *given) if empty is None else empty
     listed = (results,) if results is None or isinstance(results, Tensor) else tuple(results)
     if len(listed) != len(event.outputs):
         raise PlanError(

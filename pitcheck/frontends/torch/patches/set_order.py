@@ -1,8 +1,13 @@
-"""The order of sets of strings, which Python chooses anew in every process.
+"""The user's files, with the order of sets by rank, and with numbers that nobody has.
+
+Python chooses the order of sets of strings anew in every process.
 
 All ranks are forked from one process and would have one order; ranks that are started one by one
 have different ones. So in the user's own files ranks of odd numbers go through the elements of a
 set in the opposite order of the others. Code that needs no order does not notice.
+
+Python lets ``float(...)`` give nothing but a plain float. So in these files it is a function that
+may give an unknown number.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 ORDERED = "__pitcheck_ordered__"
+CONVERTER = "__pitcheck_converter__"
 CONSUMERS = frozenset(
     {
         "list",
@@ -66,8 +72,24 @@ def _rank() -> int:
     )
 
 
+def converter(called: Any) -> Any:
+    """Return what is called, or for ``float`` a function that knows unknown numbers."""
+    return _to_float if called is float else called
+
+
+def _to_float(*given: Any) -> Any:
+    if "torch" not in sys.modules:
+        return float(*given)
+    from pitcheck.frontends.torch.reads.unknown_numbers import to_float  # noqa: PLC0415
+
+    return to_float(*given)
+
+
 class _Rewriting(ast.NodeTransformer):
-    """A rewriting of code that passes whatever it goes through to :func:`ordered`."""
+    """A rewriting of code that passes whatever it goes through to :func:`ordered`.
+
+    What is called ``float`` it passes to :func:`converter`.
+    """
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
@@ -99,6 +121,10 @@ class _Rewriting(ast.NodeTransformer):
                 argument if isinstance(argument, ast.Starred) else _wrapped(argument)
                 for argument in node.args
             ]
+        if called == "float" and isinstance(node.func, ast.Name):
+            node.func = ast.copy_location(
+                ast.Call(ast.Name(CONVERTER, ast.Load()), [node.func], []), node.func
+            )
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -120,14 +146,15 @@ def _wrapped(node: ast.expr) -> ast.expr:
 
 
 class UserLoader(importlib.machinery.SourceFileLoader):
-    """A loader of the user's files that gives their sets the rank's order.
+    """A loader of the user's files that rewrites them.
 
     Nothing that it compiles is cached.
     """
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run a module, which finds here the function that its code was rewritten to call."""
+        """Run a module, which finds here the functions that its code was rewritten to call."""
         vars(module)[ORDERED] = ordered
+        vars(module)[CONVERTER] = converter
         super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType:

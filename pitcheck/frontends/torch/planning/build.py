@@ -12,20 +12,24 @@ from pitcheck.frontends.torch.aten.operators import translated
 from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.planning.compared_state import compared
 from pitcheck.frontends.torch.planning.families import (
+    SCORES,
     Families,
     RankNames,
     check_given,
     given_tensor,
     result_name,
     result_names,
+    scores_of,
 )
 from pitcheck.frontends.torch.planning.groups import (
     check_members,
     with_all_groups,
     with_communicators,
 )
-from pitcheck.frontends.torch.planning.known_integers import known_integers
+from pitcheck.frontends.torch.planning.known_integers import KnownIntegers
+from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
 from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
+from pitcheck.frontends.torch.planning.rank_kinds import kind_labels
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.rewrites.index_bounds import never_ignored, with_boundaries
 from pitcheck.frontends.torch.rewrites.mean_gradients import with_means
@@ -108,10 +112,12 @@ class _Building:
         self._families = Families(self._taken | self._results.keys())
         self._boxes: dict[str, dict[int, Box]] = defaultdict(dict)
         self._wholes: dict[str, tuple[int, ...]] = {}
+        self._from_shapes = PartsFromShapes(spec.mesh)
         self._ends_at: dict[str, dict[int, Box]] = defaultdict(dict)
         self._bounds = {
             name: given.bounds for name, given in spec.batch.items() if given.bounds is not None
         }
+        self._labels = {} if reference is None else kind_labels(traces, spec.mesh)
         self._traces = [with_means(never_ignored(trace, self._bounds)) for trace in traces]
 
     def plan(self, name: str) -> Plan:
@@ -141,7 +147,12 @@ class _Building:
             programs=folded,
             name=name,
             assumptions=tuple(
-                dict.fromkeys(line for trace in self._traces for line in trace.assumptions)
+                dict.fromkeys(
+                    (
+                        *(line for trace in self._traces for line in trace.assumptions),
+                        *self._from_shapes.assumptions(),
+                    )
+                )
             ),
         )
 
@@ -149,8 +160,15 @@ class _Building:
 
     def _instances(self, trace: Trace) -> list[Instance]:
         wanted = self._wanted(trace)
-        names = RankNames(trace, self._families, wanted, self._compared)
-        found = [instance for given in trace.given for instance in self._given(given, trace, names)]
+        names = RankNames(
+            trace, self._families, wanted, self._compared, self._labels.get(trace.rank, "")
+        )
+        integers = KnownIntegers(names)
+        found = [
+            instance
+            for given in trace.given
+            for instance in self._given(given, trace, names, integers)
+        ]
         waited = {
             operand.value
             for event in trace.events
@@ -187,10 +205,16 @@ class _Building:
                 found.setdefault(result.value, result_name(result, self._taken))
         return found
 
-    def _given(self, given: Given, trace: Trace, names: RankNames) -> Iterator[Instance]:
+    def _given(
+        self, given: Given, trace: Trace, names: RankNames, integers: KnownIntegers
+    ) -> Iterator[Instance]:
         value = trace.values[given.value]
+        if 0 in value.shape:
+            # No operator makes or reads a tensor without elements.
+            names.enter(given.value, given.name)
+            return
         if given.integers is not None:
-            yield from known_integers(given.integers, value, names.known(given), names)
+            yield from integers.made(given, given.integers, value)
             return
         tensor = given_tensor(given, value, self._bounds)
         names.enter(given.value, self._families.given(tensor))
@@ -203,13 +227,21 @@ class _Building:
         if self._reference is None:
             return
         whole = self._whole(given, trace.rank)
-        if not given.box and whole != shape:
+        box = given.box
+        if not box:
+            box = (
+                tuple(((0, size),) for size in whole)
+                if whole == shape
+                else self._from_shapes.of(given.name, shape, whole, trace.rank)
+            )
+        if box is None:
             raise UnsupportedError(
                 f"rank {trace.rank} holds {shape} of {given.name!r}, which is {whole} in the "
-                f"reference; say which part in Program.parts"
+                f"reference, and its shape does not tell the part; say it in Program.parts, by "
+                f"name or for a pattern of names, such as {{'*': Part(split={{0: 'tp'}})}}"
             )
         self._wholes[given.name] = whole
-        self._boxes[given.name][trace.rank] = given.box or tuple(((0, size),) for size in whole)
+        self._boxes[given.name][trace.rank] = box
 
     def _whole(self, given: Given, rank: int) -> tuple[int, ...]:
         """Return the shape of the whole tensor that a rank holds a part of.
@@ -282,13 +314,24 @@ class _Building:
         if self._reference is None:
             yield from (Output(name) for name in self._compared)
             return
-        for name in self._compared:
+        for name, result in self._compared.items():
             part = self._spec.outputs.get(name)
-            yield Output(
-                name,
-                name,
-                self._elsewhere(name) if part is None else of_output(name, part, self._spec.mesh),
-            )
+            if result.kind == "scores":
+                yield self._scores(name, result)
+            else:
+                yield Output(
+                    name,
+                    name,
+                    self._elsewhere(name)
+                    if part is None
+                    else of_output(name, part, self._spec.mesh),
+                )
+
+    def _scores(self, name: str, result: Result) -> Output:
+        """Return the scores of a router, which ranks have of the tokens that are theirs."""
+        whole = scores_of(name)
+        held = self._ends_at[name]
+        return Output(name, whole, of_boxes(whole, result.whole, held, self._places))
 
     def _elsewhere(self, name: str) -> Lineage | None:
         """Return the lineage of a gradient or new value that every rank has as a whole.
@@ -332,5 +375,11 @@ def _compared(results: Mapping[str, Result], reference: Plan, spec: Spec) -> dic
     Whatever a rank keeps beside them, such as gradients of padding, is not compared.
     """
     wanted = {output.tensor for output in reference.outputs}
-    check_known(spec.outputs, wanted, "Spec.outputs")
-    return {name: result for name, result in results.items() if name in wanted}
+    check_known(
+        spec.outputs, {name for name in wanted if not name.startswith(SCORES)}, "Spec.outputs"
+    )
+    return {
+        name: result
+        for name, result in results.items()
+        if name in wanted or (result.kind == "scores" and scores_of(name) in wanted)
+    }

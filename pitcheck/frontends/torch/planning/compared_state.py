@@ -57,7 +57,8 @@ def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trac
 def compared(trace: Trace) -> Trace:
     """Return a trace with only the results that are asked for, and the givens that these need."""
     results = tuple(result for result in trace.results if result.asked)
-    ends = {result.name for result in results if result.kind == "updated"}
+    # The gradient of a parameter that nobody reads, such as of an expert without tokens, is zero.
+    ends = {result.name for result in results if result.kind in ("updated", "gradient")}
     given = tuple(own for own in trace.given if not own.idle or own.name in ends)
     return replace(trace, results=results, given=given)
 
@@ -123,7 +124,8 @@ def _alone(trace: Trace, given: Given, left: Result | None) -> str:
 
 def _check_results(trace: Trace, theirs: Collection[Key], begun: Collection[str]) -> None:
     for result in trace.results:
-        if not result.asked or result.own or result.kind == "output" or _key(result) in theirs:
+        passing = result.own or result.kind in ("output", "scores")
+        if not result.asked or passing or _key(result) in theirs:
             continue
         written = _place(trace, result.value)
         if result.kind == "updated":

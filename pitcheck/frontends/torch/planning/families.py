@@ -6,6 +6,7 @@ have one name.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
@@ -15,7 +16,8 @@ from pitcheck.frontends.torch.aten.emitter import kind_of, literal, stored
 from pitcheck.frontends.torch.trace import Event, Given, Result, Trace, Value
 from pitcheck.plan.model import Role, Scalar, Tensor
 
-GRADIENT, UPDATED, OUTPUT = "grad:", "new:", "output:"
+GRADIENT, UPDATED, OUTPUT, SCORES = "grad:", "new:", "output:", "scores:"
+_AGAIN = re.compile(r" again( \d+)?")
 _RENAME = "give one of them another name (Program.names, the key in Spec.batch, or the output's)"
 
 
@@ -90,8 +92,8 @@ class Families:
 class RankNames:
     """The names of the values of one rank.
 
-    ``results`` are the names of the values that the step ends with, by number. ``compared`` are the
-    names of results that are compared.
+    Those of computed values end with ``label``. ``results`` are the names of the values that the
+    step ends with, by number. ``compared`` are the names of results that are compared.
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class RankNames:
         families: Families,
         results: Mapping[int, str],
         compared: Collection[str],
+        label: str = "",
     ) -> None:
         self._trace = trace
+        self._label = label
         self._families = families
         self._results = results
         self._compared = compared
@@ -129,7 +133,7 @@ class RankNames:
 
     def enter_outputs(self, event: Event) -> None:
         """Name the values that an event computes."""
-        self._place = base_name(event)
+        self._place = f"{base_name(event)}{self._label}"
         for number in event.tensors:
             value = self._trace.values[number]
             result = self._results.get(number)
@@ -195,7 +199,13 @@ def result_name(result: Result, taken: Collection[str]) -> str:
     """Return the name of a result in a plan; ``taken`` are the names with which steps begin."""
     if result.kind == "output":
         return f"{OUTPUT}{result.name}" if result.name in taken else result.name
-    return {"gradient": GRADIENT, "updated": UPDATED}[result.kind] + result.name
+    prefixes = {"gradient": GRADIENT, "updated": UPDATED, "scores": SCORES}
+    return prefixes[result.kind] + result.name
+
+
+def scores_of(name: str) -> str:
+    """Return the name of a router's scores in the reference, given that of any pass over them."""
+    return _AGAIN.sub("", name)
 
 
 def result_names(traces: Sequence[Trace], taken: Collection[str]) -> dict[str, Result]:

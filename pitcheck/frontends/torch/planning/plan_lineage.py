@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.known_names import check_known
-from pitcheck.frontends.torch.program import Axes, Input, Part
+from pitcheck.frontends.torch.program import Input, Part
+from pitcheck.frontends.torch.routing import Axes
 from pitcheck.frontends.torch.trace import Intervals
 from pitcheck.plan.model import Lineage, Shard
 from pitcheck.plan.tables import Places
@@ -31,22 +32,24 @@ def of_input(name: str, stated: Input) -> Lineage:
 def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
     """Return the lineage of an output that ranks hold in parts.
 
-    Raises PlanError for an unknown mesh axis, UnsupportedError for a sum and a mean at once.
+    Raises PlanError for an unknown mesh axis, and for an axis that is named twice.
     """
     added, averaged = axes_of(part.sum), axes_of(part.mean)
     for axes in (added, averaged, *map(axes_of, part.split.values())):
         check_known(axes, mesh, f"Spec.outputs[{name!r}]")
-    if added and averaged:
-        raise UnsupportedError(
-            f"outputs[{name!r}] is both a sum over {added} and a mean over {averaged}; give one "
-            f"of them"
+    every = [*added, *averaged, *(axis for axes in part.split.values() for axis in axes_of(axes))]
+    twice = [axis for axis in every if every.count(axis) > 1]
+    if twice:
+        raise PlanError(
+            f"Spec.outputs[{name!r}] names the axis {twice[0]!r} twice; a rank holds a term of a "
+            f"sum, a term of a mean or a part along it, and not two of these"
         )
     count = 1
     for axis in averaged:
         count *= mesh[axis]
     shards = tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(part.split.items()))
     # The terms of a mean over n ranks add up to n times the mean.
-    return Lineage(name, shards=shards, partial=added or averaged, scale=str(count))
+    return Lineage(name, shards=shards, partial=(*added, *averaged), scale=str(count))
 
 
 def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], places: Places) -> Lineage:

@@ -60,9 +60,9 @@ class Blame:
         self._own: dict[CodeType, bool] = {}
         self._handles: list[Any] = []
 
-    def name(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Add modules whose paths are to be known, by path."""
-        self.paths.update({id(module): path for path, module in modules.items()})
+    def name(self, paths: Mapping[int, str]) -> None:
+        """Add the paths of modules, by the module's id."""
+        self.paths.update(paths)
 
     def __enter__(self) -> Blame:
         self._handles = [

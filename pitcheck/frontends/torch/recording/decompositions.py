@@ -14,6 +14,8 @@ import torch
 from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.formulas import batch_norms
+from pitcheck.frontends.torch.formulas.loss_scaling import check_and_unscale, update_scale
 from pitcheck.frontends.torch.recording.fused_optimizers import FUSED
 
 
@@ -99,31 +101,6 @@ def zero(tensor: torch.Tensor) -> torch.Tensor:
     return fill(tensor, 0)
 
 
-def batch_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
-    """Normalise a batch, and write the running statistics, which the schema does not say.
-
-    Returns NotImplemented if there are no statistics to write.
-    """
-    if not training or running_mean is None or running_var is None:
-        return NotImplemented
-    pure = torch.ops.aten._native_batch_norm_legit_functional.default
-    out, mean, deviation, new_mean, new_var = pure(
-        x, weight, bias, running_mean, running_var, training, momentum, eps
-    )
-    running_mean.copy_(new_mean)
-    running_var.copy_(new_var)
-    return out, mean, deviation
-
-
 def weight_norm(
     v: torch.Tensor, g: torch.Tensor, dim: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -150,12 +127,35 @@ def weight_norm_backward(
     ), along / saved_norms
 
 
+def scatter_add(out: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    """Add rows to those of a tensor; torchtitan fixes the order in which they are added."""
+    return out.scatter_add(0, index, src)
+
+
 def _others(tensor: torch.Tensor, dim: int) -> list[int]:
     return [other for other in range(tensor.dim()) if other != dim % tensor.dim()]
 
 
+def asserted(condition: torch.Tensor, message: str = "a condition does not hold") -> None:
+    """Abort unless a condition holds, which must be known or a test for infinity or NaN.
+
+    Raises RuntimeError if it does not hold.
+    """
+    if not condition:
+        raise RuntimeError(message)
+
+
 DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
-    ("aten", "native_batch_norm"): batch_norm,
+    ("aten", "_assert_async"): asserted,
+    ("aten", "_amp_foreach_non_finite_check_and_unscale_"): check_and_unscale,
+    ("aten", "_amp_update_scale_"): update_scale,
+    ("aten", "native_batch_norm"): batch_norms.batch_norm,
+    ("aten", "native_batch_norm_backward"): batch_norms.batch_norm_backward,
+    ("aten", "batch_norm_stats"): batch_norms.statistics,
+    ("aten", "batch_norm_gather_stats_with_counts"): batch_norms.gathered_statistics,
+    ("aten", "batch_norm_elemt"): batch_norms.elementwise,
+    ("aten", "batch_norm_backward_reduce"): batch_norms.reduced_gradients,
+    ("aten", "batch_norm_backward_elemt"): batch_norms.to_inputs,
     ("fsdp", "all_gather_copy_in"): all_gather_copy_in,
     ("fsdp", "split_with_sizes_copy"): split_with_sizes_copy,
     ("aten", "split_with_sizes_copy"): split_with_sizes_copy,
@@ -165,6 +165,7 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "fill_"): fill,
     ("aten", "zero_"): zero,
     **FUSED,
+    ("torchtitan", "deterministic_scatter_add"): scatter_add,
     ("aten", "_weight_norm_interface"): weight_norm,
     ("aten", "_weight_norm_interface_backward"): weight_norm_backward,
 }

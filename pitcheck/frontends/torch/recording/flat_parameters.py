@@ -90,8 +90,6 @@ def _parts(flat: Any) -> list[tuple[str, Any, Part]]:
                 (shape.numel(),), (((held.intra_param_start_idx, held.intra_param_end_idx + 1),),)
             ),
         )
-        for name, shape, held in zip(
-            flat._fqns, flat._shapes, flat._shard_param_infos, strict=True
-        )
+        for name, shape, held in zip(flat._fqns, flat._shapes, flat._shard_param_infos, strict=True)
         if held.in_shard
     ]

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.formulas.loss_scaling import unscaled
 
 Tensors = Sequence[torch.Tensor]
 Scale = torch.Tensor | None
@@ -48,7 +48,8 @@ def adam(
     found_inf: Scale = None,
 ) -> None:
     """Change parameters and moments by a step of Adam; of AdamW if decay is ``decoupled``."""
-    _refuse_scales(grad_scale, found_inf)
+    if not unscaled(grads, grad_scale, found_inf):
+        return
     for parameter, grad, first, second, largest, step in zip_longest(
         self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps
     ):
@@ -85,7 +86,8 @@ def sgd(
 
     The first step does not read the momentum, which is memory that nobody has written to.
     """
-    _refuse_scales(grad_scale, found_inf)
+    if not unscaled(grads, grad_scale, found_inf):
+        return
     for parameter, grad, kept in zip_longest(self, grads, momentum_buffer_list):
         gradient = -grad if maximize else grad
         if weight_decay:
@@ -114,7 +116,8 @@ def adagrad(
     found_inf: Scale = None,
 ) -> None:
     """Change parameters and their sums of squares by a step of Adagrad."""
-    _refuse_scales(grad_scale, found_inf)
+    if not unscaled(grads, grad_scale, found_inf):
+        return
     for parameter, grad, total, step in zip(self, grads, state_sums, state_steps, strict=True):
         gradient = -grad if maximize else grad
         if weight_decay:
@@ -136,15 +139,6 @@ def on_copies(step: Callable[..., None], written: int) -> Callable[..., tuple[Te
         return copies
 
     return pure
-
-
-def _refuse_scales(grad_scale: Scale, found_inf: Scale) -> None:
-    """Raise UnsupportedError if the operator itself is to undo the scale of a loss."""
-    if grad_scale is not None or found_inf is not None:
-        raise UnsupportedError(
-            "a fused optimizer that undoes the scale of a GradScaler decides by values whether it "
-            "makes a step; use fused=False or no scaler"
-        )
 
 
 ADAM, ADAMW = (partial(adam, decoupled=decoupled) for decoupled in (False, True))

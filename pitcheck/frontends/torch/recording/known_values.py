@@ -5,7 +5,7 @@ Only events that depend on constants alone are computed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ def evaluate(
         else:
             args.append(value)
     with _disable_current_modes(), torch.no_grad():
-        result = func(*args, **kwargs)
+        result = ON_NUMBERS.get(event.operator, func)(*args, **kwargs)
         results = result if isinstance(result, tuple | list) else (result,)
         # A view would change with its base. Values have no strides, so that any view can be taken.
         return tuple(
@@ -55,6 +55,91 @@ def evaluate(
             else None
             for item in results
         )
+
+
+def _sorted(
+    x: torch.Tensor, dim: int = -1, descending: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the elements in order and their places; equal ones keep their order."""
+    values, places = x.sort(stable=True, dim=dim, descending=descending)
+    return values, places
+
+
+def _greatest(
+    x: torch.Tensor, k: int, dim: int, largest: bool, _sorted: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the greatest or least elements and their places; of equal ones the first."""
+    order = x.argsort(stable=True, dim=dim, descending=largest).narrow(dim, 0, k)
+    return x.gather(dim, order), order
+
+
+def _written(
+    x: torch.Tensor,
+    indices: list[torch.Tensor | None],
+    values: torch.Tensor,
+    accumulate: bool,
+) -> torch.Tensor | None:
+    """Return the elements after a write at indices.
+
+    Returns None if an element is written twice, with different numbers: nothing says which remains.
+    """
+    result = x.index_put(indices, values, accumulate)
+    given = [index for index in indices if index is not None]
+    if accumulate or values.numel() == 1 or len(given) != len(indices):
+        return result
+    places = torch.broadcast_tensors(*given)
+    shape = (*places[0].shape, *x.shape[len(given) :])
+    source = values.expand(shape).reshape(-1, *x.shape[len(given) :])
+    backwards = tuple(place.reshape(-1).flip(0) for place in places)
+    return result if torch.equal(result, x.index_put(backwards, source.flip(0))) else None
+
+
+def _scattered(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
+) -> torch.Tensor | None:
+    """Return the elements after a write along a dimension; None as of :func:`_written`."""
+    result = x.scatter(dim, index, source)
+    read = source[tuple(slice(size) for size in index.shape)]
+    backwards = x.scatter(dim, index.flip(dim), read.flip(dim))
+    return result if torch.equal(result, backwards) else None
+
+
+def _counts(x: torch.Tensor, bins: int, least: float, greatest: float) -> torch.Tensor:
+    """Return how many elements lie in each of the bins; PyTorch has it for integers on GPUs."""
+    return torch.histc(x.double(), bins, least, greatest).to(x.dtype)
+
+
+ON_NUMBERS: dict[str, Callable[..., Any]] = {
+    "topk.default": _greatest,
+    "sort.default": _sorted,
+    "histc.default": _counts,
+    "index_put.default": _written,
+    "scatter.src": _scattered,
+}
+"""The operators of which PyTorch leaves something open, or which a CPU lacks for some dtype."""
+WRITES = frozenset({"index_put.default", "scatter.src", "scatter.value"})
+"""The operators that write some elements of a tensor and leave the others as they are."""
+
+
+def evaluate_write(
+    event: Event,
+    known: Mapping[int, torch.Tensor],
+    base: int,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor | None, ...] | None:
+    """Return the output of one of ``WRITES`` into a value that is not known.
+
+    ``base`` is that value, of this shape and dtype. Returns None unless every element is written,
+    so that what was there before does not matter.
+    """
+    with _disable_current_modes():
+        stand_ins = [torch.full(shape, fill, dtype=dtype) for fill in (0, 1)]
+    first, second = (evaluate(event, {**known, base: one}) for one in stand_ins)
+    with _disable_current_modes():
+        if first is None or second is None or first[0] is None or second[0] is None:
+            return None
+        return (first[0],) if torch.equal(first[0], second[0]) else None
 
 
 def _real(argument: Argument, known: Mapping[int, torch.Tensor], is_dtype: bool) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import Partial, Replicate, Shard, _StridedShard
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.trace import Intervals
 
 
@@ -45,27 +45,6 @@ def part_of(tensor: torch.Tensor) -> Part:
     if getattr(tensor, "tensor_model_parallel", False):
         return _of_megatron(tensor)
     return Part()
-
-
-def stated(
-    pieces: Mapping[int, Sequence[tuple[int, int]]], shape: Sequence[int], name: str
-) -> Part:
-    """Return the part of a tensor of ``shape`` that the user states.
-
-    It does not tell the shape of the whole. Raises PlanError if the intervals do not add up to
-    ``shape``.
-    """
-    box: list[Intervals] = [((0, size),) for size in shape]
-    for dim, intervals in pieces.items():
-        held = tuple((int(start), int(stop)) for start, stop in intervals)
-        if not 0 <= dim < len(box) or sum(stop - start for start, stop in held) != shape[dim]:
-            raise PlanError(
-                f"parts[{name!r}] gives dimension {dim} the intervals {held}, but the tensor here "
-                f"has shape {tuple(shape)}; "
-                "their lengths must add up to its size"
-            )
-        box[dim] = held
-    return Part((), tuple(box))
 
 
 def _of_dtensor(tensor: DTensor) -> Part:

@@ -11,10 +11,11 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.program import Program
 from pitcheck.frontends.torch.recording.flat_parameters import FLAT, Piece, pieces_of
-from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of, stated
+from pitcheck.frontends.torch.recording.module_paths import paths_in_reference
+from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of
+from pitcheck.frontends.torch.recording.stated_parts import StatedParts
 from pitcheck.frontends.torch.storage.reachable import reachable
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")
@@ -41,10 +42,16 @@ class Held(NamedTuple):
 
 
 class Names:
-    """The names of a program's tensors, and the parts of the reference's tensors that they are."""
+    """The names of a program's tensors, and the parts of the reference's tensors that they are.
 
-    def __init__(self, program: Program) -> None:
+    ``mesh`` and ``coordinate`` are those of the rank; both are empty for the reference.
+    """
+
+    def __init__(
+        self, program: Program, mesh: Mapping[str, int], coordinate: Mapping[str, int]
+    ) -> None:
         self._program = program
+        self._stated = StatedParts(program.parts, mesh, coordinate)
         model = program.model
         models = list(model) if isinstance(model, Sequence) else [model]
         self.replicated = any(isinstance(item, DistributedDataParallel) for item in models)
@@ -59,20 +66,39 @@ class Names:
         """
         if self._program.parts:
             known = {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}
-            check_known(
-                self._program.parts,
-                known | {held.name for held in (*self.passing_buffers(), *self.stated())},
-                "Program.parts",
+            self._stated.check(
+                known | {held.name for held in (*self.passing_buffers(), *self.stated())}
             )
 
-    def modules(self) -> dict[str, torch.nn.Module]:
-        """Return all modules by path."""
+    def modules(self) -> dict[int, str]:
+        """Return the path of each module in the reference, by the module's id.
+
+        It is told by the names of the parameters below it. Layers of pipeline stages that count
+        their own from 0 then have different paths.
+        """
+        names = self._program.names or (lambda here: here)
+        here = [name for name, _ in self._plain_parameters()]
+        path_of = paths_in_reference({name: names(name) for name in here})
+        twice = len(self._unplaced()) > len({name for _, name, _ in self._unplaced()})
         return {
-            name: module
-            for model in self.models
+            id(module): path_of(_plain(f"{index}.{path}" if twice else path))
+            for index, model in enumerate(self.models)
             if isinstance(model, torch.nn.Module)
-            for name, module in model.named_modules()
+            for path, module in model.named_modules()
         }
+
+    def path(self, module: str) -> str:
+        """Return the reference's path of a module, which the names of its parameters tell.
+
+        It is the module's own path if it has none of which that can be told.
+        """
+        prefix = f"{_plain(module)}."
+        for here, _ in self._plain_parameters() if module else ():
+            name = here[len(prefix) :]
+            there = self._renamed(here)
+            if here.startswith(prefix) and there.endswith(f".{name}"):
+                return there.removesuffix(f".{name}")
+        return _plain(module)
 
     def parameters(self) -> list[Held]:
         """Return all parameters; one that is shared is listed once.
@@ -106,13 +132,16 @@ class Names:
         )
 
     def _plain_parameters(self) -> list[tuple[str, torch.Tensor]]:
+        return _called(self._unplaced())
+
+    def _unplaced(self) -> list[tuple[int, str, torch.Tensor]]:
         found: list[tuple[int, str, torch.Tensor]] = []
         for index, model in enumerate(self.models):
             named = (
                 model.named_parameters() if isinstance(model, torch.nn.Module) else _tensors(model)
             )
             found.extend((index, name, tensor) for name, tensor in named)
-        return _called(found)
+        return found
 
     def buffers(self) -> list[Held]:
         """Return the floating-point buffers that a checkpoint would restore.
@@ -210,9 +239,10 @@ class Names:
             by_tensor[id(held.tensor)].append(held)
         for optimizer in self.optimizers():
             for parameter, state in optimizer.state.items():
-                helds = by_tensor.get(id(parameter)) or [
-                    rows for own in parameters if (rows := _rows_of(parameter, own))
-                ][:1]
+                helds = (
+                    by_tensor.get(id(parameter))
+                    or [rows for own in parameters if (rows := _rows_of(parameter, own))][:1]
+                )
                 if not helds:
                     raise PlanError(
                         f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} "
@@ -231,12 +261,8 @@ class Names:
         return held
 
     def _one(self, here: str, tensor: torch.Tensor, name: str) -> Held:
-        part = (
-            stated(self._program.parts[here], local(tensor).shape, here)
-            if here in self._program.parts
-            else part_of(tensor)
-        )
-        return Held(name, tensor, part)
+        part = self._stated.of(here, local(tensor).shape)
+        return Held(name, tensor, part_of(tensor) if part is None else part)
 
     def _renamed(self, here: str) -> str:
         """Return the reference's name of a buffer.

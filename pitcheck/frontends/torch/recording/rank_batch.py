@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.program import Input
+from pitcheck.frontends.torch.program import Axes, Input
 from pitcheck.frontends.torch.trace import Intervals
 
 
@@ -22,29 +22,38 @@ def box_of(
     """
     box: list[Intervals] = [((0, size),) for size in given.shape]
     for dim, over in given.split.items():
-        axes = (over,) if isinstance(over, str) else tuple(over)
-        missing = [axis for axis in axes if axis not in mesh]
-        if missing:
-            raise PlanError(
-                f"batch[{name!r}] is split over {missing[0]!r}, which is no axis of the mesh "
-                f"({', '.join(mesh)})"
-            )
+        parts, place = place_among(over, mesh, coordinate, f"batch[{name!r}]")
         if not 0 <= dim < len(given.shape):
             raise PlanError(
                 f"batch[{name!r}] is split in dimension {dim}, but its shape is {given.shape}"
             )
-        parts = prod(mesh[axis] for axis in axes)
         if given.shape[dim] % parts:
+            axes = over if isinstance(over, str) else ", ".join(over)
             raise PlanError(
                 f"batch[{name!r}]: dimension {dim} of size {given.shape[dim]} is split into "
-                f"{parts} parts over {', '.join(axes)}; they must be even"
+                f"{parts} parts over {axes}; they must be even"
             )
-        place = 0
-        for axis in axes:
-            place = place * mesh[axis] + coordinate[axis]
         size = given.shape[dim] // parts
         box[dim] = ((place * size, (place + 1) * size),)
     return tuple(box)
+
+
+def place_among(
+    over: Axes, mesh: Mapping[str, int], coordinate: Mapping[str, int], said: str
+) -> tuple[int, int]:
+    """Return the number of parts into which axes divide a dimension, and the place of this rank.
+
+    Places are row-major. Raises PlanError for an unknown axis; ``said`` is where it is named.
+    """
+    axes = (over,) if isinstance(over, str) else tuple(over)
+    place = 0
+    for axis in axes:
+        if axis not in mesh:
+            raise PlanError(
+                f"{said} is split over {axis!r}, which is no axis of the mesh ({', '.join(mesh)})"
+            )
+        place = place * mesh[axis] + coordinate[axis]
+    return prod(mesh[axis] for axis in axes), place
 
 
 def coordinate_of(rank: int, mesh: Mapping[str, int]) -> dict[str, int]:

@@ -20,6 +20,7 @@ from pitcheck.forks import can_fork
 from pitcheck.frontends.torch.patches.program_output import flush_all, to_file, to_stderr
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.recording.printed import Printed
+from pitcheck.frontends.torch.routing import Routed
 from pitcheck.frontends.torch.together.answers import Failure, Recorded
 from pitcheck.frontends.torch.together.rank_processes import RankProcesses
 from pitcheck.frontends.torch.trace import Trace
@@ -27,12 +28,18 @@ from pitcheck.frontends.torch.trace import Trace
 Side = Literal["reference", "parallel"]
 
 
-def record(spec: Spec, side: Side, jobs: int, printed: Printed | None = None) -> list[Trace]:
+def record(
+    spec: Spec,
+    side: Side,
+    jobs: int,
+    printed: Printed | None = None,
+    routed: Routed | None = None,
+) -> list[Trace]:
     """Return one trace per rank; of the reference there is one rank.
 
-    ``jobs`` ranks are recorded at a time. What they print is told once for all ranks, unless it is
-    in ``printed``. Raises UnsupportedError or PlanError, which name the rank, for the first rank
-    that cannot be recorded.
+    Routers choose as ``routed`` says. ``jobs`` ranks are recorded at a time. What they print is
+    told once for all ranks, unless it is in ``printed``. Raises UnsupportedError or PlanError,
+    which name the rank, for the first rank that cannot be recorded.
     """
     if not can_fork():
         raise UnsupportedError("recording a PyTorch program needs a system that can fork processes")
@@ -40,7 +47,7 @@ def record(spec: Spec, side: Side, jobs: int, printed: Printed | None = None) ->
     # Each child would else import it again.
     import pitcheck.frontends.torch.recording.session  # noqa: F401, PLC0415
 
-    ranks = RankProcesses(partial(_answer, spec, side), max(jobs, 1))
+    ranks = RankProcesses(partial(_answer, spec, side, routed), max(jobs, 1))
     try:
         answers = ranks.run(range(count))
     finally:
@@ -48,17 +55,21 @@ def record(spec: Spec, side: Side, jobs: int, printed: Printed | None = None) ->
     traces = []
     for number, answer in sorted(answers.items()):
         if isinstance(answer, Failure):
-            raise _error(side, number, answer) from (
+            raise _error(side, number, answer, routed) from (
                 MemoryError() if answer.out_of_memory else None
             )
         traces.append(answer.trace)
     return traces
 
 
-def _error(side: Side, number: int, failure: Failure) -> PlanError | UnsupportedError:
+def _error(
+    side: Side, number: int, failure: Failure, routed: Routed | None
+) -> PlanError | UnsupportedError:
     who = (
         f"rank {number} of the parallel program" if side == "parallel" else "the reference program"
     )
+    if routed is not None:
+        who += f" under the routing {routed.routing.name!r}"
     error = failure.error(who)
     if failure.traceback:
         error.add_note(f"{who} raised\n{failure.traceback}")
@@ -68,6 +79,7 @@ def _error(side: Side, number: int, failure: Failure) -> PlanError | Unsupported
 def _answer(
     spec: Spec,
     side: Side,
+    routed: Routed | None,
     number: int,
     into: int | None,
     line: Connection,
@@ -85,7 +97,7 @@ def _answer(
     process = os.getpid()
     answer: Recorded | Failure
     try:
-        answer = Recorded(record_rank(spec, side, number, line))
+        answer = Recorded(record_rank(spec, side, number, line, routed))
     except PitcheckError as error:
         answer = Failure(
             str(error), error.code if isinstance(error, PlanError) else UnsupportedError.code
@@ -104,13 +116,17 @@ def _raised(error: BaseException) -> Failure:
     """Return the failure of a rank that raised.
 
     An exception of the recorder itself, or of a framework that does not know tensors without
-    numbers, says nothing about the program.
+    numbers, says nothing about the program. Nor does one of who does not know what stands in the
+    place of a number.
     """
+    from pitcheck.frontends.torch.reads.unknown_numbers import stands_in  # noqa: PLC0415
     from pitcheck.frontends.torch.recording.blame import PITCHECK  # noqa: PLC0415
 
     frames = traceback.extract_tb(error.__traceback__)
-    own = isinstance(error, NotImplementedError) or bool(
-        frames and frames[-1].filename.startswith(PITCHECK)
+    own = (
+        isinstance(error, NotImplementedError)
+        or bool(frames and frames[-1].filename.startswith(PITCHECK))
+        or stands_in(str(error))
     )
     return Failure(
         f"{_line(error)}{type(error).__name__}: {error}",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -19,6 +20,7 @@ from pitcheck.frontends.torch.communication.c10d import COMMUNICATION
 from pitcheck.frontends.torch.communication.calls import Communication
 from pitcheck.frontends.torch.communication.functional import FUNCTIONAL
 from pitcheck.frontends.torch.recording.arguments import (
+    Parameter,
     Signature,
     dtype_name,
     flat,
@@ -28,8 +30,10 @@ from pitcheck.frontends.torch.recording.arguments import (
 )
 from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED, decompose_foreach
 from pitcheck.frontends.torch.recording.generator_state import drawn
+from pitcheck.frontends.torch.recording.grouped_products import grouped_product
 from pitcheck.frontends.torch.recording.mask_positions import with_positions
 from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
+from pitcheck.frontends.torch.recording.routers import Choice, Routers
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.recording.writes import Writes
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
@@ -77,8 +81,15 @@ ADDING = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr"})
 
 With ``beta`` 0 they do not read ``self``, which may be memory that nobody has written to.
 """
+CHOICES = {"topk": 5, "max": 3, "argmax": 3}
+"""The operators by which routers choose experts, with the number of their parameters."""
 CHOOSING = frozenset({"index", "masked_select"})
 """The operators that take the elements at which a mask holds; the mask alone tells their count."""
+LOOKING_UP = frozenset({"bucketize", "searchsorted"})
+"""The operators without a meaning in a plan that find integers, such as the document of a token.
+
+Of known numbers their results are constants of the program.
+"""
 
 
 class Recorder(TorchDispatchMode):
@@ -96,6 +107,8 @@ class Recorder(TorchDispatchMode):
         fake.refuse = tape.unsupported
         self.writes = Writes(tape, fake)
         self.thread = get_ident()
+        self.routers: Routers | None = None
+        """What a routing says of the choices of routers."""
 
     def __torch_dispatch__(
         self,
@@ -132,6 +145,10 @@ class Recorder(TorchDispatchMode):
             )
         if torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING:
             return self._decided(func, args, given)
+        if name in LOOKING_UP and all(
+            self._read(tensor) in self.tape.known for tensor in tensors_in((args, given))
+        ):
+            return self._decided(func, args, given)
         decomposed = self._decomposed(func, args, given)
         return (
             self._operator(func, name, args, given) if decomposed is NotImplemented else decomposed
@@ -152,6 +169,8 @@ class Recorder(TorchDispatchMode):
                 return DECOMPOSED[space, name](*args, **kwargs)
             if name.startswith("_foreach_"):
                 return decompose_foreach(func, args, kwargs)
+            if (space, name) == ("aten", "_grouped_mm"):
+                return grouped_product(self._known, self.tape.where(), args, kwargs)
             positions = with_positions(name, args, self._known)
             if positions is not None:
                 return call(*positions, **kwargs)
@@ -189,14 +208,57 @@ class Recorder(TorchDispatchMode):
             for parameter, value in bound
             if not parameter.stores
         )
+        self.tape.reads.check(arguments)
         arguments += drawn(func, said.operator, bound)
         if said.writes:
             return self._write(func, said, arguments, targets, args, kwargs)
         if name == "_local_scalar_dense":
             return self.tape.number(_operand(arguments[0]))
         result = self._run(func, args, kwargs)
-        self._put(said.operator, arguments, result, [value for _, value in bound])
+        if not self._routed(name, bound, arguments, result):
+            self._put(said.operator, arguments, result, [value for _, value in bound])
         return result
+
+    def _routed(
+        self,
+        name: str,
+        bound: Sequence[tuple[Parameter, Any]],
+        arguments: tuple[Argument, ...],
+        result: Any,
+    ) -> bool:
+        """Record the call of a router, whose indices a routing says.
+
+        The values that it gives are those at the indices. Returns False for any other call.
+        """
+        if self.routers is None or len(bound) != CHOICES.get(name):
+            return False
+        given = {parameter.name: value for parameter, value in bound}
+        scores = _operand(arguments[0])
+        last = given.get("dim") in (-1, len(self.tape.kinds[scores].shape) - 1)
+        if not last:
+            return False
+        choice = Choice(scores, given.get("k", 1), given.get("largest", True))
+        numbers = self.routers.choose(choice, name)
+        if numbers is None:
+            return False
+        values, indices = result if isinstance(result, tuple | list) else (None, result)
+        rows = (*self.tape.kinds[scores].shape[:-1], choice.k)
+        with _disable_current_modes():
+            chosen = numbers.reshape(rows)
+        number = self.tape.chosen(chosen)
+        if values is not None:
+            read = self.tape.one(
+                "gather.default", (Ref(scores), -1, Ref(number), False), rows, values.dtype
+            )
+            self.storages.write(values, self._shaped(read, values))
+        self.storages.write(indices, self._shaped(number, indices))
+        return True
+
+    def _shaped(self, number: int, target: torch.Tensor) -> int:
+        shape, kind = tuple(target.shape), self.tape.kinds[number]
+        if kind.shape == shape:
+            return number
+        return self.tape.one("view.default", (Ref(number), shape), shape, kind.dtype)
 
     def _touch(self, func: OpOverload, read: Sequence[Any], written: Sequence[Any]) -> None:
         """Raise PlanError if a call uses memory in which communication is in flight.
@@ -251,11 +313,17 @@ class Recorder(TorchDispatchMode):
         real_args, real_kwargs = tree_map_only(torch.Tensor, self.known, (list(args), kwargs))
         with _disable_current_modes(), torch.no_grad():
             real = func(*real_args, **real_kwargs)
-        return tree_map_only(torch.Tensor, self._constant, real)
+        read = {self._read(tensor) for tensor in tensors_in([*args, *kwargs.values()])}
+        made = self.tape.constant if self.tape.routed.isdisjoint(read) else self.tape.chosen
+        return tree_map_only(torch.Tensor, partial(self._constant, made), real)
 
-    def _constant(self, real: torch.Tensor) -> torch.Tensor:
+    def constant(self, real: torch.Tensor) -> torch.Tensor:
+        """Return a tensor whose numbers are part of the program."""
+        return self._constant(self.tape.constant, real)
+
+    def _constant(self, made: Callable[[torch.Tensor], int], real: torch.Tensor) -> torch.Tensor:
         result = torch.empty(real.shape, dtype=real.dtype)
-        self.storages.write(result, self.tape.constant(real))
+        self.storages.write(result, made(real))
         return result
 
     def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:

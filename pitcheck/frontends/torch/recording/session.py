@@ -16,10 +16,14 @@ from msgspec.structs import replace
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.packing.derived import call_before, index_of, of_document
+from pitcheck.frontends.torch.packing.layout import Document, Layout, layouts
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
 from pitcheck.frontends.torch.patches.distributed import distributed_patches
+from pitcheck.frontends.torch.patches.layers_and_optimizers import library_patches
 from pitcheck.frontends.torch.patches.nondeterminism import deterministic
 from pitcheck.frontends.torch.patches.patching import patched
+from pitcheck.frontends.torch.patches.reads import read_patches
 from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.recording.arguments import DTYPES
@@ -30,8 +34,11 @@ from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
 from pitcheck.frontends.torch.recording.recorder import Recorder
+from pitcheck.frontends.torch.recording.routers import Routers
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
+from pitcheck.frontends.torch.recording.token_numbers import TokenNumbers
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
+from pitcheck.frontends.torch.routing import Routed
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
 from pitcheck.frontends.torch.together.line import Line
@@ -43,8 +50,10 @@ from pitcheck.frontends.torch.trace import Result, Role, Trace
 Side = Literal["reference", "parallel"]
 
 
-def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> Trace:
-    """Return the trace of a rank.
+def record_rank(
+    spec: Spec, side: Side, number: int, connection: Connection, routed: Routed | None = None
+) -> Trace:
+    """Return the trace of a rank, whose routers choose as ``routed`` says.
 
     ``connection`` leads to the process that records all ranks.
 
@@ -71,6 +80,8 @@ def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> 
             patched(bypass_patches(recorder)),
             objects_exchanged(recorder, meetings),
             patched(store_patches(tape, meetings)),
+            patched(read_patches(tape.reads)),
+            patched(library_patches(recorder)),
             deterministic(recorder, number),
             blame,
             recorder,
@@ -82,7 +93,10 @@ def record_rank(spec: Spec, side: Side, number: int, connection: Connection) -> 
                 if side == "parallel"
                 else spec.reference()
             )
-            trace = _Session(spec, mesh, coordinate, recorder, program, blame).run(number)
+            session = _Session(spec, mesh, coordinate, recorder, program, blame)
+            if routed is not None:
+                session.route(routed)
+            trace = session.run(number)
         except BaseException:
             # The program is not to blame for an error that follows from a refusal.
             if tape.refused is not None:
@@ -130,15 +144,28 @@ class _Session:
         self._recorder = recorder
         self._tape = recorder.tape
         self._program = program
-        self._names = Names(program)
+        self._names = Names(program, mesh, coordinate)
         blame.name(self._names.modules())
+
+    def route(self, routed: Routed) -> None:
+        """Let routers choose as a routing says."""
+        self._tape.follows_fills = True
+        total = len(routed.routers[0].tokens) if routed.routers else None
+        self._recorder.routers = Routers(
+            self._tape,
+            routed.routing,
+            self._spec.router,
+            TokenNumbers(self._spec.router, self._spec.batch, self._mesh, self._coordinate, total),
+            self._names.path,
+            routed.routers if self._mesh else None,
+        )
 
     def run(self, number: int) -> Trace:
         """Run the step twice and return the trace of the second call.
 
         The first call makes what frameworks make lazily.
         """
-        self._step()
+        self._step(call_before(self._spec))
         self._recorder.communication.settle()
         memory = Memory(self._recorder, self._names)
         before = self._begin()
@@ -146,7 +173,7 @@ class _Session:
         values = {name: self._recorder.storages.read(held.memory) for name, held in before.items()}
         marks = {name: self._mark(held) for name, held in before.items()}
         start = len(self._tape.events)
-        outputs = self._step()
+        outputs = self._step(self._spec)
         self._tape.ended = True
         updated = self._updated(values, marks)
         parameters = {held.name for held in self._names.parameters()}
@@ -157,27 +184,45 @@ class _Session:
             held.tensor
             for held in (*self._names.parameters(), *self._names.buffers(), *self._names.states())
         ]
+        gradients = self._gradients()
         core, kept = memory.end(
-            [*self._outputs(outputs), *self._gradients(), *updated],
+            [*self._outputs(outputs), *self._scores(), *gradients, *updated],
             ended,
             updates=updates,
             everything=not self._mesh,
         )
-        begun = [*kept.begun, *(values[result.name] for result in updated if result.name in values)]
+        begun = [
+            *kept.begun,
+            *(values[one.name] for one in (*updated, *gradients) if one.name in values),
+        ]
         trace = trace_of(
             number, self._tape, start, [*core, *kept.results], self._assumptions(), begun
         )
-        return replace(trace, numbers=tuple(kept.numbers), accumulated=tuple(kept.accumulated))
+        routers = self._recorder.routers
+        return replace(
+            trace,
+            numbers=tuple(kept.numbers),
+            accumulated=tuple(kept.accumulated),
+            routers=() if routers is None else routers.found(),
+        )
 
-    def _step(self) -> Any:
-        outputs = self._program.step(self._batch())
+    def _step(self, spec: Spec) -> Any:
+        if self._recorder.routers is not None:
+            self._recorder.routers.begin()
+        batch = {name: self._input(name, given) for name, given in spec.batch.items()}
+        packed = spec.packings and not self._mesh
+        outputs = self._program.step(self._documents(batch, spec) if packed else batch)
         self._recorder.communication.check_done()
         return outputs
 
     def _assumptions(self) -> list[str]:
         """Return sentences that the report must say beside the verdict."""
         timed = self._tape.meetings.timed if self._tape.meetings is not None else {}
-        said = [f"ranks come in the order of their numbers to {call}" for call in timed]
+        said = [
+            *self._program.assumptions,
+            *self._tape.reads.assumptions,
+            *(f"ranks come in the order of their numbers to {call}" for call in timed),
+        ]
         if self._names.optimizers():
             said.append(
                 "the recorded step is the optimizer's second: corrections that depend on the "
@@ -187,8 +232,28 @@ class _Session:
             said.append("the buckets of DistributedDataParallel are those of its first step")
         return said
 
-    def _batch(self) -> dict[str, torch.Tensor]:
-        return {name: self._input(name, given) for name, given in self._spec.batch.items()}
+    def _documents(
+        self, batch: Mapping[str, torch.Tensor], spec: Spec
+    ) -> list[dict[str, torch.Tensor]]:
+        """Return a batch for each document of the packing, in memory of its own."""
+        (layout,) = layouts(spec)
+        return [
+            {
+                name: self._of_document(name, spec.batch[name], tensor, layout, document)
+                for name, tensor in batch.items()
+            }
+            for document in layout.documents
+        ]
+
+    def _of_document(
+        self, name: str, given: Input, tensor: torch.Tensor, layout: Layout, document: Document
+    ) -> torch.Tensor:
+        if given.packed:
+            own = of_document(name, given, layout, document)
+            with _disable_current_modes():
+                known = torch.tensor(own.values, dtype=DTYPES[own.dtype]).reshape(own.shape)
+            return self._recorder.constant(known)
+        return (tensor if given.tokens is None else tensor[index_of(given, document)]).clone()
 
     def _input(self, name: str, given: Input) -> torch.Tensor:
         if given.dtype not in DTYPES:
@@ -260,6 +325,10 @@ class _Session:
             self._result("output", Held(name, tensor, part_of(tensor)))
             for name, tensor in named.items()
         ]
+
+    def _scores(self) -> list[Result]:
+        routers = self._recorder.routers
+        return [] if routers is None else list(routers.results())
 
     def _gradients(self) -> list[Result]:
         return [self._result("gradient", held) for held in self._names.gradients()]

@@ -6,7 +6,8 @@ look at them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,11 +15,25 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
+from pitcheck.frontends.torch.reads.finite_tests import FiniteTests
+from pitcheck.frontends.torch.reads.unknown_numbers import Reads
 from pitcheck.frontends.torch.recording.arguments import dtype_name
-from pitcheck.frontends.torch.recording.known_values import KNOWN_ELEMENTS, evaluate
+from pitcheck.frontends.torch.recording.known_values import (
+    KNOWN_ELEMENTS,
+    WRITES,
+    evaluate,
+    evaluate_write,
+)
 from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role, operands
 
+FILLS = frozenset(
+    f"{name}.default"
+    for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+)
+"""The operators that take the shape of their operand alone."""
+INTEGERS = frozenset({torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
+"""The dtypes of integers and booleans."""
 FEW = 64
 """The greatest number of elements of a constant that are written into the trace one by one."""
 
@@ -56,8 +71,14 @@ class Tape:
     - ``known``: the numbers of the values that are known.
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
+    - ``follows_fills``: tensors that are filled with a number are known, whatever their shape is
+      taken from.
+    - ``routed``: the values that depend on choices of routers, which a routing says, and on nothing
+      else that is not known, unless other ranks communicate it.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
     - ``meetings``: what other ranks may tell of values; None where there are none.
+    - ``finite``: the outcomes of tests for infinity and NaN.
+    - ``reads``: what the program reads and is not known.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
       and is attributed to the line that made it.
     """
@@ -67,8 +88,12 @@ class Tape:
         self.events: list[Event] = []
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
+        self.routed: set[int] = set()
+        self.follows_fills = False
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
+        self.finite = FiniteTests(self.known)
+        self.reads = Reads(self)
         self.ended = False
         self.meetings: Meetings | None = None
         self._place = place
@@ -103,10 +128,16 @@ class Tape:
             communicator,
         )
         self.events.append(event)
-        if not group:
-            self._know(event)
-        elif self.meetings is not None:
+        known = not group and self._know(event)
+        if group and self.meetings is not None:
+            self._route(event)
             self.meetings.pass_through(event)
+        if not known:
+            self.finite.follow(
+                event,
+                [self.kinds[number].shape for number in operands(arguments)],
+                any(self.kinds[number].dtype.is_floating_point for number in event.tensors),
+            )
         return list(event.tensors)
 
     def one(
@@ -134,6 +165,12 @@ class Tape:
         """Add a tensor whose numbers are part of the program; return the number of its value."""
         with _disable_current_modes():
             return self._constant(tensor.detach().cpu().contiguous())
+
+    def chosen(self, indices: torch.Tensor) -> int:
+        """Add the choices of a router, which a routing says; return the number of their value."""
+        number = self.constant(indices)
+        self.routed.add(number)
+        return number
 
     def _constant(self, plain: torch.Tensor) -> int:
         kind = Kind(tuple(plain.shape), plain.dtype)
@@ -174,7 +211,13 @@ class Tape:
             self.known[number] = self.known[value]
         elif self.meetings is not None:
             self.meetings.copy(value, number)
+        if value in self.routed:
+            self.routed.add(number)
         return number
+
+    def module(self) -> str:
+        """Return the path of the module that runs."""
+        return self._place().module
 
     def where(self) -> str:
         """Return the user's present line, for messages."""
@@ -197,25 +240,60 @@ class Tape:
         """Return the place at which the latest operand was made."""
         return self._places.get(max(operands(arguments), default=-1), Place())
 
-    def _know(self, event: Event) -> None:
-        """Compute an event that depends on known values alone.
+    def _know(self, event: Event) -> bool:
+        """Compute an event that depends on known values alone; return False for any other.
 
         The program may then look at its results.
         """
-        unknown = [number for number in operands(event.arguments) if number not in self.known]
-        if unknown and not self._are_open(unknown):
-            return
+        known: Mapping[int, torch.Tensor] = self.known
+        if self.follows_fills and event.operator in FILLS:
+            known = ChainMap(self.known, self._stand_ins(event))
+        unknown = [number for number in operands(event.arguments) if number not in known]
+        overwritten = self._overwritten(event, unknown)
+        if unknown and not overwritten and not self._are_open(unknown):
+            return False
         if not event.tensors or any(
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
         ):
-            return
-        if unknown and self.meetings is not None:
+            return False
+        self._route(event)
+        if overwritten:
+            (base,) = [n for n in operands(event.arguments) if n not in known]
+            given = {n: known[n] for n in operands(event.arguments) if n != base}
+            results = evaluate_write(event, given, base, *self.kinds[base])
+        elif unknown and self.meetings is not None:
             self.meetings.derive(event)
-            return
-        results = evaluate(event, self.known)
+            return False
+        else:
+            results = evaluate(event, known)
         for number, result in zip(event.outputs, results or (), strict=False):
             if number is not None and result is not None:
                 self.known[number] = result
+        return results is not None
+
+    def _overwritten(self, event: Event, unknown: Sequence[int]) -> bool:
+        """Return True if all that is not known is the integers that an event writes into."""
+        first = event.arguments[0] if event.operator in WRITES else None
+        return (
+            isinstance(first, Ref)
+            and first.value in unknown
+            and self.kinds[first.value].dtype in INTEGERS
+            and not self._are_open([first.value])
+            and all(self.numbers(n) is not None for n in unknown if n != first.value)
+        )
+
+    def _stand_ins(self, event: Event) -> dict[int, torch.Tensor]:
+        """Return tensors in place of operands of which an operator takes the shape alone."""
+        kinds = {number: self.kinds[number] for number in operands(event.arguments)}
+        with _disable_current_modes():
+            return {
+                number: torch.zeros((), dtype=kind.dtype).expand(kind.shape)
+                for number, kind in kinds.items()
+            }
+
+    def _route(self, event: Event) -> None:
+        if not self.routed.isdisjoint(operands(event.arguments)):
+            self.routed.update(event.tensors)
 
     def _are_open(self, values: Sequence[int]) -> bool:
         return self.meetings is not None and all(map(self.meetings.is_open, values))
@@ -236,10 +314,17 @@ class Tape:
     def number(self, value: int) -> bool | int | float:
         """Return the number in a tensor of one element.
 
-        Raises UnsupportedError if it depends on values that are not known.
+        A test for infinity or NaN is assumed to find neither. Raises UnsupportedError for a number
+        that depends on values that are not known, unless the reader takes an opaque one.
         """
         numbers = self.numbers(value)
         if numbers is None:
+            outcome = self.finite.outcome(value)
+            if outcome is not None:
+                self.reads.assume_finite()
+                return outcome
+            if self.reads.takes(self.kinds[value].dtype):
+                return 0
             raise UnsupportedError(
                 f"{self.where()}: the program looks at the value of a tensor of shape "
                 f"{self.kinds[value].shape} that depends on parameters or on the batch; "

@@ -6,15 +6,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import cast, get_args
 
 import msgspec
+import torch
 
 from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name
-from pitcheck.frontends.torch.recording.tape import Tape
+from pitcheck.frontends.torch.recording.tape import INTEGERS, Tape
 from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
 from pitcheck.frontends.torch.trace import (
     Argument,
     Event,
+    Given,
     Item,
     Ref,
     Result,
@@ -43,11 +45,12 @@ def trace_of(
     Raises UnsupportedError for a value of a dtype that plans do not know.
     """
     wanted = {result.value for result in results}
-    kept, _ = needed_events(
-        tape.events, wanted, lambda index, event: index >= start and event.meets
-    )
+    events = [event for event in tape.events if not is_routed(event, tape)]
+    begun_at = sum(not is_routed(event, tape) for event in tape.events[:start])
+    kept, _ = needed_events(events, wanted, lambda index, event: index >= begun_at and event.meets)
     kept = in_real_numbers(kept, tape)
     needed = wanted | set(begun)
+    made = {number for event in kept for number in event.tensors}
     for event in kept:
         needed.update(operands(event.arguments))
         needed.update(event.tensors)
@@ -60,15 +63,49 @@ def trace_of(
     return Trace(
         rank,
         tuple(Value(tape.kinds[old].shape, dtype_name(tape.kinds[old].dtype)) for old in numbers),  # type: ignore[arg-type]
-        tuple(_renumbered(event, numbers) for event in kept),
+        tuple(renumbered(event, numbers) for event in kept),
         tuple(
             msgspec.structs.replace(given, value=numbers[old], idle=old not in read)
-            for old, given in tape.given.items()
+            for old, given in {**tape.given, **_constants(tape, needed, made)}.items()
             if old in numbers
         ),
         tuple(msgspec.structs.replace(result, value=numbers[result.value]) for result in results),
         tuple(assumptions),
     )
+
+
+def is_routed(event: Event, tape: Tape) -> bool:
+    """Return True if an event only computes integers that follow from the choices of routers.
+
+    These are constants: PyTorch has computed them while the program was recorded.
+    """
+    if event.group or event.operator == "wait" or not event.tensors:
+        return False
+    return all(_routed_integers(number, tape) is not None for number in event.tensors)
+
+
+def _routed_integers(value: int, tape: Tape) -> torch.Tensor | None:
+    """Return the numbers of integers that follow from the choices of routers, None of others."""
+    if value not in tape.routed or tape.kinds[value].dtype not in INTEGERS:
+        return None
+    return tape.numbers(value)
+
+
+def _constants(tape: Tape, needed: Collection[int], made: Collection[int]) -> dict[int, Given]:
+    """Return the integers among ``needed`` that follow from the choices of routers.
+
+    ``made`` are the values that events compute.
+    """
+    return {
+        number: Given(
+            number,
+            "constant",
+            "",
+            integers=tuple(int(item) for item in numbers.reshape(-1).tolist()),
+        )
+        for number in needed
+        if number not in made and (numbers := _routed_integers(number, tape)) is not None
+    }
 
 
 def needed_events(
@@ -108,7 +145,8 @@ def with_operands(event: Event, numbers: Mapping[int, int]) -> Event:
     )
 
 
-def _renumbered(event: Event, numbers: Mapping[int, int]) -> Event:
+def renumbered(event: Event, numbers: Mapping[int, int]) -> Event:
+    """Return an event with other values as its operands and outputs."""
     outputs = tuple(None if number is None else numbers[number] for number in event.outputs)
     return msgspec.structs.replace(with_operands(event, numbers), outputs=outputs)
 

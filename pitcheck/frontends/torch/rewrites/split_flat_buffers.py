@@ -56,8 +56,13 @@ class Flat:
 
     def stays(self, shape: tuple[int, ...]) -> bool:
         """Return True if the buffer, in another shape, is still one of these rows."""
-        row = sum(self.sizes)
-        return self.rows == 1 or shape in ((self.rows, row), (self.rows * row,))
+        elements = self.rows * sum(self.sizes)
+        return self.rows == 1 or shape in (self.shape, (elements,), (1, elements))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return rows and columns."""
+        return self.rows, sum(self.sizes)
 
 
 def without_flat_buffers(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
@@ -280,6 +285,10 @@ class _Rank:
         if event.operator == "split_with_sizes.default" and isinstance(arguments[1], tuple):
             ends = [0, *accumulate(size for size in arguments[1] if isinstance(size, int))]
             dim, cuts = arguments[2], list(pairwise(ends))
+        elif event.operator == "split.Tensor" and isinstance(arguments[1], int):
+            dim, step = arguments[2], arguments[1]
+            length = shape[dim] if isinstance(dim, int) else 0
+            cuts = [(start, min(start + step, length)) for start in range(0, length, step)]
         elif (
             event.operator == "slice.Tensor"
             and arguments[4] == 1
@@ -295,6 +304,8 @@ class _Rank:
         else:
             return None
         if not isinstance(dim, int) or dim % len(shape) != (flat.rows > 1):
+            return None
+        if flat.rows > 1 and shape != flat.shape:
             return None
         length = prod(shape[1:]) if flat.rows == 1 else 1
         return [(start * length, stop * length) for start, stop in cuts]

@@ -1,143 +1,164 @@
-"""Megatron-core's own GPTModel as a pair of programs: on one rank, and on the ranks of a tensor
-parallel and a data parallel group.
+"""Megatron-core's own GPTModel as a pair of programs: on one rank, and trained by Megatron's own
+schedules on the ranks of its parallel groups.
 
-What Megatron needs beside PyTorch, and a CPU does not have, is replaced here; docs/pytorch.md says
-what and why.
+Everything but `on_cpu`, the `Program` and the `Spec` is what a user of Megatron writes.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from pitcheck.torch import Input, Part, Program, Rank, Spec
+from pitcheck.torch.megatron import on_cpu
 
 INSTALLED = importlib.util.find_spec("megatron") is not None
-VOCABULARY, WIDTH, HEADS, LENGTH, ROWS, LAYERS = 96, 64, 4, 8, 4, 2
+VOCABULARY, WIDTH, HEADS, LENGTH, ROWS, LAYERS = 16, 32, 4, 4, 2, 2
+
+Batch = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Sizes of the groups, and what the model is like. ``gated``: as Llama, with SwiGLU and RMSNorm
-    and without biases; ``groups``: of queries.
+    """Sizes of the groups, and what the model is like.
+
+    ``chunks``: of layers on a pipeline rank; ``micro``: micro-batches of a rank; ``gated``: as
+    Llama, with SwiGLU and RMSNorm and without biases; ``groups``: of queries; ``per_token``: the
+    loss is averaged over the tokens of all ranks; ``data_parallel`` and ``config``: further fields
+    of Megatron's configurations.
     """
 
     tensor: int = 2
     sequence: bool = False
     data: int = 1
+    pipeline: int = 1
+    chunks: int = 1
+    micro: int = 1
     tied: bool = False
     gated: bool = False
     groups: int = HEADS
+    layers: int = LAYERS
+    per_token: bool = False
+    data_parallel: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        said = [
+            f"{name}={value}"
+            for name, value in vars(self).items()
+            if value != getattr(type(self)(), name)
+        ]
+        return " ".join(said) or "tensor=2"
 
 
-Bug = Callable[[nn.Module], AbstractContextManager[Any]]
+Bug = Callable[[Any], AbstractContextManager[Any]]
 """A function from the model of a parallel rank to the context in which its step runs."""
 
 
 def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
     """The pair of programs; ``bug`` is planted into the parallel one."""
-    _import()
 
+    @on_cpu
     def reference() -> Program:
-        with on_cpu():
-            model = _model(Setup(tensor=1, tied=setup.tied, gated=setup.gated, groups=setup.groups))
-        return Program(model, _step(model))
+        alone = replace(setup, tensor=1, sequence=False, data=1, pipeline=1, chunks=1, micro=1)
+        groups(alone)
+        (model,) = models(alone)
 
+        def step(batch: Batch) -> torch.Tensor:
+            losses, mask = losses_of(model, batch)
+            loss: torch.Tensor = (losses * mask).sum() / mask.sum()
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        return Program(model, step)
+
+    @on_cpu
     def parallel(rank: Rank) -> Program:
-        with on_cpu():
-            model = _model(setup)
-            wrapped, finish = _data_parallel(model)
-        step = _step(wrapped, finish)
+        groups(setup)
+        chunks = wrapped(models(setup), setup)
 
-        def bugged(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            with bug(model):
-                return step(batch)
+        def step(batch: Batch) -> torch.Tensor | None:
+            with bug(chunks[0].module):
+                return trained(chunks, setup, batch)
 
-        return Program(model, bugged)
+        return Program(chunks, step)
 
-    tokens = Input((ROWS * setup.data, LENGTH), "int64", (0, VOCABULARY), split={0: "dp"})
-    outputs = {"loss": Part(mean="dp")} if setup.data > 1 else {}
+    rows = ROWS * setup.data * setup.micro
+    tokens = Input((rows, LENGTH), "int64", (0, VOCABULARY), split={0: "dp"})
+    batch = {"tokens": tokens, "labels": tokens}
+    if setup.per_token:
+        batch["mask"] = Input(
+            (rows, LENGTH),
+            "int64",
+            (0, 2),
+            split={0: "dp"},
+            values=[place % 3 != 0 for place in range(rows * LENGTH)],
+        )
     return Spec(
         reference,
         parallel,
-        {"dp": setup.data, "tp": setup.tensor},
-        {"tokens": tokens, "labels": tokens},
-        outputs,
+        {"pp": setup.pipeline, "dp": setup.data, "tp": setup.tensor},
+        batch,
+        {"loss": Part(mean="dp")} if setup.data > 1 and not setup.per_token else {},
     )
 
 
-def _import() -> None:
-    """Import Megatron. What it would compile runs as it is written, and its import does not take
-    torch's compiler in.
-    """
-    with (
-        patch.object(torch, "compile", lambda function=None, **_: function),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        importlib.import_module("megatron.core.models.gpt.gpt_layer_specs")
-        importlib.import_module("megatron.core.distributed.finalize_model_grads")
+# --- Megatron
 
 
-def forgotten() -> None:
-    """Undo what building a model on one rank leaves in this process."""
-    if dist.is_initialized():
-        importlib.import_module("megatron.core.parallel_state").destroy_model_parallel()
-        dist.destroy_process_group()
+def groups(setup: Setup) -> None:
+    state = import_module("megatron.core.parallel_state")
+    generators = import_module("megatron.core.tensor_parallel.random")
+    state.initialize_model_parallel(
+        tensor_model_parallel_size=setup.tensor,
+        pipeline_model_parallel_size=setup.pipeline,
+        virtual_pipeline_model_parallel_size=setup.chunks if setup.chunks > 1 else None,
+    )
+    generators.model_parallel_cuda_manual_seed(1)
 
 
-@contextmanager
-def on_cpu() -> Iterator[None]:
-    """The device is the CPU, and has no random numbers of its own: nothing is dropped out."""
-    from megatron.core.tensor_parallel.random import CudaRNGStatesTracker  # noqa: PLC0415
-
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(torch.cuda, "current_device", lambda: "cpu"))
-        stack.enter_context(patch.object(CudaRNGStatesTracker, "fork", lambda *_: nullcontext()))
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _norm(config: Any, hidden_size: int, eps: float = 1e-5, **_: Any) -> nn.Module:
-    """PyTorch's norm, whose parameters say, as those of Megatron's FusedLayerNorm do, whether they
-    see a part of the sequence alone.
-    """
-    norm = (nn.RMSNorm if config.normalization == "RMSNorm" else nn.LayerNorm)(hidden_size, eps=eps)
-    for parameter in norm.parameters():
-        parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
-    return norm
-
-
-class Norm:
-    """A norm as layer specifications take it."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> nn.Module:  # type: ignore[misc]
-        return _norm(*args, **kwargs)
-
-
-def _model(setup: Setup) -> nn.Module:
-    from megatron.core import parallel_state  # noqa: PLC0415
+def models(setup: Setup) -> list[Any]:
+    from megatron.core import parallel_state as state  # noqa: PLC0415
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: PLC0415
     from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: PLC0415
-    from megatron.core.transformer.transformer_block import TransformerBlockSubmodules  # noqa: PLC0415
+
+    config = configuration(setup)
+    found = []
+    for chunk in range(setup.chunks):
+        stage = chunk if setup.chunks > 1 else None
+        model = GPTModel(
+            config,
+            get_gpt_layer_local_spec(normalization=config.normalization),
+            VOCABULARY,
+            LENGTH,
+            pre_process=state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=stage),
+            post_process=state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=stage),
+            position_embedding_type="rope",
+            share_embeddings_and_output_weights=setup.tied,
+            vp_stage=stage,
+        )
+        if config.params_dtype != torch.float32:
+            channels = WIDTH // HEADS
+            model.rotary_pos_emb.inv_freq = 1.0 / (
+                10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels)
+            )
+        found.append(model)
+    return found
+
+
+def configuration(setup: Setup) -> Any:
+    from megatron.core.distributed.finalize_model_grads import finalize_model_grads  # noqa: PLC0415
     from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: PLC0415
 
-    if not dist.is_initialized():
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
-    parallel_state.initialize_model_parallel(
-        tensor_model_parallel_size=setup.tensor, create_gloo_process_groups=False
-    )
     like_llama = {
         "gated_linear_unit": True,
         "activation_func": nn.functional.silu,
@@ -145,13 +166,17 @@ def _model(setup: Setup) -> nn.Module:
         "add_bias_linear": False,
     }
     config = TransformerConfig(
-        num_layers=LAYERS,
+        num_layers=setup.layers,
         hidden_size=WIDTH,
         num_attention_heads=HEADS,
         num_query_groups=setup.groups,
         tensor_model_parallel_size=setup.tensor,
+        pipeline_model_parallel_size=setup.pipeline,
+        virtual_pipeline_model_parallel_size=setup.chunks if setup.chunks > 1 else None,
+        pipeline_dtype=torch.get_default_dtype(),
         sequence_parallel=setup.sequence,
         params_dtype=torch.get_default_dtype(),
+        calculate_per_token_loss=setup.per_token,
         use_cpu_initialization=True,
         hidden_dropout=0.0,
         attention_dropout=0.0,
@@ -159,53 +184,86 @@ def _model(setup: Setup) -> nn.Module:
         bias_activation_fusion=False,
         bias_dropout_fusion=False,
         masked_softmax_fusion=False,
-        persist_layer_norm=False,
         apply_rope_fusion=False,
         **(like_llama if setup.gated else {}),
+        **setup.config,
     )
-    layer = get_gpt_layer_local_spec()
-    layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = Norm
-    block = TransformerBlockSubmodules([layer] * LAYERS, Norm)
-    model = GPTModel(
-        config,
-        block,
-        VOCABULARY,
-        LENGTH,
-        position_embedding_type="rope",
-        share_embeddings_and_output_weights=setup.tied,
-    )
-    if config.params_dtype != torch.float32:
-        channels = WIDTH // HEADS
-        model.rotary_pos_emb.inv_freq = 1.0 / (
-            10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels)
-        )
-    return model
+    config.finalize_model_grads_func = finalize_model_grads
+    return config
 
 
-def _data_parallel(model: Any) -> tuple[Any, Callable[[], None]]:
-    """The model as Megatron trains it, and what follows on the backward pass."""
+def wrapped(chunks: list[Any], setup: Setup) -> list[Any]:
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig  # noqa: PLC0415
-    from megatron.core.distributed.finalize_model_grads import finalize_model_grads  # noqa: PLC0415
 
-    wrapped = DistributedDataParallel(model.config, DistributedDataParallelConfig(), model)
-    return wrapped, lambda: finalize_model_grads([wrapped])
+    config = DistributedDataParallelConfig(**setup.data_parallel)
+    return [
+        DistributedDataParallel(chunk.config, config, chunk, disable_bucketing=place > 0)
+        for place, chunk in enumerate(chunks)
+    ]
 
 
-def _step(
-    model: Any, finish: Callable[[], None] = lambda: None
-) -> Callable[[Mapping[str, torch.Tensor]], torch.Tensor]:
-    def step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        with on_cpu():
-            if hasattr(model, "zero_grad_buffer"):
-                model.zero_grad_buffer()
-            tokens = batch["tokens"]
-            hidden = torch.tril(torch.ones(1, 1, LENGTH, LENGTH)) < 0.5
-            losses = model(
-                tokens, torch.arange(LENGTH).expand_as(tokens), hidden, labels=batch["labels"]
-            )
-            loss: torch.Tensor = losses.mean()
-            loss.backward()  # type: ignore[no-untyped-call]
-            finish()
-            return loss
+def losses_of(model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """The losses of tokens, or what a pipeline stage sends on; and the mask of tokens."""
+    tokens = batch["tokens"]
+    hidden = torch.tril(torch.ones(1, 1, LENGTH, LENGTH, device="cuda")) < 0.5
+    positions = torch.arange(LENGTH, device="cuda").expand_as(tokens)
+    losses = model(tokens, positions, hidden, labels=batch["labels"])
+    mask = batch["mask"] if "mask" in batch else torch.ones(tokens.shape, dtype=torch.int64)
+    return losses, mask
 
-    return step
+
+def trained(chunks: list[Any], setup: Setup, batch: Batch) -> torch.Tensor | None:
+    """Run one step as Megatron's training loop does; return the loss on the last pipeline stage."""
+    from megatron.core.pipeline_parallel.schedules import get_forward_backward_func  # noqa: PLC0415
+
+    for chunk in chunks:
+        chunk.zero_grad_buffer()
+    losses = get_forward_backward_func()(
+        forward_step_func=partial(forward_step, setup),
+        data_iterator=[micro_batches(batch, setup) for _ in chunks],
+        model=chunks,
+        num_microbatches=setup.micro,
+        seq_length=LENGTH,
+        micro_batch_size=ROWS,
+        forward_only=False,
+    )
+    if not losses:
+        return None
+    if not setup.per_token:
+        return sum(losses)
+    count, total = (sum(each) for each in zip(*losses, strict=True))
+    reported = torch.stack([count.to(total.dtype), total])
+    dist.all_reduce(
+        reported, group=import_module("megatron.core.parallel_state").get_data_parallel_group()
+    )
+    return reported[1] / reported[0]
+
+
+def micro_batches(batch: Batch, setup: Setup) -> Iterator[Batch]:
+    parts = {name: tensor.chunk(setup.micro) for name, tensor in batch.items()}
+    return iter(
+        [{name: part[place] for name, part in parts.items()} for place in range(setup.micro)]
+    )
+
+
+def forward_step(
+    setup: Setup, data: Iterator[Batch], model: Any
+) -> tuple[torch.Tensor, Callable[..., Any]]:
+    losses, mask = losses_of(model, next(data))
+
+    def loss_of(losses: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        total = (losses * mask).sum()
+        if setup.per_token:
+            count = mask.sum().to(torch.int)
+            return total, count, (count.clone(), total.detach().clone())
+        mean = total / mask.sum()
+        return mean, mean.detach().clone() / setup.micro
+
+    return losses, loss_of
+
+
+def forgotten() -> None:
+    """Undo what building a model on one rank leaves in this process."""
+    if dist.is_initialized():
+        import_module("megatron.core.parallel_state").destroy_model_parallel()
+        dist.destroy_process_group()

@@ -284,10 +284,7 @@ def test_special_numbers_keep_their_meaning(number: float, value: object) -> Non
 def test_known_elements_of_an_empty_tensor() -> None:
     step = Step()
     step.begin("constant", "", (0,), "int64", integers=())
-    with pytest.raises(
-        UnsupportedError, match=r"shape \(0,\); tensors without elements are not known"
-    ):
-        reference_plan(step.trace(), spec_of())
+    assert not reference_plan(step.trace(), spec_of()).tensors
 
 
 # --- where results are

@@ -28,43 +28,44 @@ The command ``pitcheck check my_program.py:spec`` checks the same ``spec``.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from pitcheck.base.options import Options
-from pitcheck.frontends.torch.capture import capture, capture_at
-from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec
-from pitcheck.frontends.torch.recording.printed import Printed
+from pitcheck.frontends.torch.capture import capture, captured_pairs
+from pitcheck.frontends.torch.packing.losses import over_documents
+from pitcheck.frontends.torch.program import Input, Packing, Part, Program, Rank, Spec
+from pitcheck.frontends.torch.routing import Router, Routing
+from pitcheck.frontends.torch.variants import variants
 from pitcheck.report.report import Report
 
 __all__ = [
     "Input",
     "Options",
+    "Packing",
     "Part",
     "Program",
     "Rank",
+    "Router",
+    "Routing",
     "Spec",
     "assert_equivalent",
     "capture",
     "check",
+    "over_documents",
+    "variants",
 ]
 
 
 def check(spec: Spec, options: Options | None = None) -> Report:
-    """Return the report on a pair of programs.
+    """Return the report on a pair of programs, over all variants of the specification.
 
     Whatever stops the check (an operator without a meaning, a budget) is a finding of the report
     and not an exception.
     """
-    from pitcheck.commands.check import checked  # noqa: PLC0415  heavy
+    from pitcheck.commands.check import checked_pairs  # noqa: PLC0415  heavy
 
     options = Options() if options is None else options
-    printed = Printed()
-    return checked(
-        [lambda: list(capture(spec, jobs=options.jobs, printed=printed))],
-        options,
-        again=partial(capture_at, spec, jobs=options.jobs, printed=printed),
-    )
+    return checked_pairs(lambda: captured_pairs(spec, jobs=options.jobs), options)
 
 
 def assert_equivalent(spec: Spec, **options: Any) -> Report:

@@ -1,0 +1,127 @@
+"""The parts of PyTorch and of Megatron-core that a machine without CUDA has to replace.
+
+Each says why. docs/pytorch.md has the same list for readers.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import random as generators
+from megatron.core.transformer.moe import moe_utils
+from megatron.core.transformer.torch_norm import WrappedTorchNorm
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from pitcheck.frontends.torch.megatron.cuda import CpuForCuda, Event, Stream, entered
+from pitcheck.frontends.torch.patches.patching import Patch, patched
+
+
+def start_group() -> None:
+    """Start a process group of one rank if there is none, as on the reference's side."""
+    if not dist.is_initialized():
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+
+
+@contextmanager
+def shims() -> Iterator[None]:
+    """Replace what a machine without CUDA lacks."""
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        stack.enter_context(patched(_patches()))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(CpuForCuda())
+        yield
+
+
+def _patches() -> Iterator[Patch]:
+    # Buffers are made on the current device.
+    yield torch.cuda, "current_device", lambda: "cpu"
+    yield torch.cuda, "set_device", _nothing
+    # Streams and events say when kernels run. Here operators run one after the other.
+    yield torch.cuda, "Stream", Stream
+    yield torch.cuda, "Event", Event
+    yield torch.cuda, "stream", entered
+    for name in ("current_stream", "default_stream"):
+        yield torch.cuda, name, Stream
+    for name in ("synchronize", "empty_cache"):
+        yield torch.cuda, name, _nothing
+    for name in ("range_push", "range_pop"):
+        yield torch.cuda.nvtx, name, _nothing
+    # Draws come from the CPU's generator, so seeds and states are its.
+    for owner in (torch.cuda, torch.cuda.random):
+        yield owner, "get_rng_state", _state
+        yield owner, "set_rng_state", _set_state
+        yield owner, "manual_seed", _seed
+        yield owner, "manual_seed_all", _seed
+    yield generators, "_get_cuda_rng_state", _state
+    yield generators, "_set_cuda_rng_state", _set_state
+    # Without Transformer Engine its name is not defined, and asked for.
+    if not hasattr(moe_utils, "te_general_gemm"):
+        yield moe_utils, "te_general_gemm", None
+    # Megatron's fused norms need Apex or Transformer Engine, its wrapper of PyTorch's refuses
+    # sequence parallelism.
+    yield WrappedTorchNorm, "__new__", staticmethod(_norm)
+    # A group of gloo would connect to other processes.
+    yield parallel_state, "create_group", _group(parallel_state.create_group)
+    yield from _without_engine()
+
+
+def _without_engine() -> Iterator[Patch]:
+    """Yield what makes modules see that Transformer Engine is missing.
+
+    Some take it to be there if the file can be imported in which Megatron wraps it.
+    """
+    if "transformer_engine" in sys.modules:
+        return
+    for name, module in list(sys.modules.items()):
+        if name.startswith("megatron.core.") and getattr(module, "HAVE_TE", False) is True:
+            yield module, "HAVE_TE", False
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Do nothing."""
+
+
+def _state(*_: Any, **__: Any) -> torch.Tensor:
+    return torch.get_rng_state()
+
+
+def _set_state(state: torch.Tensor, *_: Any, **__: Any) -> None:
+    torch.set_rng_state(state)
+
+
+def _seed(seed: int) -> None:
+    # torch.manual_seed calls this function.
+    torch.default_generator.manual_seed(seed)
+
+
+def _norm(_: type, config: Any, hidden_size: int, eps: float = 1e-5, **__: Any) -> torch.nn.Module:
+    """Return PyTorch's norm, whose parameters say if they see a part of the sequence alone.
+
+    Those of the fused norms say the same. Raises NotImplementedError for a norm that PyTorch lacks.
+    """
+    kinds = {"LayerNorm": torch.nn.LayerNorm, "RMSNorm": torch.nn.RMSNorm}
+    if config.normalization not in kinds or config.layernorm_zero_centered_gamma:
+        raise NotImplementedError(
+            f"PyTorch has no norm for normalization={config.normalization!r} with "
+            f"layernorm_zero_centered_gamma={config.layernorm_zero_centered_gamma}"
+        )
+    norm = kinds[config.normalization](hidden_size, eps=eps)
+    for parameter in norm.parameters():
+        parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+    return norm
+
+
+def _group(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create(ranks: Any = None, timeout: Any = None, backend: Any = None, **rest: Any) -> Any:
+        return original(ranks, timeout, None if backend == "gloo" else backend, **rest)
+
+    return create

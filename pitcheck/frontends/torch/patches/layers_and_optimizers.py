@@ -1,0 +1,52 @@
+"""Patches of layers and optimizers of PyTorch that a program cannot run as they are while recorded.
+
+What they compute stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch.optim import _adafactor
+
+from pitcheck.frontends.torch.formulas.adafactor import adafactor
+from pitcheck.frontends.torch.formulas.batch_norms import of_all_ranks, variances
+from pitcheck.frontends.torch.patches.patching import Patch, patched
+from pitcheck.frontends.torch.recording.recorder import Recorder
+
+Forward = Callable[[torch.nn.SyncBatchNorm, torch.Tensor], torch.Tensor]
+
+
+def library_patches(recorder: Recorder) -> Iterator[Patch]:
+    """Yield the patches."""
+    for name in ("_single_tensor_adafactor", "_multi_tensor_adafactor"):
+        yield _adafactor, name, adafactor
+    synchronised = torch.nn.SyncBatchNorm
+    yield synchronised, "forward", _on_cpus(recorder, synchronised.forward)
+
+
+def _on_cpus(recorder: Recorder, original: Forward) -> Forward:
+    """Return a method that synchronises statistics of tensors on CPUs, too.
+
+    The original asks for a device by name. It leaves out ranks without elements by numbers, unless
+    a graph of CUDA is being captured. So a rank without elements is refused here.
+    """
+
+    def forward(module: torch.nn.SyncBatchNorm, given: torch.Tensor) -> torch.Tensor:
+        if given.numel() == 0:
+            raise recorder.tape.unsupported(
+                "SyncBatchNorm is given a tensor without elements; give every rank some"
+            )
+        with patched(
+            [
+                (torch._C, "_get_privateuse1_backend_name", lambda: "cpu"),
+                (torch, "batch_norm_stats", variances),
+                (torch, "batch_norm_gather_stats_with_counts", of_all_ranks),
+                (torch.cuda, "is_available", lambda: True),
+                (torch.cuda, "is_current_stream_capturing", lambda: True),
+            ]
+        ):
+            return original(module, given)
+
+    return forward

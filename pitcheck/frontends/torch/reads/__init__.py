@@ -1,0 +1,1 @@
+"""Numbers that a program reads from tensors while it is recorded, where nobody has them."""

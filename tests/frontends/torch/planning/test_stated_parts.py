@@ -1,0 +1,149 @@
+"""The parts of parameters that a user states for patterns of names, those that shapes tell, and
+outputs that are terms over several axes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+import torch
+from frontends.torch.parallelism.regions import FromRanks, ToRanks
+from frontends.torch.parallelism.test_tensor_parallel import WIDTH, FeedForward
+from frontends.torch.proving import check_at_one_mesh, proven
+from torch import nn
+
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec, StatedPart
+from pitcheck.frontends.torch.recording.stated_parts import StatedParts
+from pitcheck.torch import capture
+
+HIDDEN = 16
+Parts = Mapping[str, StatedPart]
+BOTH: Parts = {"up.*": Part(split={0: "tp"}), "down.w*": Part(split={1: "tp"})}
+
+
+def training(model: FeedForward, to: type, back: type) -> Program:
+    def step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        hidden = nn.functional.silu(model.up(to.apply(batch["x"])))
+        out = back.apply(nn.functional.linear(hidden, model.down.weight)) + model.down.bias
+        loss: torch.Tensor = (out**2).sum()
+        loss.backward()
+        return loss
+
+    return Program(model, step)
+
+
+class Same(torch.autograd.Function):
+    """What a single device does in place of communication."""
+
+    @staticmethod
+    def forward(context, x):
+        return x
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient
+
+
+def spec(parts: Parts, mesh: Mapping[str, int], back: type = FromRanks) -> Spec:
+    def parallel(rank: Rank) -> Program:
+        model = FeedForward()
+        width = HIDDEN // 2
+        model.up = nn.Linear(WIDTH, width)
+        model.down.weight = nn.Parameter(torch.empty(WIDTH, width))
+        program = training(model, ToRanks, back)
+        return Program(program.model, program.step, parts=parts)
+
+    return Spec(
+        lambda: training(FeedForward(), Same, Same), parallel, mesh, {"x": Input((4, WIDTH))}
+    )
+
+
+def test_patterns_say_what_ranks_hold() -> None:
+    report = proven(spec(BOTH, {"tp": 2}))
+    assert not any("shape on each rank" in line for line in report.assumptions)
+
+
+def test_a_shape_tells_the_part() -> None:
+    """The report says that it was taken so."""
+    report = proven(spec({}, {"tp": 2}))
+    assert sum("over tp in equal stretches" in line for line in report.assumptions) == 2
+
+
+@pytest.mark.parametrize("parts", [{}, BOTH], ids=["told by shapes", "stated"])
+def test_parts_hide_no_missing_reduction(parts: Parts) -> None:
+    report = check_at_one_mesh(spec(parts, {"tp": 2}, Same))
+    assert report.verdict == "mismatch" and report.findings[0].code == "PIT104", report.findings
+
+
+def test_parts_in_another_order_are_a_mismatch() -> None:
+    """One matrix has its rows of the other rank."""
+    swapped: Parts = {**BOTH, "down.w*": {1: [(8, 16)]}}
+    report = check_at_one_mesh(spec(swapped, {"tp": 2}))
+    assert report.verdict == "mismatch", report.findings
+
+
+def test_a_shape_that_two_axes_fit_tells_nothing() -> None:
+    with pytest.raises(UnsupportedError, match=r"does not tell the part; say it in Program.parts"):
+        capture(spec({}, {"dp": 2, "tp": 2}))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({**BOTH, "up.w*": Part(split={0: "tp"})}, "two things about 'up.weight': as 'up.*' and"),
+        ({**BOTH, "*.wieght": Part(split={0: "tp"})}, "pattern '*.wieght', which matches none of"),
+        ({"up.*": Part(split={0: "ep"})}, "split over 'ep', which is no axis of the mesh (tp)"),
+        ({"up.*": Part(split={1: "tp"})}, "Program.parts['up.*'] splits dimension 1 of 'up.bias'"),
+        ({"up.*": Part(sum="tp")}, "Program.parts['up.*'] is a sum or a mean"),
+        (
+            {"up.*": Part(split={0: "tp"}), "down.*": Part(split={0: "tp"})},
+            "holds a part of 'down.weight' of shape (16, 8), which is (8, 16) in the reference",
+        ),
+    ],
+)
+def test_parts_that_cannot_be(parts: Parts, message: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(message)):
+        capture(spec(parts, {"tp": 2}))
+
+
+def test_several_axes_divide_in_their_order() -> None:
+    parts = StatedParts(
+        {"*": Part(split={0: ("dp", "tp")})}, {"dp": 2, "tp": 3}, {"dp": 1, "tp": 2}
+    )
+    found = parts.of("x", (4, 5))
+    assert found is not None and (found.whole, found.box) == ((24, 5), (((20, 24),), ((0, 5),)))
+
+
+def terms(loss: Part) -> Spec:
+    """The mean over rows of sums over columns; ranks have some of both."""
+
+    def program() -> Program:
+        return Program({}, lambda batch: (batch["x"] ** 2).mean(0).sum())
+
+    return Spec(
+        program,
+        lambda rank: program(),
+        {"dp": 2, "cp": 3},
+        {"x": Input((4, 6), split={0: "dp", 1: "cp"})},
+        {"loss": loss},
+    )
+
+
+def test_an_output_is_a_sum_over_one_axis_and_a_mean_over_another() -> None:
+    proven(terms(Part(sum="cp", mean="dp")))
+
+
+@pytest.mark.parametrize(
+    "loss", [Part(sum="dp", mean="cp"), Part(mean=("dp", "cp")), Part(sum=("dp", "cp"))], ids=str
+)
+def test_other_terms_are_a_mismatch(loss: Part) -> None:
+    report = check_at_one_mesh(terms(loss))
+    assert report.verdict == "mismatch", report.findings
+
+
+def test_an_axis_has_one_meaning() -> None:
+    with pytest.raises(PlanError, match=re.escape("names the axis 'dp' twice")):
+        capture(terms(Part(sum="dp", mean="dp")))
