@@ -103,7 +103,9 @@ def over(
         "x": Input((ROWS, FEATURES), split=split),
         "labels": Input((ROWS,), "int64", (0, CLASSES), split),
     }
-    return Spec(reference, parallel, mesh, batch, {"loss": Part(mean=axes) if loss is None else loss})
+    return Spec(
+        reference, parallel, mesh, batch, {"loss": Part(mean=axes) if loss is None else loss}
+    )
 
 
 def except_last(micro: int, quiet: Callable[[], AbstractContextManager[Any]]) -> Around:
