@@ -18,6 +18,8 @@ class Row:
     ``framework``: the name of its distribution. ``program``: the module in
     ``programs/frameworks``, whose function ``spec`` takes the mesh, a mistake and the ``options``.
     ``reason``: a property of the program that keeps its verdict from being equivalent.
+    ``counted``: the file and the functions whose lines are counted, by default ``spec`` of the
+    program.
     """
 
     framework: str
@@ -27,6 +29,7 @@ class Row:
     mistakes: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
+    counted: str = ""
 
     @property
     def at(self) -> str:
@@ -46,6 +49,7 @@ DP2, DP3, DP4, TP2, TP4, PP2, PP4 = (
 BOTH = {"rep": 2, "dp": 2}
 """Replicas of sharded parameters."""
 STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", "NAdam")
+TESTED = "tests/frontends/torch/parallelism/test_"
 RATE = "another learning rate on one rank"
 
 
@@ -55,11 +59,15 @@ def _replicated(feature: str, mesh: Mapping[str, int], *mistakes: str, **options
 
 
 def _sharded(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
-    return Row("torch", f"FSDP2{f', {feature}' if feature else ''}", "fsdp2", mesh, mistakes, options)
+    return Row(
+        "torch", f"FSDP2{f', {feature}' if feature else ''}", "fsdp2", mesh, mistakes, options
+    )
 
 
 def _flat(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
-    return Row("torch", f"FSDP1{f', {feature}' if feature else ''}", "fsdp1", mesh, mistakes, options)
+    return Row(
+        "torch", f"FSDP1{f', {feature}' if feature else ''}", "fsdp1", mesh, mistakes, options
+    )
 
 
 def _accelerated(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
@@ -74,8 +82,8 @@ def _adapted(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: A
     return Row("peft", feature, "hf_peft", mesh, mistakes, options)
 
 
-def _by_hand(feature: str, name: str, mesh: Mapping[str, int], *mistakes: str) -> Row:
-    return Row("torch", feature, "by_hand", mesh, mistakes, {"name": name})
+def _by_hand(feature: str, name: str, mesh: Mapping[str, int], counted: str, *mistakes: str) -> Row:
+    return Row("torch", feature, "by_hand", mesh, mistakes, {"name": name}, counted=counted)
 
 
 def _piped(schedule: str, mesh: Mapping[str, int], chunks: int = 1, rows: int = 8) -> Row:
@@ -95,11 +103,18 @@ def _titan(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any
 
 ROWS: tuple[Row, ...] = (
     # --- plain torch.distributed
-    _by_hand("data parallelism by hand", "data parallel", DP2, "gradients not averaged"),
+    _by_hand(
+        "data parallelism by hand",
+        "data parallel",
+        DP2,
+        "docs/examples/data_parallel.py:reference,parallel",
+        "gradients not averaged",
+    ),
     _by_hand(
         "tensor parallelism by hand",
         "tensor parallel",
         TP2,
+        "docs/examples/tensor_parallel.py:reference,parallel",
         "input gradient not summed",
         "a mean for a sum",
     ),
@@ -107,41 +122,59 @@ ROWS: tuple[Row, ...] = (
         "accumulation over tokens that count",
         "accumulation",
         DP2,
+        f"{TESTED}accumulation.py:spec,of_whole_batch",
         "mean of means",
         "tokens of one rank",
     ),
-    _by_hand("attention, one projection", "fused attention", TP2, "gradients not added up"),
+    _by_hand(
+        "attention, one projection",
+        "fused attention",
+        TP2,
+        f"{TESTED}fused_attention.py:spec",
+        "gradients not added up",
+    ),
     _by_hand(
         "attention, one projection by parts",
         "fused attention, rows by part",
         TP2,
+        f"{TESTED}fused_attention.py:spec",
         "rows in another order",
     ),
     _by_hand(
         "attention, functional collectives",
         "fused attention, functional",
         TP2,
+        f"{TESTED}fused_attention.py:spec",
         "gradients not added up",
     ),
     _by_hand(
         "optimizer state by rows",
         "optimizer state by rows",
         DP2,
+        f"{TESTED}sharded_optimizer.py:spec,by_hand,Sharded",
         "parameters not gathered",
         "gradients in another order",
         "gradients not divided",
     ),
-    _by_hand("ring attention by hand", "ring attention", {"cp": 2}, "sums not rescaled"),
+    _by_hand(
+        "ring attention by hand",
+        "ring attention",
+        {"cp": 2},
+        f"{TESTED}ring_attention.py:spec",
+        "sums not rescaled",
+    ),
     _by_hand(
         "ring attention by hand",
         "ring attention over three",
         {"cp": 3},
+        f"{TESTED}ring_attention.py:spec",
         "gradients sent the other way",
     ),
     _by_hand(
         "experts, all-to-all by counts",
         "experts by counts",
         {"ep": 2},
+        f"{TESTED}experts.py:spec,in_place",
         "tokens combined in another order",
         "weights of other tokens",
     ),
@@ -149,17 +182,31 @@ ROWS: tuple[Row, ...] = (
         "experts, all-to-all in equal parts",
         "experts in equal parts",
         {"ep": 2},
+        f"{TESTED}experts.py:spec,in_place",
         "tokens combined in another order",
     ),
     _by_hand(
         "clipping of replicas",
         "clipping",
         DP2,
+        f"{TESTED}clipping.py:replicated,summed,clipped",
         "before gradients are summed",
         "by the matrices alone",
     ),
-    _by_hand("clipping of shards", "clipping of shards", DP2, "by the shards of a rank"),
-    _by_hand("log-sum-exp over columns", "log of a sum over columns", TP2, "largest of own columns"),
+    _by_hand(
+        "clipping of shards",
+        "clipping of shards",
+        DP2,
+        f"{TESTED}clipping.py:fully_sharded,clipped",
+        "by the shards of a rank",
+    ),
+    _by_hand(
+        "log-sum-exp over columns",
+        "log of a sum over columns",
+        TP2,
+        "tests/frontends/torch/programs/test_torch_causes.py:log_of_sum",
+        "largest of own columns",
+    ),
     # --- DistributedDataParallel
     _replicated("", DP2, "never synchronised", "a parameter left out"),
     _replicated("", DP3, "never synchronised"),
@@ -167,8 +214,6 @@ ROWS: tuple[Row, ...] = (
     _replicated("two axes", {"outer": 2, "inner": 2}, "replicas of one axis only"),
     _replicated("a bucket for each parameter", DP2, "a parameter left out", bucket=1e-5),
     _replicated("gradients as views of buckets", DP2, "never synchronised", views=True),
-    _replicated("static graph", DP2, "a parameter left out", static_graph=True),
-    _replicated("hook: bfloat16", DP2, "never synchronised", hook="bf16"),
     _replicated("hook: float16", DP2, "never synchronised", hook="fp16"),
     _replicated(
         "no_sync",
@@ -214,15 +259,14 @@ ROWS: tuple[Row, ...] = (
     _sharded(
         "accumulation",
         DP2,
+        f"{TESTED}accumulation.py:spec,of_whole_batch",
         "the last micro-batch not synchronised",
         "loss not divided by micro-batches",
         micro=2,
     ),
     *(_sharded(name, DP2, "a shard not updated", optimizer=name) for name in STEPPED),
     _sharded("uneven shards, AdamW", DP3, "a shard not updated", optimizer="AdamW"),
-    _sharded(
-        "clipping, AdamW", DP2, "clipped by the norm of a shard", optimizer="AdamW", clip=1.0
-    ),
+    _sharded("clipping, AdamW", DP2, "clipped by the norm of a shard", optimizer="AdamW", clip=1.0),
     _sharded(
         "uneven shards, clipping, AdamW",
         DP3,
@@ -230,9 +274,7 @@ ROWS: tuple[Row, ...] = (
         optimizer="AdamW",
         clip=1.0,
     ),
-    _sharded(
-        "replicas of shards, AdamW", BOTH, "replicas not synchronised", optimizer="AdamW"
-    ),
+    _sharded("replicas of shards, AdamW", BOTH, "replicas not synchronised", optimizer="AdamW"),
     # --- FSDP1
     _flat("", DP2, "never synchronised", "sums not divided"),
     _flat("", DP3, "sums not divided"),
@@ -249,9 +291,7 @@ ROWS: tuple[Row, ...] = (
     ),
     _flat("SHARD_GRAD_OP", DP2, "sums not divided", strategy="SHARD_GRAD_OP"),
     _flat("NO_SHARD", DP2, "sums not divided", strategy="NO_SHARD"),
-    _flat(
-        "NO_SHARD, use_orig_params", DP2, "sums not divided", strategy="NO_SHARD", original=True
-    ),
+    _flat("NO_SHARD, use_orig_params", DP2, "sums not divided", strategy="NO_SHARD", original=True),
     _flat("HYBRID_SHARD", BOTH, "replicas not synchronised", strategy="HYBRID_SHARD"),
     _flat(
         "no_sync",
@@ -288,10 +328,7 @@ ROWS: tuple[Row, ...] = (
     # --- pipelining
     *(_piped(name, PP2) for name in ("GPipe", "1F1B")),
     _piped("1F1B", PP4),
-    *(
-        _piped(name, PP2, 2)
-        for name in ("Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble")
-    ),
+    *(_piped(name, PP2, 2) for name in ("Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble")),
     # --- accelerate
     _accelerated("DDP", DP2, RATE, "model not prepared"),
     _accelerated("DDP", DP3, "model not prepared"),
@@ -331,13 +368,22 @@ ROWS: tuple[Row, ...] = (
     _model("Llama, SDPA", TP2, "a rowwise layer not reduced", model="Llama, SDPA"),
     _model("Qwen2, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Qwen2"),
     _model("Qwen3, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Qwen3"),
-    _model("Mistral, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Mistral"),
+    _model(
+        "Mistral, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Mistral"
+    ),
     _model("Gemma, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Gemma"),
-    _model("Granite, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Granite"),
+    _model(
+        "Granite, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Granite"
+    ),
     # --- PEFT
     _adapted("LoRA, DistributedDataParallel", DP2, "another scale on one rank"),
     _adapted("LoRA, FSDP2", DP2, "sums not divided", kind="FSDP2"),
     _adapted("LoRA, tensor parallelism", TP2, "another scale on one rank", kind="TP"),
+    # --- DeepSpeed
+    *(
+        Row("deepspeed", f"ZeRO-0, {name}", "zero_deepspeed", DP2, (RATE,), {"optimizer": name})
+        for name in ("SGD", "AdamW")
+    ),
     # --- DTensor
     _distributed("sequence parallelism", {"dp": 1, "tp": 2}, "gradients of norms not summed"),
     _distributed(

@@ -30,9 +30,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "bench" / "programs" / "frameworks"
 PAGE = ROOT / "docs" / "frameworks.md"
 HEAD = (
-    "| framework | feature | mesh | lines | verdict | processor seconds | planted mistakes | causes found |",
+    "| framework | feature | mesh | lines | verdict | processor seconds | planted mistakes | "
+    "causes found |",
     "|---|---|---|---|---|---|---|---|",
 )
+MEETING = ("PIT004", "PIT005", "PIT006", "PIT007", "PIT010")
+"""The codes of invalid programs whose ranks do not meet, or race."""
 FORKING = multiprocessing.get_context("fork")
 
 
@@ -51,8 +54,8 @@ class Checked:
 
     @property
     def caught(self) -> bool:
-        """True if the programs were told to differ."""
-        return self.verdict in ("mismatch", "invalid")
+        """True if programs differ, or ranks do not meet. A program that raises is not caught."""
+        return self.verdict == "mismatch" or (self.verdict == "invalid" and self.code in MEETING)
 
 
 def isolated(function: Callable[[], Any], limit: float) -> Any:
@@ -111,19 +114,19 @@ def installed(framework: str) -> str:
         return ""
 
 
-def lines_of(file: Path) -> int:
-    """Return the lines of code that the specifications of a file need.
+def lines_of(row: Row) -> int:
+    """Return the lines of code of both programs of a row and of their specification.
 
-    Counted are the statements of ``spec`` and of all functions and classes of the file that it
-    uses, without comments and docstrings. Mistakes are left out: what only ``MISTAKES`` names.
+    Counted are ``spec``, or what ``Row.counted`` names, and all functions and classes of the same
+    file that it uses, without imports, comments and docstrings.
     """
+    path, _, names = row.counted.partition(":")
+    file = ROOT / path if path else PROGRAMS / f"{row.program}.py"
     module = ast.parse(file.read_text(encoding="utf-8"))
     named = {
-        node.name: node
-        for node in module.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        node.name: node for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
-    found, waiting = set(), ["spec"]
+    found, waiting = set(), names.split(",") if names else ["spec"]
     while waiting:
         name = waiting.pop()
         if name in named and name not in found:
@@ -160,7 +163,7 @@ def line(row: Row, right: Checked | None, wrong: Mapping[str, Checked | None]) -
         f"{row.framework} {installed(row.framework)}",
         row.feature,
         row.at,
-        str(lines_of(PROGRAMS / f"{row.program}.py")),
+        str(lines_of(row)),
         verdict if not row.reason else f"{verdict} ({row.reason})",
         "" if right is None else f"{right.seconds:.1f}",
         "; ".join(wrong),

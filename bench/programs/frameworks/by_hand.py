@@ -141,9 +141,7 @@ PROGRAMS: dict[str, dict[str, Build]] = {
     },
     "clipping of shards": {
         "": partial(fully_sharded, clipping.clipped),
-        "by the shards of a rank": partial(
-            fully_sharded, clipping.clipped_by_the_shards_of_a_rank
-        ),
+        "by the shards of a rank": partial(fully_sharded, clipping.clipped_by_the_shards_of_a_rank),
     },
     "log of a sum over columns": {
         "": lambda: log_of_sum("max"),

@@ -29,7 +29,6 @@ MISTAKES = (
 )
 HOOKS = {
     "fp16": default_hooks.fp16_compress_hook,
-    "bf16": default_hooks.bf16_compress_hook,
     "": None,
 }
 
@@ -102,9 +101,7 @@ def spec(
             def before() -> None:
                 clipping(model)
                 for parameter in model.parameters():
-                    torch.distributed.all_reduce(
-                        parameter.grad, op=torch.distributed.ReduceOp.AVG
-                    )
+                    torch.distributed.all_reduce(parameter.grad, op=torch.distributed.ReduceOp.AVG)
 
         if mistake == "another learning rate on one rank" and made is not None and rank.number:
             made.param_groups[0]["lr"] *= 2

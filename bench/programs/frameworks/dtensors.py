@@ -41,12 +41,12 @@ def spec(
 
         return Program(model, step, made)
 
-    def parallel(rank: Rank) -> Program:
+    def parallel(_: Rank) -> Program:
         devices = init_device_mesh("cpu", tuple(mesh.values()), mesh_dim_names=tuple(mesh))
         model = Llama()
         if mesh["tp"] > 1:
             split_layers(model, devices["tp"], sequence)
-        data = mesh["dp"] if "dp" in mesh else 1
+        data = mesh.get("dp", 1)
         if data > 1:
             for layer in model.layers:
                 fully_shard(layer, mesh=devices["dp"])

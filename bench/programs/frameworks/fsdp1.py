@@ -10,15 +10,13 @@ import torch
 from small import OPTIMIZERS, Network, except_last, named, over, training
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from torch.distributed.fsdp import ShardingStrategy
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 from pitcheck.torch import Program, Rank, Spec
 
 MISTAKES = (
     "never synchronised",
-    "the last micro-batch not synchronised",
     "loss not divided by micro-batches",
     "replicas not synchronised",
     "clipped by the norm of a shard",
@@ -57,7 +55,7 @@ def spec(
         chosen = ShardingStrategy[strategy]
         if mistake == "replicas not synchronised":
             devices, chosen = devices[axes[-1]], ShardingStrategy.FULL_SHARD
-        model = FSDP(
+        model = FullyShardedDataParallel(
             Network(hidden),
             device_mesh=devices,
             device_id=torch.device("cpu"),
@@ -66,7 +64,7 @@ def spec(
             auto_wrap_policy=ModuleWrapPolicy({nn.Linear}) if wrapped else None,
         )
         if mistake == "sums not divided":
-            for module in FSDP.fsdp_modules(model):
+            for module in FullyShardedDataParallel.fsdp_modules(model):
                 module._gradient_predivide_factor = module._gradient_postdivide_factor = 1
         made = OPTIMIZERS[optimizer](model.parameters()) if optimizer else None
         if mistake == "another learning rate on one rank" and rank.number:
@@ -74,8 +72,6 @@ def spec(
         around = except_last(micro, model.no_sync)
         if mistake == "never synchronised":
             around = quiet(model)
-        elif mistake == "the last micro-batch not synchronised":
-            around = lambda number: quiet(model)(number) if number == micro - 1 else except_last(1, model.no_sync)(0)  # noqa: E501, E731
         return training(
             model,
             made,

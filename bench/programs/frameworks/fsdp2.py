@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
-from frontends.torch.parallelism.test_tensor_parallel import Llama, split_layers
 from small import OPTIMIZERS, Around, Network, named, over, training
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint
 
-from pitcheck.torch import Input, Part, Program, Rank, Spec
+from pitcheck.torch import Program, Rank, Spec
 
 MISTAKES = (
     "sums not divided",

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin
 from small import (
-    CLASSES,
-    FEATURES,
     OPTIMIZERS,
-    ROWS,
     Batch,
     Network,
     loss_of,
@@ -30,10 +26,8 @@ MISTAKES = (
     "loss divided twice",
     "plain backward",
     "clipped on every micro-batch's own gradients",
-    "accumulated over more than a step",
     "another learning rate on one rank",
     "loss of one rank",
-    "local loss gathered twice",
 )
 
 

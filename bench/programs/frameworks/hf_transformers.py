@@ -13,14 +13,7 @@ from transformers.distributed import DistributedConfig
 from pitcheck.torch import Input, Part, Program, Rank, Spec
 
 ROWS, LENGTH, VOCABULARY = 4, 6, 32
-MISTAKES = (
-    "a rowwise layer not reduced",
-    "a layer's input gradient not summed",
-    "labels not shifted",
-    "loss of own tokens",
-    "another rank's heads",
-    "sums not divided",
-)
+MISTAKES = ("a rowwise layer not reduced", "sums not divided")
 SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 16,
@@ -101,12 +94,14 @@ def spec(
         whole = built(model)
         return training(whole, stepping(whole))
 
-    def parallel(rank: Rank) -> Program:
+    def parallel(_: Rank) -> Program:
         sizes = {"tp_size": mesh.get("tp", 1), "fsdp_size": mesh.get("dp", 1)}
         if "rep" in mesh:
             sizes["dp_replicate_size"] = mesh["rep"]
         whole = built(model)
-        config, _, devices = whole.prepare_distribute_model(DistributedConfig(**sizes, **configured))
+        config, _, devices = whole.prepare_distribute_model(
+            DistributedConfig(**sizes, **configured)
+        )
         spread = whole.maybe_distribute_model(whole, config, devices)
         planted(spread, mistake)
         return training(spread, stepping(spread))
@@ -133,9 +128,7 @@ def planted(model: Any, mistake: str) -> None:
                 module.set_gradient_divide_factor(1.0)
     if mistake == "a rowwise layer not reduced":
         layer = last_layer(model)
-        right = layer.forward
         layer.forward = lambda x: torch.nn.functional.linear(x, layer.weight.to_local())
-        del right
 
 
 def last_layer(model: Any) -> Any:

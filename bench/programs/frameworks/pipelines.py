@@ -78,6 +78,4 @@ def spec(
             names=lambda name: name.partition(".")[2] if name[0].isdigit() else name,
         )
 
-    return Spec(
-        reference, parallel, mesh, {"x": Input((rows, WIDTH)), "y": Input((rows, WIDTH))}
-    )
+    return Spec(reference, parallel, mesh, {"x": Input((rows, WIDTH)), "y": Input((rows, WIDTH))})

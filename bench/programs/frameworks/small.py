@@ -60,6 +60,8 @@ def training(
     """
 
     def step(batch: Batch) -> torch.Tensor:
+        if optimizer is None:
+            model.zero_grad()
         total = torch.zeros(())
         for number, x, labels in parts_of(batch, micro):
             with around(number):
@@ -69,7 +71,7 @@ def training(
         before()
         if optimizer is not None:
             optimizer.step()
-        model.zero_grad() if optimizer is not None else None
+            optimizer.zero_grad()
         return total
 
     return Program(model, step, optimizer, **more)
@@ -101,7 +103,9 @@ def over(
         "x": Input((ROWS, FEATURES), split=split),
         "labels": Input((ROWS,), "int64", (0, CLASSES), split),
     }
-    return Spec(reference, parallel, mesh, batch, {"loss": Part(mean=axes) if loss is None else loss})
+    return Spec(
+        reference, parallel, mesh, batch, {"loss": Part(mean=axes) if loss is None else loss}
+    )
 
 
 def except_last(micro: int, quiet: Callable[[], AbstractContextManager[Any]]) -> Around:

@@ -9,17 +9,16 @@ from typing import Any
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import deepspeed
+import deepspeed.ops
 import torch
 from small import OPTIMIZERS, Batch, Network, loss_of, named, over, parts_of, training
 from torch import nn
 
 from pitcheck.torch import Program, Rank, Spec
 
-MISTAKES = (
-    "gradients not averaged",
-    "another learning rate on one rank",
-    "loss divided twice",
-)
+# DeepSpeed tries once which of its kernels could be built, with libraries that draw numbers.
+deepspeed.ops.__compatible_ops__  # noqa: B018
+MISTAKES = ("another learning rate on one rank",)
 
 
 def spec(
@@ -41,13 +40,18 @@ def spec(
             if clip is not None:
                 nn.utils.clip_grad_norm_(model.parameters(), clip)
 
-        return training(model, OPTIMIZERS[optimizer](model.parameters()), micro=micro, before=clipping)
+        return training(
+            model, OPTIMIZERS[optimizer](model.parameters()), micro=micro, before=clipping
+        )
 
     def parallel(rank: Rank) -> Program:
         model = Network()
+        made = OPTIMIZERS[optimizer](model.parameters())
+        if mistake and rank.number:
+            made.param_groups[0]["lr"] *= 2
         engine, *_ = deepspeed.initialize(
             model=model,
-            optimizer=OPTIMIZERS[optimizer](model.parameters()),
+            optimizer=made,
             config={
                 "train_micro_batch_size_per_gpu": 1,
                 "gradient_accumulation_steps": micro,

@@ -188,7 +188,7 @@ def _all_reduce(call: Call) -> Any:
 
 def _broadcast(call: Call) -> Any:
     group, root = call.group, call.named["root_rank"]
-    tensors = [call.laid(tensor) for tensor in call.named["tensors"]]
+    tensors = [call.to.of_bytes(call.laid(tensor)) for tensor in call.named["tensors"]]
     return call.land(
         [Landing(tensor, call.to.broadcast(tensor, root, group)) for tensor in tensors]
     )

@@ -136,6 +136,21 @@ class Communication:
         sizes = (None, None) if even else (tuple(sent), tuple(received))
         return self.emit("all_to_all", (Ref(value), *sizes), shape, like, group)
 
+    def of_bytes(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of bytes in the dtype in which they were written, any other as it is.
+
+        Moving the bytes of numbers moves the numbers.
+        """
+        dtype = self._storages.dtype_of(tensor)
+        if tensor.dtype != torch.uint8 or dtype is None or not tensor.is_contiguous():
+            return tensor
+        start, size = int(tensor.storage_offset()), dtype.itemsize
+        if start % size or tensor.numel() % size:
+            return tensor
+        return torch.empty(0, dtype=dtype).set_(
+            tensor.untyped_storage(), start // size, (tensor.numel() // size,), (1,)
+        )
+
     def broadcast(self, tensor: torch.Tensor, root: int, group: Members) -> int:
         """Record a broadcast from the member at place ``root``; return its result."""
         arguments = (Ref(self.read_at_root(tensor, root, group)), root)

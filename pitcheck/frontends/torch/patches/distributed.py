@@ -39,6 +39,10 @@ REDUCING = frozenset(
 """The methods of a process group that take a kind of reduction."""
 
 
+OUTSIDE = -1
+"""The number of the backward pass that runs where none does."""
+
+
 def distributed_patches(recorder: Recorder) -> Iterator[Patch]:
     """Yield the patches that let a recorder see all of torch.distributed."""
     yield DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__)
@@ -163,7 +167,7 @@ def _future(recorder: Recorder) -> Callable[[Work], Any]:
 
     def get_future(work: Work) -> Any:
         future = Future(recorder, work)
-        if torch._C._current_autograd_node() is not None:
+        if torch._C._current_graph_task_id() != OUTSIDE:
             recorder.communication.waited(work)
         return future
 

@@ -489,9 +489,9 @@ class Recorder(TorchDispatchMode):
 
 
 def _on_the_cpu(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call; the CPU has no number, as a tensor that is made on it has none.
+    """Return the arguments of a call in which the CPU has no number.
 
-    A tensor without numbers would keep the number that its maker was given.
+    A tensor that is made on "cpu:0" lies on "cpu"; one without numbers would keep the number.
     """
     device = kwargs.get("device")
     if isinstance(device, torch.device) and device.type == "cpu":

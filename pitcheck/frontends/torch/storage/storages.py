@@ -169,6 +169,11 @@ class Storages:
                 )
         return view._replace(offset=0), tuple(parts)
 
+    def dtype_of(self, tensor: torch.Tensor) -> torch.dtype | None:
+        """Return the dtype in which a tensor's memory was written, None if nothing or several."""
+        found = {piece.root.dtype for piece in self._of(tensor).pieces}
+        return found.pop() if len(found) == 1 else None
+
     def all(self) -> list[Storage]:
         """Return every storage that was ever written to or read, in the order of its first use."""
         return list(self._storages.values())

@@ -52,3 +52,33 @@ def test_a_kept_buffer_is_state_of_the_root_alone_and_only_where_it_is_read(befo
     report = check(spec(before=before), Options(seed=1))
     assert report.verdict == ("equivalent" if before else "inconclusive"), report.findings
     assert before or report.findings[0].title.startswith(f"rank {ROOT} reads")
+
+
+def of_bytes(source: int) -> Spec:
+    """A gradient that is summed at the root, and sent to all as bytes from one rank."""
+
+    def built(parallel: bool) -> Program:
+        model = nn.Linear(WIDTH, WIDTH, bias=False)
+
+        def step(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            model.weight.grad = None
+            (model(batch["x"]) ** 2).sum().backward()
+            if parallel:
+                dist.reduce(model.weight.grad, ROOT)
+                dist.broadcast(model.weight.grad.view(torch.uint8), source)
+            return {}
+
+        return Program(model, step)
+
+    return Spec(
+        lambda: built(False),
+        lambda _: built(True),
+        {"dp": 2},
+        {"x": Input((6, WIDTH), split={0: "dp"})},
+    )
+
+
+@pytest.mark.parametrize("source", [ROOT, 0])
+def test_bytes_of_numbers_are_the_numbers(source: int) -> None:
+    report = check(of_bytes(source), Options(seed=1))
+    assert report.verdict == ("equivalent" if source == ROOT else "mismatch"), report.findings

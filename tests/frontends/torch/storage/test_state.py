@@ -551,3 +551,12 @@ def test_tensors_are_found_by_their_way() -> None:
         "generator.frame": (5,),
         "state.0.m": (6,),
     }
+
+
+def test_a_dict_that_makes_what_it_is_asked_for_is_not_asked() -> None:
+    class Lazy(dict[str, torch.Tensor]):
+        def items(self) -> None:
+            raise ValueError("nothing is made by a look")
+
+    tensor = torch.zeros(2)
+    assert reachable({"step": Lazy(kept=tensor)})["step.kept"] is tensor
