@@ -33,8 +33,8 @@ class Setup:
 
     ``chunks``: of layers on a pipeline rank; ``micro``: micro-batches of a rank; ``gated``: as
     Llama, with SwiGLU and RMSNorm and without biases; ``groups``: of queries; ``per_token``: the
-    loss is averaged over the tokens of all ranks; ``data_parallel`` and ``config``: further fields
-    of Megatron's configurations.
+    loss is averaged over the tokens of all ranks; ``latent``: multi-latent attention;
+    ``data_parallel`` and ``config``: further fields of Megatron's configurations.
     """
 
     tensor: int = 2
@@ -48,6 +48,7 @@ class Setup:
     groups: int = HEADS
     layers: int = LAYERS
     per_token: bool = False
+    latent: bool = False
     data_parallel: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -137,7 +138,11 @@ def models(setup: Setup) -> list[Any]:
         stage = chunk if setup.chunks > 1 else None
         model = GPTModel(
             config,
-            get_gpt_layer_local_spec(normalization=config.normalization),
+            get_gpt_layer_local_spec(
+                num_experts=config.num_moe_experts,
+                multi_latent_attention=setup.latent,
+                normalization=config.normalization,
+            ),
             VOCABULARY,
             LENGTH,
             pre_process=state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=stage),
@@ -146,7 +151,7 @@ def models(setup: Setup) -> list[Any]:
             share_embeddings_and_output_weights=setup.tied,
             vp_stage=stage,
         )
-        if config.params_dtype != torch.float32:
+        if config.params_dtype != torch.float32 and not setup.latent:
             channels = WIDTH // HEADS
             model.rotary_pos_emb.inv_freq = 1.0 / (
                 10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels)
@@ -157,7 +162,10 @@ def models(setup: Setup) -> list[Any]:
 
 def configuration(setup: Setup) -> Any:
     from megatron.core.distributed.finalize_model_grads import finalize_model_grads  # noqa: PLC0415
-    from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: PLC0415
+    from megatron.core.transformer.transformer_config import (  # noqa: PLC0415
+        MLATransformerConfig,
+        TransformerConfig,
+    )
 
     like_llama = {
         "gated_linear_unit": True,
@@ -165,7 +173,15 @@ def configuration(setup: Setup) -> Any:
         "normalization": "RMSNorm",
         "add_bias_linear": False,
     }
-    config = TransformerConfig(
+    latent = {
+        "q_lora_rank": 8,
+        "kv_lora_rank": 12,
+        "qk_head_dim": 4,
+        "qk_pos_emb_head_dim": 4,
+        "v_head_dim": 4,
+        "rope_type": "rope",
+    }
+    config = (MLATransformerConfig if setup.latent else TransformerConfig)(
         num_layers=setup.layers,
         hidden_size=WIDTH,
         num_attention_heads=HEADS,
@@ -186,6 +202,7 @@ def configuration(setup: Setup) -> Any:
         masked_softmax_fusion=False,
         apply_rope_fusion=False,
         **(like_llama if setup.gated else {}),
+        **(latent if setup.latent else {}),
         **setup.config,
     )
     config.finalize_model_grads_func = finalize_model_grads
