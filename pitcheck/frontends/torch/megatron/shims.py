@@ -52,6 +52,7 @@ def _patches() -> Iterator[Patch]:
     yield torch.cuda, "stream", entered
     for name in ("current_stream", "default_stream"):
         yield torch.cuda, name, Stream
+    yield torch.Tensor, "record_stream", _nothing
     for name in ("synchronize", "empty_cache"):
         yield torch.cuda, name, _nothing
     for name in ("range_push", "range_pop"):

@@ -170,12 +170,27 @@ def stale_activation(_: Any) -> Planted:
 # --- of multi-latent attention
 
 
+class _Summed(torch.autograd.Function):
+    """Megatron's own reduction leaves a gradient as it is that is not contiguous."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, group: Any) -> torch.Tensor:
+        context.group = group
+        return x
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        gradient = gradients[0].contiguous()
+        torch.distributed.all_reduce(gradient, group=context.group)
+        return gradient, None
+
+
 def key_gradient_summed(model: Any) -> Planted:
     """Mend Megatron 0.16.1: sum the gradient of the rotated part of keys, which every rank uses for
     its own heads.
     """
     latent = import_module("megatron.core.transformer.multi_latent_attention")
-    mappings = import_module("megatron.core.tensor_parallel.mappings")
+    group = import_module("megatron.core.parallel_state").get_tensor_model_parallel_group()
     right = latent.gather_from_tensor_model_parallel_region
     config = model.config
     widths = [config.kv_lora_rank, config.qk_pos_emb_head_dim]
@@ -185,6 +200,6 @@ def key_gradient_summed(model: Any) -> Planted:
         if whole.shape[-1] != sum(widths):
             return whole
         keys, rotated = torch.split(whole, widths, dim=-1)
-        return torch.cat([keys, mappings.copy_to_tensor_model_parallel_region(rotated)], dim=-1)
+        return torch.cat([keys, _Summed.apply(rotated, group)], dim=-1)
 
     return patch.object(latent, "gather_from_tensor_model_parallel_region", gather)
