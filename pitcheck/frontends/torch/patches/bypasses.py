@@ -14,6 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import FunctionCtx
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from pitcheck.errors import UnsupportedError
@@ -77,7 +78,8 @@ def _array(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., An
         if not isinstance(tensor, FakeTensor):
             return original(tensor, *args, **kwargs)
         try:
-            numbers = original(recorder.known(tensor).clone(), *args, **kwargs)
+            with _disable_current_modes():
+                numbers = original(recorder.known(tensor).clone(), *args, **kwargs)
         except UnsupportedError as error:
             raise recorder.tape.refuse(error) from None
         numbers.setflags(write=False)
