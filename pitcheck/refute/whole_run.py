@@ -21,6 +21,7 @@ from pitcheck.prove.reals.trial_inputs import (
     TrialInputs,
     points_of,
 )
+from pitcheck.refute.constant_factors import constant_factors
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.equal_blocks import Blocks
@@ -236,8 +237,9 @@ def _enough_trials(shaped: ShapedStage, seed: int) -> int:
 
 def conjecture(problem: Problem, run: WholeRun) -> dict[int, Cut]:
     """Return a cut for every computed value that holds parts of a reference value in a run."""
-    scales, known = plausible_scales(problem.parallel), problem.specification.initial
-    return find_cuts(run.shaped, run.symbolic, run.evaluated, scales, known)
+    scales = [*plausible_scales(problem.parallel), *constant_factors(run.evaluated)]
+    known = problem.specification.initial
+    return find_cuts(run.shaped, run.symbolic, run.evaluated, list(dict.fromkeys(scales)), known)
 
 
 def further_conjecture(problem: Problem, run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:

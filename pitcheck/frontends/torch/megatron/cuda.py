@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+IS_CUDA = torch.Tensor.is_cuda
+"""The property of tensors; a mode is called with its getter."""
+
 
 class Stream:
     """A stream of CUDA. Operators run in the order of the program, whatever their stream."""
@@ -66,7 +69,8 @@ def entered(_: Stream | None) -> AbstractContextManager[None]:
 class CpuForCuda(TorchFunctionMode):
     """Run on the CPU what a program asks PyTorch to run on CUDA.
 
-    Tensors say that they are of CUDA's types, which Megatron's optimizers look at.
+    Tensors say that they lie on CUDA and are of its types: Megatron's optimizers ask for it, and
+    its dispatchers of tokens copy counts to the CPU only then.
     """
 
     def __torch_function__(
@@ -79,6 +83,8 @@ class CpuForCuda(TorchFunctionMode):
         """Call a function of PyTorch with the CPU in place of CUDA."""
         given = {name: _here(value) for name, value in (kwargs or {}).items()}
         given.pop("pin_memory", None)
+        if getattr(func, "__self__", None) is IS_CUDA:
+            return True
         if func is torch.Tensor.pin_memory:
             return args[0].clone()
         if func is torch.Tensor.cuda:

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel import random as generators
+from megatron.core.transformer.dot_product_attention import DotProductAttention
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.torch_norm import WrappedTorchNorm
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -51,6 +52,7 @@ def _patches() -> Iterator[Patch]:
     yield torch.cuda, "stream", entered
     for name in ("current_stream", "default_stream"):
         yield torch.cuda, name, Stream
+    yield torch.Tensor, "record_stream", _nothing
     for name in ("synchronize", "empty_cache"):
         yield torch.cuda, name, _nothing
     for name in ("range_push", "range_pop"):
@@ -69,6 +71,9 @@ def _patches() -> Iterator[Patch]:
     # Megatron's fused norms need Apex or Transformer Engine, its wrapper of PyTorch's refuses
     # sequence parallelism.
     yield WrappedTorchNorm, "__new__", staticmethod(_norm)
+    # Multi-latent attention names the widths of keys and values, which Transformer Engine's
+    # attention takes and Megatron's does not.
+    yield DotProductAttention, "__init__", _attention(DotProductAttention.__init__)
     # A group of gloo would connect to other processes.
     yield parallel_state, "create_group", _group(parallel_state.create_group)
     yield from _without_engine()
@@ -118,6 +123,22 @@ def _norm(_: type, config: Any, hidden_size: int, eps: float = 1e-5, **__: Any) 
     for parameter in norm.parameters():
         parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
     return norm
+
+
+def _attention(original: Callable[..., None]) -> Callable[..., None]:
+    def init(
+        attention: Any,
+        *args: Any,
+        k_channels: int | None = None,  # noqa: ARG001  keys have it
+        v_channels: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        original(attention, *args, **kwargs)
+        if v_channels is not None:
+            heads = attention.num_attention_heads_per_partition
+            attention.hidden_size_per_partition = heads * v_channels
+
+    return init
 
 
 def _group(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -44,3 +44,20 @@ def _positions(mask: torch.Tensor | None) -> list[torch.Tensor | None]:
     with _disable_current_modes():
         # Each has memory of its own, as a constant of the program has.
         return [] if mask is None else [places.clone() for places in mask.nonzero().unbind(1)]
+
+
+def selected(name: str, args: Sequence[Any], known: Known) -> Any:
+    """Return what ``masked_select`` or ``masked_scatter`` gives for a mask that is known.
+
+    Returns NotImplemented for another operator, or a mask that is not known.
+    """
+    mask = known(args[1]) if name in ("masked_select", "masked_scatter") else None
+    if mask is None:
+        return NotImplemented
+    shape = torch.broadcast_shapes(args[0].shape, mask.shape)
+    places = _positions(mask.expand(shape))
+    whole = args[0].expand(shape)
+    if name == "masked_select":
+        return torch.ops.aten.index.Tensor(whole, places)
+    count = len(places[0]) if places and places[0] is not None else 0
+    return torch.ops.aten.index_put.default(whole, places, args[2].reshape(-1)[:count])

@@ -87,19 +87,6 @@ class Names:
             for path, module in model.named_modules()
         }
 
-    def path(self, module: str) -> str:
-        """Return the reference's path of a module, which the names of its parameters tell.
-
-        It is the module's own path if it has none of which that can be told.
-        """
-        prefix = f"{_plain(module)}."
-        for here, _ in self._plain_parameters() if module else ():
-            name = here[len(prefix) :]
-            there = self._renamed(here)
-            if here.startswith(prefix) and there.endswith(f".{name}"):
-                return there.removesuffix(f".{name}")
-        return _plain(module)
-
     def parameters(self) -> list[Held]:
         """Return all parameters; one that is shared is listed once.
 

@@ -31,7 +31,7 @@ from pitcheck.frontends.torch.recording.arguments import (
 from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED, decompose_foreach
 from pitcheck.frontends.torch.recording.generator_state import drawn
 from pitcheck.frontends.torch.recording.grouped_products import grouped_product
-from pitcheck.frontends.torch.recording.mask_positions import with_positions
+from pitcheck.frontends.torch.recording.mask_positions import selected, with_positions
 from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
 from pitcheck.frontends.torch.recording.routers import Choice, Routers
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
@@ -174,7 +174,7 @@ class Recorder(TorchDispatchMode):
             positions = with_positions(name, args, self._known)
             if positions is not None:
                 return call(*positions, **kwargs)
-        return NotImplemented
+            return selected(name, args, self._known)
 
     def _operator(
         self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]

@@ -7,7 +7,7 @@ compared with the reference's scores of these tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -49,8 +49,7 @@ class Choice:
 class Routers:
     """The routers of a rank under a routing.
 
-    ``path`` returns the reference's path of a module. ``reference`` are the routers of the
-    reference, None while it is recorded itself.
+    ``reference`` are the routers of the reference, None while it is recorded itself.
     """
 
     def __init__(
@@ -59,14 +58,12 @@ class Routers:
         routing: Routing,
         said: Said,
         numbers: TokenNumbers,
-        path: Callable[[str], str],
         reference: Sequence[Router] | None,
     ) -> None:
         self._tape = tape
         self._routing = routing
         self._said = said
         self._numbers = numbers
-        self._path = path
         self._reference = None if reference is None else {one.name: one for one in reference}
         self._experts = said.experts
         self._structures = Structures(tape)
@@ -164,7 +161,7 @@ class Routers:
 
     def _layer(self, choice: Choice, rows: int) -> _Layer:
         """Return the router of a call that has not been seen before."""
-        path = self._path(self._tape.module()) or "router"
+        path = self._tape.module() or "router"
         same = [layer for name, layer in self._layers.items() if _module(name) == path]
         if same and len(same[-1].passes[0]) < len(same[-1].tokens):
             return same[-1]

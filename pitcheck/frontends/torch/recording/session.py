@@ -160,7 +160,6 @@ class _Session:
             routed.routing,
             self._spec.router,
             TokenNumbers(self._spec.router, self._spec.batch, self._mesh, self._coordinate, total),
-            self._names.path,
             routed.routers if self._mesh else None,
         )
 

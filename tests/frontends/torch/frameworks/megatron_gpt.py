@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from pitcheck.torch import Input, Part, Program, Rank, Spec
+from pitcheck.torch import Input, Part, Program, Rank, Router, Routing, Spec
 from pitcheck.torch.megatron import on_cpu
 
 INSTALLED = importlib.util.find_spec("megatron") is not None
@@ -33,8 +33,9 @@ class Setup:
 
     ``chunks``: of layers on a pipeline rank; ``micro``: micro-batches of a rank; ``gated``: as
     Llama, with SwiGLU and RMSNorm and without biases; ``groups``: of queries; ``per_token``: the
-    loss is averaged over the tokens of all ranks; ``data_parallel`` and ``config``: further fields
-    of Megatron's configurations.
+    loss is averaged over the tokens of all ranks; ``latent``: multi-latent attention; ``experts``:
+    of each layer, ``spread`` over so many data parallel ranks; ``data_parallel`` and ``config``:
+    further fields of Megatron's configurations.
     """
 
     tensor: int = 2
@@ -48,6 +49,9 @@ class Setup:
     groups: int = HEADS
     layers: int = LAYERS
     per_token: bool = False
+    latent: bool = False
+    experts: int = 0
+    spread: int = 1
     data_parallel: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -69,7 +73,9 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
 
     @on_cpu
     def reference() -> Program:
-        alone = replace(setup, tensor=1, sequence=False, data=1, pipeline=1, chunks=1, micro=1)
+        alone = replace(
+            setup, tensor=1, sequence=False, data=1, pipeline=1, chunks=1, micro=1, spread=1
+        )
         groups(alone)
         (model,) = models(alone)
 
@@ -109,6 +115,13 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
         {"pp": setup.pipeline, "dp": setup.data, "tp": setup.tensor},
         batch,
         {"loss": Part(mean="dp")} if setup.data > 1 and not setup.per_token else {},
+        routings=[Routing.random(1)] if setup.experts else [],
+        router=Router(
+            setup.experts or None,
+            (LENGTH, rows),
+            {1: "dp", **({0: "tp"} if setup.sequence else {})},
+            microbatched=1,
+        ),
     )
 
 
@@ -122,6 +135,7 @@ def groups(setup: Setup) -> None:
         tensor_model_parallel_size=setup.tensor,
         pipeline_model_parallel_size=setup.pipeline,
         virtual_pipeline_model_parallel_size=setup.chunks if setup.chunks > 1 else None,
+        expert_model_parallel_size=setup.spread,
     )
     generators.model_parallel_cuda_manual_seed(1)
 
@@ -137,7 +151,11 @@ def models(setup: Setup) -> list[Any]:
         stage = chunk if setup.chunks > 1 else None
         model = GPTModel(
             config,
-            get_gpt_layer_local_spec(normalization=config.normalization),
+            get_gpt_layer_local_spec(
+                num_experts=config.num_moe_experts,
+                multi_latent_attention=setup.latent,
+                normalization=config.normalization,
+            ),
             VOCABULARY,
             LENGTH,
             pre_process=state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=stage),
@@ -146,7 +164,7 @@ def models(setup: Setup) -> list[Any]:
             share_embeddings_and_output_weights=setup.tied,
             vp_stage=stage,
         )
-        if config.params_dtype != torch.float32:
+        if config.params_dtype != torch.float32 and not setup.latent:
             channels = WIDTH // HEADS
             model.rotary_pos_emb.inv_freq = 1.0 / (
                 10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels)
@@ -157,7 +175,10 @@ def models(setup: Setup) -> list[Any]:
 
 def configuration(setup: Setup) -> Any:
     from megatron.core.distributed.finalize_model_grads import finalize_model_grads  # noqa: PLC0415
-    from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: PLC0415
+    from megatron.core.transformer.transformer_config import (  # noqa: PLC0415
+        MLATransformerConfig,
+        TransformerConfig,
+    )
 
     like_llama = {
         "gated_linear_unit": True,
@@ -165,7 +186,24 @@ def configuration(setup: Setup) -> Any:
         "normalization": "RMSNorm",
         "add_bias_linear": False,
     }
-    config = TransformerConfig(
+    latent = {
+        "q_lora_rank": 8,
+        "kv_lora_rank": 12,
+        "qk_head_dim": 4,
+        "qk_pos_emb_head_dim": 4,
+        "v_head_dim": 4,
+        "rope_type": "rope",
+    }
+    routed = {
+        "num_moe_experts": setup.experts,
+        "moe_router_topk": 2,
+        "moe_ffn_hidden_size": 16,
+        "moe_router_load_balancing_type": "none",
+        "moe_token_dispatcher_type": "alltoall",
+        "expert_model_parallel_size": setup.spread,
+        "add_bias_linear": False,
+    }
+    config = (MLATransformerConfig if setup.latent else TransformerConfig)(
         num_layers=setup.layers,
         hidden_size=WIDTH,
         num_attention_heads=HEADS,
@@ -185,8 +223,12 @@ def configuration(setup: Setup) -> Any:
         bias_dropout_fusion=False,
         masked_softmax_fusion=False,
         apply_rope_fusion=False,
-        **(like_llama if setup.gated else {}),
-        **setup.config,
+        **{
+            **(like_llama if setup.gated else {}),
+            **(latent if setup.latent else {}),
+            **(routed if setup.experts else {}),
+            **setup.config,
+        },
     )
     config.finalize_model_grads_func = finalize_model_grads
     return config
