@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from pitcheck.frontends.torch.patches.patching import Patch
-from pitcheck.frontends.torch.reads.unknown_numbers import Reads, UnknownNumber
+from pitcheck.frontends.torch.reads.unknown_numbers import Reads, UnknownNumber, is_finite
 
 FUNCTIONS = ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "pow", "fabs", "tanh")
 """The functions of Python of which a log may have the results."""
@@ -83,7 +83,9 @@ def _computed(
     def function(*given: Any) -> Any:
         numbers = [_number(item, each) for each in given]
         unknown = [each for each in numbers if type(each) is UnknownNumber]
-        return unknown[0].derived() if unknown else original(*numbers)
+        if not unknown:
+            return original(*numbers)
+        return unknown[0].derived(finite=all(map(is_finite, numbers)))
 
     return function
 

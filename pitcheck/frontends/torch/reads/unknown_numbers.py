@@ -133,7 +133,7 @@ def _arithmetic(
         own, one = self.kind(1), _one(other)
         # Whatever a known number alone does wrong, as a divisor of 0, is raised here.
         result = compute(one, own) if reflected else compute(own, one)
-        return self.derived(type(result), _is_finite(other))
+        return self.derived(type(result), is_finite(other))
 
     return method
 
@@ -143,7 +143,8 @@ def _one(number: Any) -> Any:
     return number.kind(1) if type(number) is UnknownNumber else number
 
 
-def _is_finite(number: Any) -> bool:
+def is_finite(number: Any) -> bool:
+    """Return False for a number that is infinite or NaN, or that the program may make so."""
     if type(number) is UnknownNumber:
         return number.is_finite
     return isinstance(number, complex) or math.isfinite(number)
@@ -153,8 +154,8 @@ class UnknownNumber(torch.SymFloat):
     """A number that was read from a tensor at ``source``, or that was computed from such numbers.
 
     It has no value. ``kind`` is the type that the number would have, and ``isinstance`` says so.
-    ``is_finite`` is False if the program itself may make it infinite or NaN. To
-    PyTorch it is a symbolic number, so that its functions ask for the symbol, which is refused.
+    ``is_finite`` is False if the program itself may make it infinite or NaN. To PyTorch it is a
+    symbolic number, so that its functions ask for the symbol, which is refused.
     """
 
     def __init__(self, reads: Reads, kind: type, source: str, is_finite: bool) -> None:
@@ -312,7 +313,7 @@ class UnknownNumber(torch.SymFloat):
             self.finite()
             return _FINITE_UFUNCS[function.__name__]
         if function.__name__ in _UFUNCS:
-            return self.derived()
+            return self.derived(finite=all(map(is_finite, inputs)))
         raise self.refusal(f"numpy.{function.__name__} is computed from it")
 
     @classmethod

@@ -118,6 +118,8 @@ OTHER: dict[str, Test] = {
     "NaN on purpose, of a number": lambda g: math.isnan(g.sum().item() * math.nan),
     "infinity on purpose, of a number": lambda g: (1 + (math.inf - g.sum().item())) == math.inf,
     "infinity of another number": lambda g: np.isinf(g.sum().item() + (g * math.inf).sum().item()),
+    "NaN on purpose, of NumPy": lambda g: math.isnan(np.float64(math.nan) * g.sum().item()),
+    "NaN on purpose, of a function": lambda g: math.isnan(math.pow(g.sum().item(), math.nan)),
     "unequal to another": lambda g: (g != g.clone() + 1).any(),
     "as places": lambda g: g[torch.isfinite(g)].sum() > 0,
     "of another kind": lambda g: torch.isreal(g) if g.sum() == 0 else None,
