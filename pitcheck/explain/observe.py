@@ -42,6 +42,11 @@ RESULT_UNKNOWN = Kind(
     "what operator {operator!r} reads is right and its result {called} is no part of any tensor of "
     "the reference; nothing says what it should be, and no known cause explains it",
 )
+BOTH_UNKNOWN = Kind(
+    "PIT100",
+    "nothing says that what operator {operator!r} reads is wrong, and its result {called} is no "
+    "part of any tensor of the reference; no known cause explains it",
+)
 NOT_LOOKED_AT = Kind("PIT100", "cause not found: the values could not be looked at ({error})")
 NOT_FOUND = Kind("PIT100", "cause not found: none of the known causes explains the values")
 LEFT_AS_GIVEN = Kind(
@@ -104,8 +109,9 @@ def cause_at(view: AtOperator) -> Diagnosis:
             "operator": view.evidence.operator(view.step),
             "called": view.evidence.called(view.value),
         }
-        known = READS_RIGHT if view.due is not None else RESULT_UNKNOWN
-        cause = Diagnosis(known if reads_right else READS_UNKNOWN, facts)
+        known = (READS_UNKNOWN, READS_RIGHT)
+        unknown = (BOTH_UNKNOWN, RESULT_UNKNOWN)
+        cause = Diagnosis((unknown if view.due is None else known)[reads_right], facts)
     return cause if cause.codes is not None else dataclasses.replace(cause, codes=view.codes)
 
 

@@ -85,6 +85,7 @@ from pitcheck.explain.repairs.sum_terms import (
     norm_of_all,
     weighted_microbatches,
 )
+from pitcheck.explain.repairs.whole_dimension import whole_dimension
 
 AT_OPERATOR: tuple[Observation[AtOperator], ...] = (
     Observation("other micro-batches", other_microbatches),
@@ -181,6 +182,7 @@ REPAIRS = (
     Repair("missing mean", missing_mean, Scope.RESULT, chain=Chain.MEANS, along=5, search=5),
     Repair("missing gather", missing_gather, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
     Repair("missing exchange", missing_exchange, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
+    Repair("whole dimension", whole_dimension, along=5, search=5),
     Repair("larger group", larger_group, along=9, search=5),
     Repair("other function", other_function, chance=True, along=10, search=7),
     # Repairs that make many outputs right by accident.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from bugs.record import Bug
+from bugs.records.veomni_338 import parallel
 from bugs.table import BUGS, first_of, said
+from bugs.token_losses import mean_over_tokens
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
+from pitcheck.plan.model import Plan
 
 SAID = {
     # A part in another shape is gathered, on any number of ranks along the same dimensions.
@@ -18,6 +23,12 @@ SAID = {
     "axolotl_3608": ("PIT100", "nothing says what it should be", "12:einsum", "k:before"),
     # Blocks beside the diagonal are computed in another form.
     "llamafactory_10787": ("PIT100", "'state'", "no part of any tensor", "computed nowhere"),
+    # A norm across what ranks have parts of is run again on the whole.
+    "gpt_neox_1424": ("PIT104", "along dimension 1 of 'q'", "(tried", ""),
+    # A mask of queries and keys is the reference's for the rank's queries.
+    "trl_6843": ("PIT102", "'packed.logical_and.9'", "(tried", ""),
+    # A number is seldom in the place of a tensor: what is missing is the tensor.
+    "transformers_46113": ("PIT103", "'clipped'", "no rank computes", "the number"),
     # They are not where all blocks are joined.
     "megatron_bridge_5900": ("PIT107", "computed nowhere", "'inner'", ""),
 }
@@ -39,3 +50,15 @@ def test_a_cause_says_what_the_values_show(name: str) -> None:
         assert text.startswith(code), text
         assert all(word in text for word in words), text
         assert not never or never not in text
+
+
+def test_a_repair_holds_where_axes_have_other_sizes() -> None:
+    """With as many ranks over dp as over sp, a sum over dp makes up for the mean over sp."""
+
+    def at(mesh: Mapping[str, int]) -> tuple[Plan, Plan]:
+        return mean_over_tokens(), parallel(mesh["dp"], mesh["sp"], True)
+
+    report = check(*at({"dp": 2, "sp": 2}), Options(seed=1), again=at)
+    (found,) = report.findings
+    assert "over sp" in said(found) and "over dp" not in said(found), said(found)
+    assert "at sp=4" in (found.repair or "")

@@ -206,8 +206,8 @@ def holds_other_part(evidence: Evidence, value: int, cut: Cut) -> Diagnosis | No
 def doubled_part(view: OnTheWay) -> Diagnosis | None:
     """See that a part of a tensor is held nowhere although every coordinate holds some part.
 
-    Some coordinate computes the part of another one. A part that is missing where none is held
-    twice may be computed in another form, or not be needed, unless the others are joined.
+    Some coordinate computes the part of another one. Blocks beside those of a diagonal may be
+    computed in another form, or not be needed, unless the others are joined.
     """
     evidence, value = view.evidence, view.value
     cut = evidence.cuts.get(value)
@@ -218,7 +218,7 @@ def doubled_part(view: OnTheWay) -> Diagnosis | None:
     box = uncovered(cut, shape, cut.lattice.mask(codes))
     if box is None or _held_by_others(evidence, value, box):
         return None
-    if len(np.unique(cut.part_of[codes])) == len(codes) and not _joined(evidence, value):
+    if _only_beside(cut, codes, shape) and not _joined(evidence, value):
         return None
     doubled = _doubled(cut, codes)
     batches = evidence.microbatches_of(value, doubled)
@@ -236,6 +236,26 @@ def doubled_part(view: OnTheWay) -> Diagnosis | None:
     }
     kind = BATCH_DOUBLED if len(batches) > 1 else PART_DOUBLED
     return Diagnosis(kind, facts, doubled)
+
+
+def _only_beside(cut: Cut, codes: Codes, shape: tuple[int, ...]) -> bool:
+    """Return True if no part is held twice, and all places of each dimension are in some part."""
+    numbers = np.unique(cut.part_of[codes])
+    boxes = [cut.parts[int(number)].box for number in numbers]
+    return len(numbers) == len(codes) and all(
+        _spans([interval for box in boxes for interval in box[dim]], size)
+        for dim, size in enumerate(shape)
+    )
+
+
+def _spans(intervals: Sequence[tuple[int, int]], size: int) -> bool:
+    """Return True if intervals leave no place below ``size`` open."""
+    end = 0
+    for start, stop in sorted(intervals):
+        if start > end:
+            return False
+        end = max(end, stop)
+    return end >= size
 
 
 def _joined(evidence: Evidence, value: int) -> bool:

@@ -9,6 +9,7 @@ from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.messages import spell
 from pitcheck.explain.rerun.changes import Override, held_at
 from pitcheck.explain.rerun.site import Candidate, Site, reads_itself, reference_steps
+from pitcheck.graph.cuts import Cut
 from pitcheck.graph.parts import Box
 from pitcheck.stage.batch import Argument, Step
 
@@ -69,27 +70,58 @@ def _parts(site: Site, step: Step, place: int, value: int) -> Iterator[tuple[int
     if not isinstance(theirs, Argument):
         return
     whole = evidence.first.values[theirs.value].shape
-    for other, (mine, operand) in enumerate(zip(site.step.inputs, step.inputs, strict=True)):
-        cut = (
-            evidence.cuts.get(mine.value) if isinstance(mine, Argument) and other != place else None
-        )
-        if (
-            cut is None
-            or not isinstance(operand, Argument)
-            or cut.scale != 1
-            or cut.group_of is not None
-            or (cut.part_of[site.codes] < 0).any()
-        ):
-            continue
-        masked = evidence.first.values[cut.reference].shape
-        if evidence.alike(cut.reference) != evidence.alike(operand.value) or not _broadcasts(
-            whole, masked
-        ):
+    yield from _of_rows_and_columns(site, step, place, value)
+    for other in range(len(step.inputs)):
+        cut = _cut(site, step, other) if other != place else None
+        if cut is None or not _broadcasts(whole, evidence.first.values[cut.reference].shape):
             continue
         boxes = [_trailing(whole, cut.parts[int(part)].box) for part in cut.part_of[site.codes]]
         data = site.rerun.boxes(theirs.value, boxes)
         if data is not None and tuple(data.data.shape[3:]) == site.rerun.shape(value):
             yield theirs.value, boxes[0], data
+
+
+def _of_rows_and_columns(
+    site: Site, step: Step, place: int, value: int
+) -> Iterator[tuple[int, Box, Value]]:
+    """Yield the part of a mask whose rows are those of the first operand, and columns the second's.
+
+    Attention has masks of queries and keys, of the shape of no operand.
+    """
+    theirs = step.inputs[place]
+    cuts = [_cut(site, step, other) for other in (0, 1)] if place > 1 else []
+    if not isinstance(theirs, Argument) or None in cuts or not cuts:
+        return
+    whole = site.evidence.first.values[theirs.value].shape
+    rows, columns = (cut for cut in cuts if cut is not None)
+    shapes = [site.evidence.first.values[cut.reference].shape for cut in (rows, columns)]
+    if [*whole[-2:]] != [shape[-2] for shape in shapes if len(shape) > 1]:
+        return
+    before: Box = tuple(((0, size),) for size in whole[:-2])
+    boxes: list[Box] = [
+        (*before, *(cut.parts[int(cut.part_of[code])].box[-2] for cut in (rows, columns)))
+        for code in site.codes
+    ]
+    data = site.rerun.boxes(theirs.value, boxes)
+    if data is not None and tuple(data.data.shape[3:]) == site.rerun.shape(value):
+        yield theirs.value, boxes[0], data
+
+
+def _cut(site: Site, step: Step, place: int) -> Cut | None:
+    """Return the unscaled parts that a site reads of what the reference's step reads; else None."""
+    mine, operand = site.step.inputs[place], step.inputs[place]
+    if not isinstance(mine, Argument) or not isinstance(operand, Argument):
+        return None
+    cut = site.evidence.cuts.get(mine.value)
+    if (
+        cut is None
+        or cut.scale != 1
+        or cut.group_of is not None
+        or (cut.part_of[site.codes] < 0).any()
+        or site.evidence.alike(cut.reference) != site.evidence.alike(operand.value)
+    ):
+        return None
+    return cut
 
 
 def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
