@@ -139,12 +139,17 @@ class Memory:
             ("kept", names.stated()),
             ("kept", names.kept()),
         ]
+        # Most tensors are reached on several ways, and each operator takes its time.
+        detached: dict[int, torch.Tensor] = {}
         for role, helds in groups:
             for held in helds:
                 # Looking at a tensor that is still communicated would wait for it.
                 own = held.tensor._local_tensor if isinstance(held.tensor, DTensor) else held.tensor
                 if not isinstance(own, AsyncCollectiveTensor):
-                    yield (role, held.name), held, local(own).detach()
+                    own = local(own)
+                    if id(own) not in detached:
+                        detached[id(own)] = own.detach()
+                    yield (role, held.name), held, detached[id(own)]
 
     def _has_place(self, tensor: torch.Tensor) -> bool:
         if (
