@@ -214,6 +214,7 @@ def test_the_order_of_a_group_decides() -> None:
     recorded(body, ranks=4)
 
 
+@pytest.mark.slow
 def test_known_numbers_leave_the_proof_as_it_is() -> None:
     proven(averaging(ranks_of_all))
 

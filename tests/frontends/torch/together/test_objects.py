@@ -88,6 +88,7 @@ def test_objects_pass_while_programs_are_built() -> None:
     recorded(lambda _: None, built=gathered)
 
 
+@pytest.mark.slow
 def test_objects_leave_the_proof_as_it_is() -> None:
     proven(averaging(sent, built=gathered))
 
@@ -185,6 +186,7 @@ def test_ranks_that_contradict_each_other(body: Body, said: str) -> None:
     assert said in refused(MeetingError, "PIT006", body)
 
 
+@pytest.mark.slow
 def test_objects_in_another_order_than_data() -> None:
     """Neither waits while it is recorded, but both would for ever."""
 
