@@ -44,7 +44,10 @@ def record(
     if not can_fork():
         raise UnsupportedError("recording a PyTorch program needs a system that can fork processes")
     count = prod(spec.mesh.values()) if side == "parallel" else 1
-    # Each child would else import it again.
+    # Each child would else import these again: optimizers and DistributedDataParallel do.
+    import torch._dynamo  # noqa: PLC0415
+    import torch.distributed.tensor  # noqa: F401, PLC0415
+
     import pitcheck.frontends.torch.recording.session  # noqa: F401, PLC0415
 
     ranks = RankProcesses(partial(_answer, spec, side, routed), max(jobs, 1))

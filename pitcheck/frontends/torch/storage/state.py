@@ -147,12 +147,17 @@ class Memory:
             ("kept", names.stated()),
             ("kept", names.kept()),
         ]
+        # Most tensors are reached on several ways, and each operator takes its time.
+        memories: dict[tuple[int, tuple[int, int] | None], torch.Tensor] = {}
         for role, helds in groups:
             for held in helds:
                 # Looking at a tensor that is still communicated would wait for it.
                 own = held.tensor._local_tensor if isinstance(held.tensor, DTensor) else held.tensor
                 if not isinstance(own, AsyncCollectiveTensor) and not _is_gone(own):
-                    yield (role, held.name), held, held.memory
+                    place = id(local(own)), held.stretch
+                    if place not in memories:
+                        memories[place] = held.memory
+                    yield (role, held.name), held, memories[place]
 
     def _has_place(self, tensor: torch.Tensor) -> bool:
         if (

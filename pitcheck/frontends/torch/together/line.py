@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from threading import get_ident
 
 import msgspec
 
+from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.together.messages import (
     Meeting,
     Message,
@@ -24,6 +27,7 @@ class Line:
 
     def __init__(self, connection: Connection, where: Callable[[], str]) -> None:
         self._connection = connection
+        self._caller = os.getpid(), get_ident()
         self._where = where
         self._unsent: list[tuple[Meeting, Post]] = []
         self._called: dict[Meeting, str] = {}
@@ -66,6 +70,12 @@ class Line:
             raise SystemExit(1) from None
 
     def _send(self, request: Need | StoreCall | None) -> None:
+        if self._caller != (os.getpid(), get_ident()):
+            raise UnsupportedError(
+                f"{self._where()}: another thread, or a process that the program has forked, "
+                f"exchanges something with other ranks, in no order with what the rank itself "
+                f"does; let the rank's main thread do that"
+            )
         encode = msgspec.msgpack.encode
         message = Message(tuple((meeting, encode(post)) for meeting, post in self._unsent), request)
         self._unsent.clear()

@@ -11,6 +11,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from threading import get_ident
 from types import CellType
 from typing import Any
 
@@ -230,7 +231,10 @@ class Exchange:
         return posts
 
     def _ask(self, meeting: Meeting, ranks: Sequence[int]) -> list[Post]:
-        return self._meetings.line.ask(meeting, ranks)
+        try:
+            return self._meetings.line.ask(meeting, ranks)
+        except PitcheckError as error:
+            raise self._tape.refuse(error) from None
 
     def _checked(self, check: Callable[..., None], *given: Any) -> None:
         """Run a check, whose error ends the recording even if the program catches it."""
@@ -257,6 +261,11 @@ class Exchange:
         count: int,
         given: dict[int, Objects],
     ) -> Gift:
+        if get_ident() != self._recorder.thread:
+            raise self._tape.unsupported(
+                f"{operator} runs on another thread, in no order with what the main thread does; "
+                f"run it there"
+            )
         packed = {place: self._dumped(objects) for place, objects in given.items()}
         return Gift(operator, literals, count, packed)
 

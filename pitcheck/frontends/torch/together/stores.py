@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from pitcheck.errors import PitcheckError
 from pitcheck.frontends.torch.patches.patching import Patch
 from pitcheck.frontends.torch.recording.tape import Tape
 from pitcheck.frontends.torch.together.meetings import Meetings
@@ -99,9 +100,11 @@ class SharedStore(dist.Store):
         packed = tuple(value.encode() if isinstance(value, str) else value for value in values)
         what = f"{operation} of {named} in a store at {where}"
         after = self._meetings.completed()
-        answer = self._meetings.line.store(
-            StoreCall(self.name, operation, tuple(keys), packed, after, what)
-        )
+        call = StoreCall(self.name, operation, tuple(keys), packed, after, what)
+        try:
+            answer = self._meetings.line.store(call)
+        except PitcheckError as error:
+            raise self._tape.refuse(error) from None
         if operation in TIMED or (operation == "set" and answer == [b"1"]):
             self._meetings.timed.setdefault(f"{operation} of a store at {where}")
         return answer

@@ -170,6 +170,7 @@ def test_a_rank_that_spins() -> None:
         raise failure.error("rank 1")  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_more_ranks_than_turns() -> None:
     """A rank that waits gives its turn to one that has not begun."""
 

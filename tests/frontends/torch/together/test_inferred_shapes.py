@@ -119,7 +119,9 @@ def test_gradients_of_a_sum_divided_as_of_a_mean() -> None:
     assert "every element is 1/4 times what it should be" in (report.findings[0].cause or "")
 
 
-@pytest.mark.parametrize("told", [frozenset({0}), frozenset({1})])
+@pytest.mark.parametrize(
+    "told", [frozenset({0}), pytest.param(frozenset({1}), marks=pytest.mark.slow)]
+)
 def test_all_infer_if_one_has_to(told: frozenset[int]) -> None:
     """The stages vote: one that knows its shapes takes part, too."""
     traces = record(spec(ScheduleGPipe, 2, told=told, scale_grads=False), "parallel", 2)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as fc
 from frontends.torch.proving import proven
 from frontends.torch.together.exchanging import Body, averaging, recorded, refused
 
@@ -118,9 +119,71 @@ def shapes_of_others(rank: int) -> None:
     equal(torch.empty(int(size)).shape, (3,))
 
 
+def functional(rank: int) -> None:
+    """Functional collectives, whose results are waited for by looking at them."""
+    world, number = dist.group.WORLD, torch.tensor([rank])
+    equal(int(fc.all_reduce(number + 1, "sum", world)), 3)
+    equal(fc.broadcast(number, 1, world).tolist(), [1])
+    sizes = [1, 1] if rank == 0 else [2, 2]
+    parts = fc.all_to_all_single(torch.arange(3) + 10 * rank, sizes, [1, 2], world)
+    equal(parts.tolist(), [0, 10] if rank == 0 else [1, 2, 11, 12])
+
+
+def written_over(rank: int) -> None:
+    """What is written after a collective is not what the collective gave."""
+    numbers = torch.zeros(2, dtype=torch.int64)
+    dist.all_gather_into_tensor(numbers, torch.tensor([rank + 1]))
+    numbers[0] = 9
+    equal(numbers.tolist(), [9, 2])
+
+
+def by_tags(rank: int) -> None:
+    numbers = [torch.tensor([tag * (1 - rank)]) for tag in (1, 2)]
+    if rank == 0:
+        for tag, number in enumerate(numbers):
+            dist.isend(number, 1, tag=tag).wait()
+    else:
+        for tag in (1, 0):
+            dist.recv(numbers[tag], 0, tag=tag)
+        equal([number.item() for number in numbers], [1, 2])
+
+
+def in_a_batch(rank: int) -> None:
+    got = torch.zeros(1, dtype=torch.int64)
+    send = dist.P2POp(dist.isend, torch.tensor([rank]), 1 - rank)
+    for work in dist.batch_isend_irecv([send, dist.P2POp(dist.irecv, got, 1 - rank)]):
+        work.wait()
+    equal(got.item(), 1 - rank)
+
+
+def in_a_backward_pass(rank: int) -> None:
+    x = torch.ones(2, requires_grad=True)
+
+    def hook(gradient: torch.Tensor) -> torch.Tensor:
+        every_reduction(rank)
+        return gradient
+
+    x.register_hook(hook)
+    (x * 2).sum().backward()
+
+
+def over_data(rank: int) -> None:
+    """A root's known number takes the place of what others had."""
+    torch.manual_seed(rank)
+    number = torch.tensor([5.0]) if rank == 0 else torch.rand(1)
+    dist.broadcast(number, 0)
+    equal(number.item(), 5.0)
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        functional,
+        written_over,
+        by_tags,
+        in_a_batch,
+        in_a_backward_pass,
+        over_data,
         ranks_of_all,
         every_reduction,
         from_a_root,
@@ -151,6 +214,7 @@ def test_the_order_of_a_group_decides() -> None:
     recorded(body, ranks=4)
 
 
+@pytest.mark.slow
 def test_known_numbers_leave_the_proof_as_it_is() -> None:
     proven(averaging(ranks_of_all))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import dataclass
 
 import pytest
@@ -10,7 +12,7 @@ import torch.distributed as dist
 from frontends.torch.proving import proven, refuted
 from frontends.torch.together.exchanging import Body, averaging, recorded, refused
 from frontends.torch.together.test_known_values import equal
-from torch.distributed import all_gather_object, broadcast_object_list
+from torch.distributed import HashStore, all_gather_object, broadcast_object_list
 
 from pitcheck.errors import MeetingError, PlanError, UnsupportedError
 from pitcheck.torch import Spec
@@ -86,6 +88,7 @@ def test_objects_pass_while_programs_are_built() -> None:
     recorded(lambda _: None, built=gathered)
 
 
+@pytest.mark.slow
 def test_objects_leave_the_proof_as_it_is() -> None:
     proven(averaging(sent, built=gathered))
 
@@ -183,6 +186,7 @@ def test_ranks_that_contradict_each_other(body: Body, said: str) -> None:
     assert said in refused(MeetingError, "PIT006", body)
 
 
+@pytest.mark.slow
 def test_objects_in_another_order_than_data() -> None:
     """Neither waits while it is recorded, but both would for ever."""
 
@@ -220,3 +224,36 @@ def test_objects_from_anybody() -> None:
             dist.recv_object_list([None])
 
     assert "depends on time" in refused(UnsupportedError, "PIT200", body)
+
+
+def test_objects_of_another_thread() -> None:
+    def body(rank: int) -> None:
+        thread = threading.Thread(target=gathered, args=(rank,))
+        thread.start()
+        thread.join()
+
+    assert "another thread" in refused(UnsupportedError, "PIT200", body)
+
+
+def test_a_store_of_another_thread() -> None:
+    def body(_: int) -> None:
+        store = HashStore()
+        thread = threading.Thread(target=store.set, args=("key", "value"))
+        thread.start()
+        thread.join()
+
+    assert "another thread" in refused(UnsupportedError, "PIT200", body)
+
+
+def test_a_process_that_the_program_forks_does_not_speak_for_its_rank() -> None:
+    def body(rank: int) -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                gathered(7)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        gathered(rank)
+
+    recorded(body)
