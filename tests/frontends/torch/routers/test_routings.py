@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.recording.token_numbers import TokenNumbers, runs
+from pitcheck.frontends.torch.routers.token_numbers import TokenNumbers, runs
 from pitcheck.torch import Input, Program, Router, Routing, Spec, capture
 
 
