@@ -18,14 +18,16 @@ from frontends.torch.parallelism.routed import (
     Chosen,
     Experts,
     Spread,
+    add_up,
     choose,
     fill,
     own,
     spec,
 )
 from frontends.torch.proving import check_at_one_mesh, proven
+from torch.utils.checkpoint import checkpoint
 
-from pitcheck.torch import Routing, Spec
+from pitcheck.torch import Program, Rank, Router, Routing, Spec
 
 RANDOM = Routing.random(seed=1)
 ROUTINGS = (Routing.even(), Routing.empty(2), Routing.flooded(0), RANDOM)
@@ -256,6 +258,7 @@ def in_micro_batches(rank: Rank, rows: Callable[[int], slice]) -> Program:
     return Program(model, step)
 
 
+@pytest.mark.slow
 def test_a_router_that_is_called_for_every_micro_batch() -> None:
     right = replace(
         spec(RANDOM),
@@ -273,6 +276,7 @@ def test_a_router_that_sees_some_rows_twice() -> None:
     assert "has chosen for 2 tokens of 4 that the rank has" in report.findings[0].title
 
 
+@pytest.mark.slow
 def test_tokens_declared_otherwise_than_they_are() -> None:
     """No place is believed: the scores of the tokens that are said to be there differ."""
     refuted(replace(spec(RANDOM), router=Router(tokens=(2, 4), split={1: "ep"})), "scores:router")
