@@ -43,13 +43,21 @@ MODELS: dict[str, dict[str, Any]] = {
 Finish = Callable[[nn.Module], None]
 
 
+def imported(name: str) -> tuple[Any, Any]:
+    """The configuration and the model, whose import draws numbers."""
+    transformers = pytest.importorskip("transformers", minversion="5.24")
+    pytest.importorskip("rich.style")
+    pytest.importorskip("transformers.distributed.expert_parallel")
+    return getattr(transformers, f"{name}Config"), getattr(transformers, f"{name}ForCausalLM")
+
+
 def built(name: str, experts: str) -> Any:
     """A model of one layer. ``experts``: one after the other, or by products in groups."""
-    transformers = pytest.importorskip("transformers", minversion="5.24")
+    configuration, model = imported(name)
     torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**SIZES, **MODELS[name])
+    config = configuration(**SIZES, **MODELS[name])
     config._experts_implementation, config._attn_implementation = experts, "eager"
-    return getattr(transformers, f"{name}ForCausalLM")(config)
+    return model(config)
 
 
 def fill(model: nn.Module) -> None:
@@ -84,17 +92,16 @@ def training(model: Any, finish: Finish) -> Program:
 
 
 def spec(name: str, experts: str = "eager", finish: Finish = add_up) -> Spec:
+    imported(name)
+
     def parallel(rank: Rank) -> Program:
         spreading = pytest.importorskip("transformers.distributed.expert_parallel")
         model = built(name, experts)
         mesh = init_device_mesh("cpu", (1, RANKS), mesh_dim_names=("tp", "ep"))
         plan = {each: "grouped_gemm" for each, _ in model.named_parameters() if ".experts." in each}
-        plan |= {
-            each: "ep_dispatch_experts"
-            for each, _ in model.named_modules()
-            if each.endswith("experts")
-        }
-        apply_expert_parallelism(model, mesh["ep"], mesh["tp"], plan, "all_to_all")
+        modules = [each for each, _ in model.named_modules() if each.endswith("experts")]
+        plan |= dict.fromkeys(modules, "ep_dispatch_experts")
+        spreading.apply_expert_parallelism(model, mesh["ep"], mesh["tp"], plan, "all_to_all")
         return training(model, finish)
 
     return Spec(

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torchtitan", minversion="0.3")
+# It draws numbers when it is imported, which a recorded program must not do without a seed.
+pytest.importorskip("rich.style")
 
 import torch
 from frontends.torch.frameworks.titan import (
