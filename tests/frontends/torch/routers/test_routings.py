@@ -11,7 +11,7 @@ from frontends.torch.proving import proven
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import PlanError, UnsupportedError, UsageError
 from pitcheck.frontends.torch.routers.token_numbers import TokenNumbers, runs
 from pitcheck.torch import Input, Program, Router, Routing, Spec, capture
 
@@ -219,5 +219,5 @@ def test_a_maximum_is_a_router_if_it_is_said() -> None:
 
 
 def test_two_routings_of_one_name() -> None:
-    with pytest.raises(PlanError, match="two routings called 'even'"):
+    with pytest.raises(UsageError, match="two routings called 'even'"):
         capture(spec(greatest, Routing.even(), Routing.even()))
