@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -142,7 +143,7 @@ def by_slices(early: int = 0, left_out: int = 0) -> Any:
     def attend(q: Any, k: Any, v: Any, batch: Batch) -> Any:
         ends = batch["cu_seqlens"].tolist()
         out = torch.zeros_like(q)
-        for start, stop in list(zip(ends, ends[1:], strict=False))[: len(ends) - 1 - left_out]:
+        for start, stop in list(pairwise(ends))[: len(ends) - 1 - left_out]:
             first = max(start - early, 0)
             out[:, :, start:stop] = functional.scaled_dot_product_attention(
                 q[:, :, start:stop],
@@ -173,11 +174,7 @@ def test_wrong_slices(wrong: dict[str, int]) -> None:
 
 def without_documents_of_one_token(model: Any, batch: Batch) -> Any:
     each, ends = losses(model, batch)[0], batch["cu_seqlens"].tolist()
-    return sum(
-        each[start:stop].sum()
-        for start, stop in zip(ends, ends[1:], strict=False)
-        if stop - start > 1
-    )
+    return sum(each[start:stop].sum() for start, stop in pairwise(ends) if stop - start > 1)
 
 
 def targets_of_the_next_token(model: Any, batch: Batch) -> Any:
