@@ -73,6 +73,7 @@ def test_padding_is_not_joined() -> None:
     assert joined_documents(trace, pair) is trace
 
 
+@pytest.mark.slow
 def test_what_depends_on_another_document_is_left_alone() -> None:
     """Chains over documents, such as sums of losses, cannot wait for each other."""
     pair = spec(Packing([2, 3, 3]))

@@ -188,7 +188,6 @@ def test_wrong_loss(loss: Any) -> None:
     assert check_at_one_mesh(pair(attending(right), [1, 6, 1], loss)).verdict == "mismatch"
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 def test_no_gradient_of_one_document() -> None:
     """The loss is right."""

@@ -100,6 +100,7 @@ def weighed(positions: Callable[[int, Batch], torch.Tensor]) -> Spec:
     return Spec(reference, parallel, {"cp": RANKS}, batch, outputs, packings=[Packing([3, 5])])
 
 
+@pytest.mark.slow
 def test_positions_that_start_again() -> None:
     proven(weighed(lambda _, batch: batch["positions"]))
 
