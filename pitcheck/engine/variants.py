@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from pitcheck.report.fingerprint import fingerprint
 from pitcheck.report.report import (
     Finding,
     OperatorCounts,
@@ -118,22 +119,14 @@ def _sentences(
 def _findings(parts: Sequence[tuple[str, Report]]) -> tuple[Finding, ...]:
     """Return the findings of all variants, those of the worst verdicts first.
 
-    Findings of one fault at one line are told once, as the first variant has them.
+    Findings of one fingerprint are told once, as the first variant has them.
     """
-    told: dict[object, list[tuple[str, Finding]]] = {}
+    told: dict[str, list[tuple[str, Finding]]] = {}
     for name, report in sorted(parts, key=lambda part: WORST.index(part[1].verdict)):
         for finding in report.findings:
-            told.setdefault(_fault(finding), []).append((name, finding))
+            fault = fingerprint(finding, report.mesh, report.microbatches)
+            told.setdefault(fault, []).append((name, finding))
     return tuple(
         replace(same[0][1], variants=tuple(dict.fromkeys(name for name, _ in same)))
         for same in told.values()
-    )
-
-
-def _fault(finding: Finding) -> object:
-    """Return what two findings share if they are one mistake, seen in two variants."""
-    return (
-        (finding.code, finding.verdict, finding.source, finding.operator)
-        if finding.source
-        else finding
     )

@@ -52,8 +52,10 @@ def test_every_verdict_has_its_place() -> None:
 
 
 def test_one_fault_is_told_once() -> None:
-    """With the variants that show it; another line is another fault."""
-    other = sample("mismatch", replace(MISSING, source="model/norm.py:42"))
+    """With the variants that show it; another cause at the same line is another fault, which a
+    baseline that accepts the first must not hide.
+    """
+    other = sample("mismatch", replace(MISSING, cause="another one"))
     first, second = both(WRONG, other, RIGHT, WRONG).findings
     assert first.variants == ("variant 0", "variant 3")
     assert second.variants == ("variant 1",)

@@ -58,6 +58,8 @@ class Layout:
         said = f"documents of {said} tokens"
         if padding:
             said += f" and {padding} of padding"
+        if self.nested and self.rows == 1:
+            said += ", listed by sequence"
         return said + (f", in multiples of {self.multiple}" if self.multiple > 1 else "")
 
     def earlier(self) -> Layout:

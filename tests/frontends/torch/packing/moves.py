@@ -130,3 +130,10 @@ def added_up(model: nn.Module) -> None:
     """Add gradients up over all ranks."""
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
+
+
+# PyTorch's function has no types.
+gather: Any = Gather.apply
+exchange: Any = Exchange.apply
+with_halo: Any = Halo.apply
+around: Any = Ring.apply

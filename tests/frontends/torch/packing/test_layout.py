@@ -121,6 +121,11 @@ def test_equal_packings_are_one_variant() -> None:
     ]
 
 
+def test_lists_of_one_sequence_are_another_variant() -> None:
+    """What follows from it has another shape."""
+    assert len(variants(spec([Packing([4, 4]), Packing([[4, 4]])]))) == 2
+
+
 def test_a_variant_is_its_only_variant() -> None:
     for name, one in variants(spec([Packing()], x=X, ids=Input(packed="lengths"))).items():
         assert variants(one) == {name: one}

@@ -98,11 +98,13 @@ def spec(
     )
 
 
+@pytest.mark.slow
 def test_next_tokens_of_documents() -> None:
     """A document of one token has no loss."""
     proven(spec(lambda _: packed(over_own), Packing([3, 1, 4])))
 
 
+@pytest.mark.slow
 def test_label_of_the_next_document() -> None:
     """The last token of a document predicts the first one of the next."""
     refuted(spec(lambda _: packed(over_own, "every"), Packing([3, 5])), "loss")

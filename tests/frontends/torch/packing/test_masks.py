@@ -29,6 +29,7 @@ def test_block_diagonal() -> None:
     proven(by_ids())
 
 
+@pytest.mark.slow
 def test_dropped() -> None:
     caught(by_ids(causal), "scaled_dot", "PIT100")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from frontends.torch.packing.moves import Gather, added_up
+from frontends.torch.packing.moves import added_up, gather
 from frontends.torch.packing.packed_programs import (
     LENGTH,
     WIDTH,
@@ -91,7 +91,7 @@ def in_zigzag(reordered: bool) -> Spec:
             keys = torch.cat(every) if reordered else torch.arange(LENGTH)
             ids = batch["ids"][0]
             seen = (ids[queries][:, None] == ids[keys]) & (queries[:, None] >= keys)
-            k, v = Gather.apply(k, RANKS), Gather.apply(v, RANKS)
+            k, v = gather(k, RANKS), gather(v, RANKS)
             return functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
         model = Attention(attend)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from frontends.torch.packing.moves import Halo, added_up
+from frontends.torch.packing.moves import added_up, with_halo
 from frontends.torch.packing.packed_programs import (
     LENGTH,
     Batch,
@@ -16,7 +16,7 @@ from frontends.torch.packing.packed_programs import (
     packed,
     spec,
 )
-from frontends.torch.proving import caught, proven
+from frontends.torch.proving import caught, check_at_one_mesh, proven
 from torch.nn import functional
 
 from pitcheck.torch import Input, Packing, Part, Program, Rank, Spec
@@ -37,7 +37,7 @@ def by_halo(halo: int, size: int, documents: bool = True) -> Inner:
     """Attend to ``halo`` tokens of the rank before and to own ones, as far as ``size`` reaches."""
 
     def attend(q: Any, k: Any, v: Any, batch: Batch) -> Any:
-        k, v = Halo.apply(k, halo), Halo.apply(v, halo)
+        k, v = with_halo(k, halo), with_halo(v, halo)
         first = dist.get_rank() * OWN
         queries, keys = torch.arange(first, first + OWN), torch.arange(first - halo, first + OWN)
         apart = queries[:, None] - keys
@@ -71,10 +71,23 @@ def test_window_over_the_edge(lengths: list[int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("halo", "size", "documents"),
-    [(WINDOW - 1, WINDOW + 1, True), (WINDOW - 2, WINDOW, True), (WINDOW - 1, WINDOW, False)],
-    ids=["one too wide", "a halo too short", "boundary dropped"],
-)
-def test_wrong_window(halo: int, size: int, documents: bool) -> None:
-    caught(over_ranks(by_halo(halo, size, documents)), "scaled_dot_product_attention", "PIT100")
+def test_window_one_too_wide() -> None:
+    caught(over_ranks(by_halo(WINDOW - 1, WINDOW + 1)), "apart < size", "PIT102")
+
+
+@pytest.mark.slow
+def test_boundary_dropped() -> None:
+    wrong = over_ranks(by_halo(WINDOW - 1, WINDOW, documents=False))
+    caught(wrong, "scaled_dot_product_attention", "PIT100")
+
+
+@pytest.mark.slow
+def test_halo_too_short() -> None:
+    wrong = over_ranks(by_halo(WINDOW - 2, WINDOW), Packing([8]))
+    assert check_at_one_mesh(wrong).verdict == "mismatch"
+
+
+@pytest.mark.slow
+def test_halo_as_long_as_the_document_needs() -> None:
+    """A boundary beside the edge hides what a halo that is too short leaves out."""
+    proven(over_ranks(by_halo(WINDOW - 2, WINDOW)))
