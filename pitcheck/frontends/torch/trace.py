@@ -20,6 +20,8 @@ A "gradient" is one that the call before left; a "kept" tensor is any other that
 """
 LEFT = "old grad:"
 """The prefix of the names of gradients that the call before left."""
+AGAIN = " again"
+"""What follows the name of a router if its scores are computed once more."""
 Intervals = tuple[tuple[int, int], ...]
 COLLECTIVES = frozenset(
     {

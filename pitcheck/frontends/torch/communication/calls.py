@@ -9,7 +9,7 @@ there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -275,6 +275,7 @@ class Communication:
         self.flights.launch(handle, what, read, written, self._tape.where())
         if not waits:
             self.flights.finish(handle)
+            self._complete(landing.raw for landing in landings)
             self._land(landings, {})
             return
         # The flight holds the work, so that no other object gets its identity.
@@ -361,7 +362,13 @@ class Communication:
                     landing.target, landing.made(values.get(landing.raw, landing.raw))
                 )
 
+    def _complete(self, values: Iterable[int]) -> None:
+        if self._tape.meetings is not None:
+            for value in values:
+                self._tape.meetings.complete(value)
+
     def _waited(self, value: int) -> int:
+        self._complete([value])
         kind = self._tape.kinds[value]
         return self._tape.one("wait", (Ref(value),), kind.shape, kind.dtype)
 

@@ -78,8 +78,9 @@ def _array(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., An
         if not isinstance(tensor, FakeTensor):
             return original(tensor, *args, **kwargs)
         try:
+            known = recorder.known(tensor)
             with _disable_current_modes():
-                numbers = original(recorder.known(tensor).clone(), *args, **kwargs)
+                numbers = original(known.clone(), *args, **kwargs)
         except UnsupportedError as error:
             raise recorder.tape.refuse(error) from None
         numbers.setflags(write=False)

@@ -16,13 +16,10 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Work
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.pipelining._utils import InferenceMode
-from torch.distributed.pipelining.schedules import _PipelineSchedule
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
-from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.communication.calls import PREMULTIPLIED, kind_number
 from pitcheck.frontends.torch.patches.patching import Patch
 from pitcheck.frontends.torch.recording.recorder import Recorder
@@ -61,7 +58,6 @@ def distributed_patches(recorder: Recorder) -> Iterator[Patch]:
     yield torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)
     for name in REDUCING & vars(dist.ProcessGroup).keys():
         yield dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name))
-    yield _PipelineSchedule, "_warmup_p2p", _no_vote
     for name in ("empty", "empty_like"):
         yield np, name, _unwritten(getattr(np, name))
 
@@ -214,18 +210,3 @@ def _unwritten(original: Callable[..., Any]) -> Callable[..., Any]:
         return array
 
     return empty
-
-
-def _no_vote(_: _PipelineSchedule, stages: Sequence[Any], has_backward: bool, __: bool) -> None:
-    """Have all stages of a pipeline use the shapes that they were given.
-
-    In the original they vote, by numbers, and a stage that does not know its shapes gets them as
-    objects. Raises UnsupportedError for such a stage.
-    """
-    for stage in stages:
-        if InferenceMode.needs_dynamic(stage._user_meta, has_backward):
-            raise UnsupportedError(
-                f"stage {stage.stage_index} of the pipeline does not know the shapes of what it "
-                f"receives; give PipelineStage input_args and output_args"
-            )
-        stage._inference_mode = InferenceMode.STATIC

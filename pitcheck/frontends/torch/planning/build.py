@@ -19,14 +19,13 @@ from pitcheck.frontends.torch.planning.families import (
     given_tensor,
     result_name,
     result_names,
-    scores_of,
 )
 from pitcheck.frontends.torch.planning.groups import (
     check_members,
     with_all_groups,
     with_communicators,
 )
-from pitcheck.frontends.torch.planning.known_integers import known_integers
+from pitcheck.frontends.torch.planning.known_integers import KnownIntegers
 from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
 from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.planning.rank_kinds import kind_labels
@@ -163,7 +162,12 @@ class _Building:
         names = RankNames(
             trace, self._families, wanted, self._compared, self._labels.get(trace.rank, "")
         )
-        found = [instance for given in trace.given for instance in self._given(given, trace, names)]
+        integers = KnownIntegers(names)
+        found = [
+            instance
+            for given in trace.given
+            for instance in self._given(given, trace, names, integers)
+        ]
         waited = {
             operand.value
             for event in trace.events
@@ -200,14 +204,16 @@ class _Building:
                 found.setdefault(result.value, result_name(result, self._taken))
         return found
 
-    def _given(self, given: Given, trace: Trace, names: RankNames) -> Iterator[Instance]:
+    def _given(
+        self, given: Given, trace: Trace, names: RankNames, integers: KnownIntegers
+    ) -> Iterator[Instance]:
         value = trace.values[given.value]
         if 0 in value.shape:
             # No operator makes or reads a tensor without elements.
             names.enter(given.value, given.name)
             return
         if given.integers is not None:
-            yield from known_integers(given.integers, value, names.known(given), names)
+            yield from integers.made(given, given.integers, value)
             return
         tensor = given_tensor(given, value, self._bounds)
         names.enter(given.value, self._families.given(tensor))
@@ -322,9 +328,8 @@ class _Building:
 
     def _scores(self, name: str, result: Result) -> Output:
         """Return the scores of a router, which ranks have of the tokens that are theirs."""
-        whole = scores_of(name)
         held = self._ends_at[name]
-        return Output(name, whole, of_boxes(whole, result.whole, held, self._places))
+        return Output(name, name, of_boxes(name, result.whole, held, self._places))
 
     def _elsewhere(self, name: str) -> Lineage | None:
         """Return the lineage of a gradient or new value that every rank has as a whole.
@@ -371,8 +376,4 @@ def _compared(results: Mapping[str, Result], reference: Plan, spec: Spec) -> dic
     check_known(
         spec.outputs, {name for name in wanted if not name.startswith(SCORES)}, "Spec.outputs"
     )
-    return {
-        name: result
-        for name, result in results.items()
-        if name in wanted or (result.kind == "scores" and scores_of(name) in wanted)
-    }
+    return {name: result for name, result in results.items() if name in wanted}

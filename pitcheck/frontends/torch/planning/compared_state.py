@@ -15,7 +15,7 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.planning.families import GRADIENT, UPDATED
 from pitcheck.frontends.torch.planning.padding import without_padding
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.trace import LEFT, Given, Result, Trace
+from pitcheck.frontends.torch.trace import AGAIN, LEFT, Given, Result, Trace
 
 Key = tuple[str, str]
 NAMED = frozenset({"buffer", "gradient", "kept"})
@@ -35,6 +35,7 @@ def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trac
     Raises UnsupportedError for state that only one of them has, or that one changes and the other
     does not have.
     """
+    reference = _with_passes(reference, traces)
     theirs = {_key(result) for result in reference.results}
     begun = {given.name for given in reference.given}
     traces = without_padding(traces, begun)
@@ -52,6 +53,20 @@ def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trac
     return replace(single, assumptions=(*single.assumptions, *_said(reference, traces, asked))), [
         _asking(trace, asked, ()) for trace in traces
     ]
+
+
+def _with_passes(reference: Trace, traces: Sequence[Trace]) -> Trace:
+    """Return the reference with the scores of its routers once for each pass that a rank makes."""
+    known = {result.name: result for result in reference.results if result.kind == "scores"}
+    passes = {
+        result.name: replace(known[first], name=result.name)
+        for trace in traces
+        for result in trace.results
+        if result.kind == "scores"
+        and result.name not in known
+        and (first := result.name.partition(AGAIN)[0]) in known
+    }
+    return replace(reference, results=(*reference.results, *passes.values()))
 
 
 def compared(trace: Trace) -> Trace:

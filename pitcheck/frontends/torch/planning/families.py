@@ -6,7 +6,6 @@ have one name.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
@@ -17,7 +16,6 @@ from pitcheck.frontends.torch.trace import Event, Given, Result, Trace, Value
 from pitcheck.plan.model import Role, Scalar, Tensor
 
 GRADIENT, UPDATED, OUTPUT, SCORES = "grad:", "new:", "output:", "scores:"
-_AGAIN = re.compile(r" again( \d+)?")
 _RENAME = "give one of them another name (Program.names, the key in Spec.batch, or the output's)"
 
 
@@ -201,11 +199,6 @@ def result_name(result: Result, taken: Collection[str]) -> str:
         return f"{OUTPUT}{result.name}" if result.name in taken else result.name
     prefixes = {"gradient": GRADIENT, "updated": UPDATED, "scores": SCORES}
     return prefixes[result.kind] + result.name
-
-
-def scores_of(name: str) -> str:
-    """Return the name of a router's scores in the reference, given that of any pass over them."""
-    return _AGAIN.sub("", name)
 
 
 def result_names(traces: Sequence[Trace], taken: Collection[str]) -> dict[str, Result]:

@@ -33,7 +33,8 @@ def grouped_product(known: Known, where: str, args: Sequence[Any], kwargs: dict[
             f"how tokens choose experts"
         )
     ends = [int(end) for end in numbers.tolist()]
-    _check_ends(ends, left.shape[-1 if right.dim() == 2 else -2], where)
+    rows = right.shape[-1] if left.dim() == 3 else left.shape[-1 if right.dim() == 2 else -2]
+    _check_ends(ends, rows, where)
     groups = [slice(start, stop) for start, stop in zip([0, *ends], ends, strict=False)]
     return _cast(_by_group(left, right, groups), given)
 

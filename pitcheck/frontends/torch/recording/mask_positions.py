@@ -42,7 +42,8 @@ def with_positions(name: str, args: Sequence[Any], known: Known) -> list[Any] | 
 
 def _positions(mask: torch.Tensor | None) -> list[torch.Tensor | None]:
     with _disable_current_modes():
-        return [] if mask is None else list(mask.nonzero().unbind(1))
+        # Each has memory of its own, as a constant of the program has.
+        return [] if mask is None else [places.clone() for places in mask.nonzero().unbind(1)]
 
 
 def selected(name: str, args: Sequence[Any], known: Known) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -302,11 +303,13 @@ class Recorder(TorchDispatchMode):
         real_args, real_kwargs = tree_map_only(torch.Tensor, self.known, (list(args), kwargs))
         with _disable_current_modes(), torch.no_grad():
             real = func(*real_args, **real_kwargs)
-        return tree_map_only(torch.Tensor, self._constant, real)
+        read = {self._read(tensor) for tensor in tensors_in([*args, *kwargs.values()])}
+        made = self.tape.constant if self.tape.routed.isdisjoint(read) else self.tape.chosen
+        return tree_map_only(torch.Tensor, partial(self._constant, made), real)
 
-    def _constant(self, real: torch.Tensor) -> torch.Tensor:
+    def _constant(self, made: Callable[[torch.Tensor], int], real: torch.Tensor) -> torch.Tensor:
         result = torch.empty(real.shape, dtype=real.dtype)
-        self.storages.write(result, self.tape.constant(real))
+        self.storages.write(result, made(real))
         return result
 
     def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:

@@ -19,7 +19,7 @@ from pitcheck.frontends.torch.recording.tape import Tape
 from pitcheck.frontends.torch.recording.token_numbers import TokenNumbers, runs
 from pitcheck.frontends.torch.routing import Router as Said
 from pitcheck.frontends.torch.routing import Routing
-from pitcheck.frontends.torch.trace import Ref, Result, Router
+from pitcheck.frontends.torch.trace import AGAIN, Ref, Result, Router
 
 
 @dataclass
@@ -84,6 +84,9 @@ class Routers:
         """
         kind = self._tape.kinds[choice.scores]
         if len(kind.shape) < 2 or not kind.dtype.is_floating_point or not kind.elements:
+            return None
+        # DTensor works out shapes on memory that nobody has written to; that is no choice.
+        if self._structures.is_unwritten(choice.scores):
             return None
         if not self._chooses_experts(kind.shape[-1], name):
             return None
@@ -228,7 +231,7 @@ class Routers:
 
     def _result(self, layer: _Layer, number: int, scores: Mapping[int, int]) -> Result:
         router = layer.router
-        name = router.name + ("" if not number else " again" if number == 1 else f" again {number}")
+        name = router.name + (f"{AGAIN} {number}" if number > 1 else AGAIN if number else "")
         places = {token: place for place, token in enumerate(router.tokens)}
         held = [places[token] for call in layer.tokens for token in call]
         return Result(

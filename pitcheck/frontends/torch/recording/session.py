@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+import torch.testing._internal.distributed.fake_pg  # its import registers the backend "fake"
 from msgspec.structs import replace
-from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError
@@ -38,6 +38,8 @@ from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
 from pitcheck.frontends.torch.together.line import Line
 from pitcheck.frontends.torch.together.meetings import Meetings
+from pitcheck.frontends.torch.together.objects import objects_exchanged
+from pitcheck.frontends.torch.together.stores import SharedStore, store_patches
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 
 Side = Literal["reference", "parallel"]
@@ -56,14 +58,14 @@ def record_rank(
     # A forked process has none of the threads that libraries started before.
     torch.set_num_threads(1)
     begin(f"{side} {number}")
-    mesh = dict(spec.mesh) if side == "parallel" else {}
-    coordinate = coordinate_of(number, mesh)
-    if side == "parallel":
-        _start_group(number, prod(mesh.values()))
     blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
     line = Line(connection, tape.where)
-    tape.meetings = Meetings(number, line, tape.kinds, tape.known)
+    meetings = tape.meetings = Meetings(number, line, tape.kinds, tape.known)
+    mesh = dict(spec.mesh) if side == "parallel" else {}
+    coordinate = coordinate_of(number, mesh)
+    if side == "parallel":
+        _start_group(number, prod(mesh.values()), SharedStore("default", tape, meetings))
     with ExitStack() as stack:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
@@ -71,6 +73,8 @@ def record_rank(
             patched(distributed_patches(recorder)),
             patched(copy_patches(recorder)),
             patched(bypass_patches(recorder)),
+            objects_exchanged(recorder, meetings),
+            patched(store_patches(tape, meetings)),
             deterministic(recorder, number),
             blame,
             recorder,
@@ -98,8 +102,8 @@ def record_rank(
         return trace
 
 
-def _start_group(rank: int, size: int) -> None:
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+def _start_group(rank: int, size: int, store: dist.Store) -> None:
+    dist.init_process_group("fake", store=store, rank=rank, world_size=size)
 
 
 class _Session:
@@ -193,7 +197,11 @@ class _Session:
 
     def _assumptions(self) -> list[str]:
         """Return sentences that the report must say beside the verdict."""
-        said = list(self._program.assumptions)
+        timed = self._tape.meetings.timed if self._tape.meetings is not None else {}
+        said = [
+            *self._program.assumptions,
+            *(f"ranks come in the order of their numbers to {call}" for call in timed),
+        ]
         if self._names.optimizers():
             said.append(
                 "the recorded step is the optimizer's second: corrections that depend on the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from pitcheck.frontends.torch.recording.known_values import UNDEFINED
 from pitcheck.frontends.torch.recording.tape import Tape
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, operands
 
@@ -21,11 +22,15 @@ class Structures:
         self._known: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
 
+    def is_unwritten(self, value: int) -> bool:
+        """Return True if a value is memory that nobody has written to."""
+        self._look()
+        made = self._made.get(value)
+        return made is not None and made.operator.partition(".")[0] in UNDEFINED
+
     def of(self, value: int) -> int:
         """Return the number of the structure of a value."""
-        for event in self._tape.events[self._seen :]:
-            self._made.update(dict.fromkeys(event.tensors, event))
-        self._seen = len(self._tape.events)
+        self._look()
         waiting = [value]
         while waiting:
             made = self._made.get(waiting[-1])
@@ -39,6 +44,11 @@ class Structures:
             else:
                 self._enter(waiting.pop(), made)
         return self._known[value]
+
+    def _look(self) -> None:
+        for event in self._tape.events[self._seen :]:
+            self._made.update(dict.fromkeys(event.tensors, event))
+        self._seen = len(self._tape.events)
 
     def _enter(self, value: int, event: Event | None) -> None:
         if value in self._known:

@@ -247,8 +247,9 @@ class Tape:
             return
         self._route(event)
         if overwritten:
-            operand = {n: known[n] for n in operands(event.arguments) if n in known}
-            results = evaluate_write(event, operand, unknown[0], *self.kinds[unknown[0]])
+            (base,) = [n for n in operands(event.arguments) if n not in known]
+            given = {n: known[n] for n in operands(event.arguments) if n != base}
+            results = evaluate_write(event, given, base, *self.kinds[base])
         elif unknown and self.meetings is not None:
             self.meetings.derive(event)
             return
@@ -263,8 +264,10 @@ class Tape:
         first = event.arguments[0] if event.operator in WRITES else None
         return (
             isinstance(first, Ref)
-            and list(unknown) == [first.value]
+            and first.value in unknown
             and self.kinds[first.value].dtype in INTEGERS
+            and not self._are_open([first.value])
+            and all(self.numbers(n) is not None for n in unknown if n != first.value)
         )
 
     def _stand_ins(self, event: Event) -> dict[int, torch.Tensor]:
@@ -290,7 +293,10 @@ class Tape:
         ranks meet in calls that do not fit together.
         """
         if value not in self.known and self._are_open([value]) and self.meetings is not None:
-            self.known.update(self.meetings.resolve(value))
+            try:
+                self.known.update(self.meetings.resolve(value))
+            except PitcheckError as error:
+                raise self.refuse(error) from None
         return self.known.get(value)
 
     def number(self, value: int) -> bool | int | float:

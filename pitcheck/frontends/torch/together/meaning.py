@@ -51,9 +51,15 @@ PAIRS = frozenset({("send", "receive"), ("send_object_list", "recv_object_list")
 """The operators that send, each with the one that receives what it sends."""
 
 
+LISTS = frozenset({"broadcast_object_list", "send_object_list", "recv_object_list"})
+"""The functions that take a list of objects."""
+
+
 def called(post: Post) -> str:
     """Return the call of a rank, for messages."""
     shape = f" of {post.dtype} {list(post.shape)}" if post.dtype else ""
+    if post.operator in LISTS:
+        shape = f" of {post.shape[0]} object{'s' * (post.shape[0] != 1)}"
     said = ", ".join(str(literal) for literal in post.literals if literal is not None)
     return f"{post.operator}{f' ({said})' if said else ''}{shape} at {post.source}"
 

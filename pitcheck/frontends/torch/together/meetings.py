@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -48,12 +48,25 @@ class Made(NamedTuple):
     meeting: Meeting | None
 
 
+class Gift(NamedTuple):
+    """Objects that a rank gives in a call of torch.distributed, which a trace has as a barrier.
+
+    ``literals`` and ``objects`` are those of the post; ``length`` is that of the list of objects.
+    """
+
+    operator: str
+    literals: tuple[Argument, ...]
+    length: int
+    objects: dict[int, bytes]
+
+
 class Meetings:
     """The meetings of a rank.
 
     ``kinds`` and ``known`` are those of its tape. A value is *open* if it is known once other ranks
     have told what they put into meetings, unless this depends on data. Nobody waits for that before
-    the program looks at the value.
+    the program looks at the value. ``timed`` are lines whose results depend on who comes first, and
+    ``stores`` those that the rank has made.
     """
 
     def __init__(
@@ -66,6 +79,33 @@ class Meetings:
         self._solver = Solver(line)
         self._counts: Counter[Channel] = Counter()
         self._open: dict[int, Made] = {}
+        self._gift: Gift | None = None
+        self._met: dict[int, Meeting] = {}
+        self._completed: dict[Channel, Meeting] = {}
+        self.timed: dict[str, None] = {}
+        self.stores: list[object] = []
+
+    def give(self, gift: Gift, record: Callable[[], object]) -> Meeting:
+        """Give objects in the meeting of the event that ``record`` records; return the meeting."""
+        self._gift = gift
+        record()
+        return self._last
+
+    def complete(self, value: int) -> None:
+        """Take in that this rank has waited for the result of a meeting."""
+        meeting = self._met.get(value)
+        if meeting is not None:
+            self._completed[meeting.channel] = meeting
+
+    def completed(self) -> tuple[tuple[Meeting, int], ...]:
+        """Return the meetings that this rank has waited for since the last call, by rank."""
+        found = tuple(
+            (meeting, rank)
+            for meeting in self._completed.values()
+            for rank in meeting.channel.pair or meeting.channel.group
+        )
+        self._completed.clear()
+        return found
 
     def is_open(self, value: int) -> bool:
         """Return True if other ranks may tell the numbers of a value."""
@@ -78,25 +118,31 @@ class Meetings:
 
     def pass_through(self, event: Event) -> None:
         """Put this rank's part into the meeting of an event, whose results may be known then."""
-        meeting = self.next(self._channel(event))
-        given = operands(event.arguments)
-        like = (
-            self._kinds[given[0] if given else event.tensors[0]] if given or event.tensors else None
-        )
-        operand = self._told(given[0]) if given else None
-        self.line.post(
-            meeting,
-            Post(
-                event.operator,
-                _literals(event),
-                () if like is None else like.shape,
-                "" if like is None else dtype_name(like.dtype),
-                operand,
-                event.source or "outside the user's code",
-            ),
-        )
-        if operand is not None or self._comes_from_others(event):
+        self._last = meeting = self.next(self._channel(event))
+        post = self._post(event)
+        self.line.post(meeting, post)
+        if not event.tensors and event.operator == "barrier":
+            self._completed[meeting.channel] = meeting
+        self._met.update((number, meeting) for number in event.tensors)
+        if post.operand is not None or self._comes_from_others(event):
             self._add(event, meeting)
+
+    def _post(self, event: Event) -> Post:
+        source = event.source or "outside the user's code"
+        gift, self._gift = self._gift, None
+        if gift is not None:
+            shape = (gift.length,)
+            return Post(gift.operator, gift.literals, shape, "", None, source, gift.objects)
+        given = operands(event.arguments)
+        like = next((self._kinds[number] for number in (*given, *event.tensors)), None)
+        return Post(
+            event.operator,
+            _literals(event),
+            () if like is None else like.shape,
+            "" if like is None else dtype_name(like.dtype),
+            self._told(given[0]) if given else None,
+            source,
+        )
 
     def derive(self, event: Event) -> None:
         """Take in an event whose operands are known or open, and some of them open."""

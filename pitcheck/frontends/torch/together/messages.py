@@ -97,6 +97,10 @@ class Need(msgspec.Struct, frozen=True, tag="need"):
     what: str
 
 
+Operation = OneOf["set", "get", "wait", "add", "append", "compare_set", "check", "delete", "count"]
+"""An operation on a store."""
+
+
 class StoreCall(msgspec.Struct, frozen=True, tag="store"):
     """An operation on a store.
 
@@ -105,7 +109,7 @@ class StoreCall(msgspec.Struct, frozen=True, tag="store"):
     """
 
     store: str
-    operation: OneOf["set", "get", "wait", "add", "compare_set", "check", "delete", "count"]
+    operation: Operation
     keys: tuple[str, ...]
     values: tuple[bytes, ...]
     after: tuple[tuple[Meeting, int], ...]

@@ -42,6 +42,7 @@ class RankProcesses:
         self._answers: dict[int, Recorded | Failure] = {}
         self._files: dict[int, IO[bytes]] = {}
         self._outputs: dict[int, str] = {}
+        self._given_up = False
 
     def run(self, numbers: Sequence[int]) -> dict[int, Recorded | Failure]:
         """Return the answers of all ranks by number.
@@ -55,6 +56,8 @@ class RankProcesses:
                 self._resume()
                 if self._busy():
                     self._listen()
+                elif self._coordinator.serve_stores():
+                    continue
                 elif not self._failed():
                     message = self._coordinator.hang(set(self._answers))
                     self._answers[min(self._forks.running)] = Failure(message, HangError.code)
@@ -74,6 +77,8 @@ class RankProcesses:
 
     def _goes_on(self) -> bool:
         failed, running = self._failed(), self._forks.running
+        if self._given_up:
+            return False
         if failed:
             return bool(running) and min(running) < min(failed)
         return bool(running or self._unstarted)
@@ -148,6 +153,7 @@ class RankProcesses:
         return any(self._coordinator.waits(number) for number in self._forks.running)
 
     def _give_up(self) -> None:
+        self._given_up = True
         number = min(self._busy())
         self._answers[number] = Failure(
             f"it has run for {self._patience:.0f} s, while others wait for it, and come to nothing "
