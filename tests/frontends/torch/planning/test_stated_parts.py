@@ -15,8 +15,8 @@ from frontends.torch.proving import check_at_one_mesh, proven
 from torch import nn
 
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.names.stated_parts import StatedParts
 from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec, StatedPart
-from pitcheck.frontends.torch.recording.stated_parts import StatedParts
 from pitcheck.torch import capture
 
 HIDDEN = 16
