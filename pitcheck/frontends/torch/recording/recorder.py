@@ -33,9 +33,9 @@ from pitcheck.frontends.torch.recording.generator_state import drawn
 from pitcheck.frontends.torch.recording.grouped_products import grouped_product
 from pitcheck.frontends.torch.recording.mask_positions import selected, with_positions
 from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
-from pitcheck.frontends.torch.recording.routers import Choice, Routers
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.recording.writes import Writes
+from pitcheck.frontends.torch.routers.choices import Choice, Routers
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
 from pitcheck.frontends.torch.trace import Argument, Ref
 

@@ -29,10 +29,10 @@ from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
 from pitcheck.frontends.torch.recording.recorder import Recorder
-from pitcheck.frontends.torch.recording.routers import Routers
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
-from pitcheck.frontends.torch.recording.token_numbers import TokenNumbers
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
+from pitcheck.frontends.torch.routers.choices import Routers
+from pitcheck.frontends.torch.routers.token_numbers import TokenNumbers
 from pitcheck.frontends.torch.routing import Routed
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark

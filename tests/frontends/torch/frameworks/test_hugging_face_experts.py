@@ -89,12 +89,9 @@ def spec(name: str, experts: str = "eager", finish: Finish = add_up) -> Spec:
         model = built(name, experts)
         mesh = init_device_mesh("cpu", (1, RANKS), mesh_dim_names=("tp", "ep"))
         plan = {each: "grouped_gemm" for each, _ in model.named_parameters() if ".experts." in each}
-        plan |= {
-            each: "ep_dispatch_experts"
-            for each, _ in model.named_modules()
-            if each.endswith("experts")
-        }
-        apply_expert_parallelism(model, mesh["ep"], mesh["tp"], plan, "all_to_all")
+        modules = [each for each, _ in model.named_modules() if each.endswith("experts")]
+        plan |= dict.fromkeys(modules, "ep_dispatch_experts")
+        spreading.apply_expert_parallelism(model, mesh["ep"], mesh["tp"], plan, "all_to_all")
         return training(model, finish)
 
     return Spec(

@@ -4,6 +4,9 @@ mistakes caught that only some routings show.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -17,6 +20,7 @@ from frontends.torch.parallelism.routed import (
     Spread,
     choose,
     fill,
+    own,
     spec,
 )
 from frontends.torch.proving import check_at_one_mesh, proven
@@ -72,17 +76,14 @@ def names_not_transposed(theirs: torch.Tensor, own: int) -> torch.Tensor:
     return torch.arange(own).repeat_interleave(RANKS).repeat_interleave(counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
         pytest.param(Spread(weigh=weights_unsorted), id="weights in another order"),
-        pytest.param(Spread(tokens=next_tokens), id="the tokens beside", marks=pytest.mark.slow),
-        pytest.param(
-            Spread(names=names_of_neighbours), id="the expert beside", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            Spread(names=names_not_transposed), id="counts not transposed", marks=pytest.mark.slow
-        ),
+        pytest.param(Spread(tokens=next_tokens), id="the tokens beside"),
+        pytest.param(Spread(names=names_of_neighbours), id="the expert beside"),
+        pytest.param(Spread(names=names_not_transposed), id="counts not transposed"),
     ],
 )
 def test_tokens_on_a_wrong_way(wrong: Spread) -> None:
@@ -91,10 +92,10 @@ def test_tokens_on_a_wrong_way(wrong: Spread) -> None:
 
 def test_counts_that_are_not_exchanged() -> None:
     """Ranks expect as many tokens as they send: right if routing is even, else they disagree."""
-    report = check_at_one_mesh(spec(RANDOM, forward=Spread(counts=lambda counts: counts)))
-    assert report.verdict == "invalid"
-    assert "sends" in report.findings[0].title, report.findings
-    assert "receives" in report.findings[0].title, report.findings
+    to_the_second = Routing.given([[2, 3]] * TOKENS)
+    report = check_at_one_mesh(spec(to_the_second, forward=Spread(counts=lambda counts: counts)))
+    assert report.verdict == "invalid", report.findings
+    assert "receive" in report.findings[0].title, report.findings
 
 
 # --- mistakes in the scores: the choice is a stated assumption, and what it is made of is compared
@@ -191,6 +192,8 @@ def router_alone(model: Experts) -> None:
 
 
 def not_the_router(model: Experts) -> None:
+    if model.shared is not None:
+        dist.all_reduce(model.shared.weight.grad)
     fill(model)
 
 
@@ -201,3 +204,94 @@ def not_the_router(model: Experts) -> None:
 )
 def test_gradients_not_added_up(wrong: object, output: str) -> None:
     refuted(spec(RANDOM, finish=wrong, shared=True), output)  # type: ignore[arg-type]
+
+
+# --- what is left of an earlier call, computed again, or called more than once
+
+
+def of_the_first_call() -> Callable[[Experts, torch.Tensor], Chosen]:
+    """The choices of the first call of the step, with the scores of this one."""
+    kept: dict[str, torch.Tensor] = {}
+
+    def chosen(model: Experts, x: torch.Tensor) -> Chosen:
+        now = choose(model, x)
+        experts = kept.setdefault("experts", now.experts)
+        weights = now.scores.gather(-1, experts)
+        return Chosen(now.scores, experts, weights / weights.sum(-1, keepdim=True))
+
+    return chosen
+
+
+@pytest.mark.slow
+def test_choices_of_the_first_call() -> None:
+    refuted(spec(RANDOM, chosen=of_the_first_call()), "loss")
+
+
+def recomputed(model: Experts, x: torch.Tensor, _: Chosen) -> torch.Tensor:
+    out: torch.Tensor = checkpoint(
+        lambda rows: Spread()(model, rows, choose(model, rows)), x, use_reentrant=False
+    )
+    return out
+
+
+@pytest.mark.slow
+def test_activation_checkpointing() -> None:
+    report = proven(spec(RANDOM, forward=recomputed))
+    assert report.outputs.total > 7
+
+
+def in_micro_batches(rank: Rank, rows: Callable[[int], slice]) -> Program:
+    model = Experts(own(rank.number))
+
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        total = torch.zeros(())
+        for number in range(2):
+            x, y = batch["x"][rows(number)], batch["y"][2 * number : 2 * number + 2]
+            loss = (Spread()(model, x, choose(model, x)) - y).square().sum()
+            loss.backward()
+            total = total + loss.detach()
+        add_up(model)
+        return total
+
+    return Program(model, step)
+
+
+def test_a_router_that_is_called_for_every_micro_batch() -> None:
+    right = replace(
+        spec(RANDOM),
+        parallel=lambda rank: in_micro_batches(rank, lambda n: slice(2 * n, 2 * n + 2)),
+    )
+    proven(right)
+
+
+def test_a_router_that_sees_some_rows_twice() -> None:
+    wrong = replace(
+        spec(RANDOM), parallel=lambda rank: in_micro_batches(rank, lambda _: slice(0, 2))
+    )
+    report = check_at_one_mesh(wrong)
+    assert report.verdict == "inconclusive"
+    assert "has chosen for 2 tokens of 4 that the rank has" in report.findings[0].title
+
+
+def test_tokens_declared_otherwise_than_they_are() -> None:
+    """No place is believed: the scores of the tokens that are said to be there differ."""
+    refuted(replace(spec(RANDOM), router=Router(tokens=(2, 4), split={1: "ep"})), "scores:router")
+
+
+def least(model: Experts, x: torch.Tensor) -> Chosen:
+    scores = model.router(x).softmax(-1)
+    weights, experts = scores.topk(CHOICES, -1, largest=False)
+    return Chosen(scores, experts, weights / weights.sum(-1, keepdim=True))
+
+
+def three(model: Experts, x: torch.Tensor) -> Chosen:
+    scores = model.router(x).softmax(-1)
+    weights, experts = (part[:, :CHOICES] for part in scores.topk(CHOICES + 1, -1))
+    return Chosen(scores, experts.contiguous(), weights / weights.sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("other", [least, three])
+def test_choices_of_which_a_routing_says_nothing(other: object) -> None:
+    report = check_at_one_mesh(spec(RANDOM, chosen=other))  # type: ignore[arg-type]
+    assert report.verdict == "inconclusive"
+    assert "a routing says no more than these" in report.findings[0].title

@@ -14,9 +14,9 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.recording.structures import Structures
 from pitcheck.frontends.torch.recording.tape import Tape
-from pitcheck.frontends.torch.recording.token_numbers import TokenNumbers, runs
+from pitcheck.frontends.torch.routers.structures import Structures
+from pitcheck.frontends.torch.routers.token_numbers import TokenNumbers, runs
 from pitcheck.frontends.torch.routing import Router as Said
 from pitcheck.frontends.torch.routing import Routing
 from pitcheck.frontends.torch.trace import AGAIN, Ref, Result, Router

@@ -1,0 +1,1 @@
+"""The routers of recorded programs, which choose experts as a routing says."""
