@@ -208,3 +208,13 @@ def key_gradient_summed(model: Any) -> Planted:
         return torch.cat([keys, _Summed.apply(rotated, group)], dim=-1)
 
     return patch.object(latent, "gather_from_tensor_model_parallel_region", gather)
+
+
+# --- of experts
+
+
+def experts_swapped(model: Any) -> Planted:
+    """A rank's experts compute with each other's tokens."""
+    experts = model.decoder.layers[0].mlp.experts
+    swapped = torch.nn.ModuleList(reversed(list(experts.local_experts)))
+    return patch.dict(experts._modules, {"local_experts": swapped})

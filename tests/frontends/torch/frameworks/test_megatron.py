@@ -26,6 +26,9 @@ pytestmark = [
 SEQUENCE = Setup(sequence=True)
 LLAMA = Setup(sequence=True, gated=True, groups=HEADS // 2)
 
+LATENT = Setup(layers=1, latent=True)
+EXPERTS = Setup(tensor=1, data=2, layers=1, experts=4, spread=2)
+
 
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
@@ -48,10 +51,10 @@ RIGHT = [
             Setup(tensor=1, data=2, micro=2, layers=1, per_token=True),
             Setup(tensor=1, pipeline=2, micro=2, tied=True),
             Setup(tensor=1, pipeline=2, chunks=2, micro=2, layers=4),
+            EXPERTS,
         )
     ),
 ]
-LATENT = Setup(layers=1, latent=True)
 
 
 @pytest.mark.parametrize("setup", RIGHT, ids=str)
@@ -72,6 +75,12 @@ def test_the_recorded_ranks_compute_what_gpt_computes(setup: Setup) -> None:
 @pytest.mark.nightly
 def test_latent_attention_is_proven_once_a_fault_of_megatron_is_mended() -> None:
     assert proven(spec(LATENT, bugs.key_gradient_summed)).outputs.total > 10
+
+
+@pytest.mark.nightly
+def test_experts_that_take_tokens_of_others_are_a_mismatch() -> None:
+    report = check_at_one_mesh(spec(EXPERTS, bugs.experts_swapped))
+    assert report.verdict == "mismatch", report.findings
 
 
 @pytest.mark.nightly
