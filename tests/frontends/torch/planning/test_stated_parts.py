@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ Parts = Mapping[str, StatedPart]
 BOTH: Parts = {"up.*": Part(split={0: "tp"}), "down.w*": Part(split={1: "tp"})}
 
 
-def training(model: FeedForward, to: type, back: type) -> Program:
+def training(model: FeedForward, to: Any, back: Any) -> Program:
     def step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         hidden = nn.functional.silu(model.up(to.apply(batch["x"])))
         out = back.apply(nn.functional.linear(hidden, model.down.weight)) + model.down.bias
@@ -43,15 +44,15 @@ class Same(torch.autograd.Function):
     """What a single device does in place of communication."""
 
     @staticmethod
-    def forward(context, x):
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
         return x
 
     @staticmethod
-    def backward(context, gradient):
-        return gradient
+    def backward(context: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0]
 
 
-def spec(parts: Parts, mesh: Mapping[str, int], back: type = FromRanks) -> Spec:
+def spec(parts: Parts, mesh: Mapping[str, int], back: Any = FromRanks) -> Spec:
     def parallel(rank: Rank) -> Program:
         model = FeedForward()
         width = HIDDEN // 2
