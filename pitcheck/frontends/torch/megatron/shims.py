@@ -119,7 +119,7 @@ def _norm(_: type, config: Any, hidden_size: int, eps: float = 1e-5, **__: Any) 
             f"PyTorch has no norm for normalization={config.normalization!r} with "
             f"layernorm_zero_centered_gamma={config.layernorm_zero_centered_gamma}"
         )
-    norm = kinds[config.normalization](hidden_size, eps=eps)
+    norm: torch.nn.Module = kinds[config.normalization](hidden_size, eps=eps)
     for parameter in norm.parameters():
         parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
     return norm

@@ -226,7 +226,7 @@ class _Building:
         if self._reference is None:
             return
         whole = self._whole(given, trace.rank)
-        box = given.box
+        box: Box | None = given.box
         if not box:
             box = (
                 tuple(((0, size),) for size in whole)

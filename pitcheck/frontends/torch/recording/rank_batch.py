@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from math import prod
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.program import Axes, Input
+from pitcheck.frontends.torch.program import Input
+from pitcheck.frontends.torch.routing import Axes
 from pitcheck.frontends.torch.trace import Intervals
 
 

@@ -14,6 +14,11 @@ import torch
 Planted = AbstractContextManager[Any]
 
 
+def nothing(_: Any) -> Planted:
+    """Plant no mistake: Megatron as it is."""
+    return nullcontext()
+
+
 def attribute_forgotten(model: Any) -> Planted:
     """One norm's weight does not say that it sees a part of the sequence: its gradient is not
     summed over the ranks; those of all others are.
@@ -203,3 +208,13 @@ def key_gradient_summed(model: Any) -> Planted:
         return torch.cat([keys, _Summed.apply(rotated, group)], dim=-1)
 
     return patch.object(latent, "gather_from_tensor_model_parallel_region", gather)
+
+
+# --- of experts
+
+
+def experts_swapped(model: Any) -> Planted:
+    """A rank's experts compute with each other's tokens."""
+    experts = model.decoder.layers[0].mlp.experts
+    swapped = torch.nn.ModuleList(reversed(list(experts.local_experts)))
+    return patch.dict(experts._modules, {"local_experts": swapped})

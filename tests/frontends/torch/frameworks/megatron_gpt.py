@@ -82,7 +82,7 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
         def step(batch: Batch) -> torch.Tensor:
             losses, mask = losses_of(model, batch)
             loss: torch.Tensor = (losses * mask).sum() / mask.sum()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             return loss
 
         return Program(model, step)
@@ -254,7 +254,7 @@ def losses_of(model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     return losses, mask
 
 
-def trained(chunks: list[Any], setup: Setup, batch: Batch) -> torch.Tensor | None:
+def trained(chunks: list[Any], setup: Setup, batch: Batch) -> Any:
     """Run one step as Megatron's training loop does; return the loss on the last pipeline stage."""
     from megatron.core.pipeline_parallel.schedules import get_forward_backward_func  # noqa: PLC0415
 
@@ -293,7 +293,7 @@ def forward_step(
 ) -> tuple[torch.Tensor, Callable[..., Any]]:
     losses, mask = losses_of(model, next(data))
 
-    def loss_of(losses: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def loss_of(losses: torch.Tensor) -> tuple[Any, ...]:
         total = (losses * mask).sum()
         if setup.per_token:
             count = mask.sum().to(torch.int)

@@ -11,7 +11,7 @@ import pytest
 from frontends.torch.checking import CLOSE
 from frontends.torch.frameworks import megatron_bugs as bugs
 from frontends.torch.frameworks.megatron_gpt import HEADS, INSTALLED, Bug, Setup, forgotten, spec
-from frontends.torch.proving import proven
+from frontends.torch.proving import check_at_one_mesh, proven
 from frontends.torch.replay import difference, truth
 
 from pitcheck.frontends.torch.recording.record import record
@@ -25,6 +25,9 @@ pytestmark = [
 ]
 SEQUENCE = Setup(sequence=True)
 LLAMA = Setup(sequence=True, gated=True, groups=HEADS // 2)
+
+LATENT = Setup(layers=1, latent=True)
+EXPERTS = Setup(tensor=1, data=2, layers=1, experts=4, spread=2)
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,11 @@ RIGHT = [
             LLAMA,
             Setup(tensor=1, data=2),
             Setup(sequence=True, data=2),
+            Setup(tensor=1, data=2, micro=2),
+            Setup(tensor=1, data=2, micro=2, layers=1, per_token=True),
+            Setup(tensor=1, pipeline=2, micro=2, tied=True),
+            Setup(tensor=1, pipeline=2, chunks=2, micro=2, layers=4),
+            EXPERTS,
         )
     ),
 ]
@@ -62,6 +70,25 @@ def test_the_recorded_ranks_compute_what_gpt_computes(setup: Setup) -> None:
     traces = record(program, "parallel", 2)
     true = truth(program)
     assert difference(traces, true.tensors, true.results) < CLOSE
+
+
+@pytest.mark.nightly
+def test_latent_attention_is_proven_once_a_fault_of_megatron_is_mended() -> None:
+    assert proven(spec(LATENT, bugs.key_gradient_summed)).outputs.total > 10
+
+
+@pytest.mark.nightly
+def test_experts_that_take_tokens_of_others_are_a_mismatch() -> None:
+    report = check_at_one_mesh(spec(EXPERTS, bugs.experts_swapped))
+    assert report.verdict == "mismatch", report.findings
+
+
+@pytest.mark.nightly
+def test_gradients_of_the_last_micro_batch_alone_are_a_mismatch() -> None:
+    """The reference has no value like it, so that no cause is asked for."""
+    setup = Setup(tensor=1, data=2, micro=2, layers=1)
+    report = check_at_one_mesh(spec(setup, bugs.last_micro_batch_alone))
+    assert report.verdict == "mismatch", report.findings
 
 
 WRONG = [
@@ -105,6 +132,32 @@ WRONG = [
                 "predicted_logits_1d = logits_2d[arange_1d, masked_target_1d]",
             ),
             (LLAMA, bugs.halves_in_a_row, "PIT107", "x_glu, x_linear = torch.chunk(x, 2, dim=-1)"),
+            (
+                Setup(tensor=1, data=2, micro=2, layers=1),
+                bugs.micro_batches_not_averaged,
+                "PIT101",
+                "bucket.grad_data *= bucket.gradient_scaling_factor",
+            ),
+            (
+                Setup(tensor=1, pipeline=2, micro=2, tied=True),
+                bugs.tied_gradients_not_summed,
+                "PIT104",
+                "with stream_context, _coalescing_manager(communication_group, async_ops=async_op) "
+                "as cm:",
+            ),
+            (
+                Setup(tensor=1, pipeline=2, micro=2),
+                bugs.stale_activation,
+                "PIT107",
+                "input_layernorm_output = self.input_layernorm(hidden_states)",
+            ),
+            # A fault of Megatron 0.16.1 as it is published.
+            (
+                LATENT,
+                bugs.nothing,
+                "PIT104",
+                "t = (t * cos_) + (_rotate_half(t, rotary_interleaved) * sin_)",
+            ),
         )
     ),
 ]

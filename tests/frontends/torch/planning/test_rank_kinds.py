@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from frontends.torch.parallelism import test_pipeline as pipeline
 
+from pitcheck.frontends.torch.names.module_paths import paths_in_reference
 from pitcheck.frontends.torch.planning.rank_kinds import kind_labels
-from pitcheck.frontends.torch.recording.module_paths import paths_in_reference
 from pitcheck.frontends.torch.trace import Given, Trace
 from pitcheck.torch import Spec, capture
 

@@ -5,18 +5,23 @@ outputs that are terms over several axes.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from frontends.torch.parallelism.regions import FromRanks, ToRanks
 from frontends.torch.parallelism.test_tensor_parallel import WIDTH, FeedForward
 from frontends.torch.proving import check_at_one_mesh, proven
 from torch import nn
 
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.names.stated_parts import StatedParts
 from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec, StatedPart
-from pitcheck.frontends.torch.recording.stated_parts import StatedParts
 from pitcheck.torch import capture
 
 HIDDEN = 16
@@ -24,7 +29,7 @@ Parts = Mapping[str, StatedPart]
 BOTH: Parts = {"up.*": Part(split={0: "tp"}), "down.w*": Part(split={1: "tp"})}
 
 
-def training(model: FeedForward, to: type, back: type) -> Program:
+def training(model: FeedForward, to: Any, back: Any) -> Program:
     def step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         hidden = nn.functional.silu(model.up(to.apply(batch["x"])))
         out = back.apply(nn.functional.linear(hidden, model.down.weight)) + model.down.bias
@@ -39,15 +44,15 @@ class Same(torch.autograd.Function):
     """What a single device does in place of communication."""
 
     @staticmethod
-    def forward(context, x):
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
         return x
 
     @staticmethod
-    def backward(context, gradient):
-        return gradient
+    def backward(context: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0]
 
 
-def spec(parts: Parts, mesh: Mapping[str, int], back: type = FromRanks) -> Spec:
+def spec(parts: Parts, mesh: Mapping[str, int], back: Any = FromRanks) -> Spec:
     def parallel(rank: Rank) -> Program:
         model = FeedForward()
         width = HIDDEN // 2
@@ -107,6 +112,51 @@ def test_a_shape_that_two_axes_fit_tells_nothing() -> None:
 def test_parts_that_cannot_be(parts: Parts, message: str) -> None:
     with pytest.raises(PlanError, match=re.escape(message)):
         capture(spec(parts, {"tp": 2}))
+
+
+def marked(dims: Mapping[str, int]) -> Spec:
+    """The program as Megatron's layers say it: by attributes of parameters."""
+    plain = spec({}, {"tp": 2})
+
+    def parallel(rank: Rank) -> Program:
+        program = plain.parallel(rank)
+        for name, parameter in program.model.named_parameters():
+            if name in dims:
+                parameter.tensor_model_parallel = True
+                parameter.partition_dim = dims[name]
+        return program
+
+    return replace(plain, parallel=parallel)
+
+
+DIMS = {"up.weight": 0, "up.bias": 0, "down.weight": 1}
+
+
+@pytest.fixture
+def _groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megatron's groups, as of a mesh with one axis."""
+    state = SimpleNamespace(get_tensor_model_parallel_group=lambda: dist.group.WORLD)
+    monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", state)
+
+
+@pytest.mark.usefixtures("_groups")
+def test_attributes_say_what_ranks_hold() -> None:
+    report = proven(marked(DIMS))
+    assert not any("shape on each rank" in line for line in report.assumptions)
+
+
+@pytest.mark.usefixtures("_groups")
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        ({"up.weight": 1}, "a part of 'up.weight' of shape (8, 16), which is (16, 8)"),
+        ({"down.bias": 0}, "a part of 'down.bias' of shape (16,), which is (8,)"),
+    ],
+    ids=["another dimension", "a whole one"],
+)
+def test_attributes_that_the_shape_contradicts(dims: Mapping[str, int], message: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(message)):
+        capture(marked({**DIMS, **dims}))
 
 
 def test_several_axes_divide_in_their_order() -> None:
