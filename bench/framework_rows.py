@@ -259,8 +259,6 @@ ROWS: tuple[Row, ...] = (
     _sharded(
         "accumulation",
         DP2,
-        f"{TESTED}accumulation.py:spec,of_whole_batch",
-        "the last micro-batch not synchronised",
         "loss not divided by micro-batches",
         micro=2,
     ),

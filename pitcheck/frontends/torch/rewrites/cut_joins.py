@@ -1,7 +1,7 @@
 """Parts of joins that lie in one of the tensors that were joined.
 
-A flat buffer is joined, and parts of it are cut out again. A part does not depend on what lies
-beside it, such as padding that lies behind parameters of any value.
+A flat buffer is joined and split over ranks, and parts of that are cut out again. A part does not
+depend on what lies beside it, such as padding that lies behind parameters of any value.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import msgspec
 
 from pitcheck.frontends.torch.recording.tape import Kind
 from pitcheck.frontends.torch.trace import Event, Ref, operands
+
+MOVING = frozenset({"cat.default", "clone.default", "split.Tensor"})
+"""The operators through which a part of a row is followed."""
 
 
 class _Cut(NamedTuple):
@@ -29,51 +32,59 @@ def through_joins(events: Sequence[Event], kinds: Sequence[Kind]) -> list[Event]
 
     ``kinds`` has the shape and dtype of each value.
     """
-    joins = {
-        event.tensors[0]: event
+    makers = {
+        value: event
         for event in events
-        if event.operator == "cat.default" and _moves_rows(event, kinds)
+        if event.operator in MOVING and _moves_rows(event, kinds)
+        for value in event.tensors
     }
     return [
-        _cut(event, joins, kinds) if event.operator == "slice.Tensor" else event for event in events
+        _cut(event, makers, kinds) if event.operator == "slice.Tensor" else event
+        for event in events
     ]
 
 
 def _moves_rows(event: Event, kinds: Sequence[Kind]) -> bool:
-    """Return True for a join of rows; one of several dtypes casts them, which is more."""
+    """Return True if an event moves elements of rows; a join of several dtypes casts them, too."""
     values = [*event.tensors, *operands(event.arguments)]
-    return len(event.tensors) == 1 and all(
+    return all(
         len(kinds[value].shape) == 1 and kinds[value].dtype == kinds[values[0]].dtype
         for value in values
     )
 
 
-def _cut(event: Event, joins: Mapping[int, Event], kinds: Sequence[Kind]) -> Event:
+def _cut(event: Event, makers: Mapping[int, Event], kinds: Sequence[Kind]) -> Event:
+    """Return the cut of a row, out of the first tensor that has all of it behind the last join."""
     source, dim, start, stop, step = event.arguments
     if not (
         isinstance(source, Ref)
-        and source.value in joins
-        and dim == 0
-        and step == 1
+        and source.value in makers
+        and (dim, step) == (0, 1)
         and isinstance(start, int)
         and isinstance(stop, int)
         and 0 <= start < stop
     ):
         return event
-    cut = _Cut(source.value, start, min(stop, kinds[source.value].shape[0]))
-    while cut.value in joins:
-        inner = _inside(cut, joins[cut.value], kinds)
-        if inner is None:
-            break
-        cut = inner
-    if cut.value == source.value:
+    at: _Cut | None = _Cut(source.value, start, min(stop, kinds[source.value].shape[0]))
+    found = None
+    while at is not None and (maker := makers.get(at.value)) is not None:
+        at = _inside(at, maker, kinds)
+        if at is not None and maker.operator == "cat.default":
+            found = at
+    if found is None:
         return event
-    return msgspec.structs.replace(event, arguments=(Ref(cut.value), 0, cut.start, cut.stop, 1))
+    return msgspec.structs.replace(
+        event, arguments=(Ref(found.value), 0, found.start, found.stop, 1)
+    )
 
 
-def _inside(cut: _Cut, join: Event, kinds: Sequence[Kind]) -> _Cut | None:
-    """Return the part as one of a tensor that was joined, None if it lies in several."""
-    rows = operands(join.arguments)
+def _inside(cut: _Cut, maker: Event, kinds: Sequence[Kind]) -> _Cut | None:
+    """Return the cut as one of an operand of what made the value; None if it lies in several."""
+    rows = operands(maker.arguments)
+    if maker.operator != "cat.default":
+        size = maker.arguments[1] if maker.operator == "split.Tensor" else 0
+        before = maker.outputs.index(cut.value) * size if isinstance(size, int) else 0
+        return _Cut(rows[0], cut.start + before, cut.stop + before)
     ends = [0, *accumulate(kinds[row].shape[0] for row in rows)]
     for row, (begin, end) in zip(rows, pairwise(ends), strict=True):
         if begin <= cut.start and cut.stop <= end:

@@ -34,3 +34,13 @@ def test_a_part_of_several_rows_is_cut_out_of_their_join() -> None:
 def test_a_join_that_casts_is_left() -> None:
     kinds = [Kind((3,), torch.bfloat16), *KINDS[1:]]
     assert cut(0, 2, kinds) == (Ref(2), 0, 0, 2, 1)
+
+
+def test_a_part_is_followed_through_the_split_of_a_join() -> None:
+    kinds = [*KINDS, *(Kind((n,), torch.float32) for n in (5, 4, 4, 1))]
+    split = Event("split.Tensor", (Ref(4), 5, 0), (5, 6))
+    copy = Event("clone.default", (Ref(6), None), (7,))
+    part = Event("slice.Tensor", (Ref(7), 0, 3, 4, 1), (8,))
+    *_, found = through_joins([FIRST, SECOND, split, copy, part], kinds)
+    # The last element of the second part of 5 is the last of all 9, which is the last of 2.
+    assert found.arguments == (Ref(3), 0, 1, 2, 1)
