@@ -51,6 +51,7 @@ def measured() -> list[tuple[Any, list[str]]]:
 
 def test_the_page_has_rows_of_the_table_in_its_order() -> None:
     written = [key(cells) for cells in lines()]
+    assert len(written) > len(ROWS) // 2
     assert written == [own for own in map(frameworks.key_of_row, ROWS) if own in written]
     for row, cells in measured():
         assert cells[6].split("; ") == list(row.mistakes)
