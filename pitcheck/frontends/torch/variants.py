@@ -32,7 +32,9 @@ def variants(spec: Spec) -> dict[str, Spec]:
 def not_covered(spec: Spec) -> tuple[str, ...]:
     """Return sentences on what a proof of all variants leaves open."""
     listed = {"packings": spec.packings, "routings": spec.routings}
-    return tuple(f"{what} other than those that were checked" for what, own in listed.items() if own)
+    return tuple(
+        f"{what} other than those that were checked" for what, own in listed.items() if own
+    )
 
 
 def only_variant(spec: Spec) -> Spec:
