@@ -384,9 +384,6 @@ ROWS: tuple[Row, ...] = (
     ),
     # --- DTensor
     _distributed("sequence parallelism", {"dp": 1, "tp": 2}, "gradients of norms not summed"),
-    _distributed(
-        "tensor parallelism", {"dp": 1, "tp": 2}, "gradients of norms not summed", sequence=False
-    ),
     _distributed("sequence parallelism and FSDP2", {"dp": 2, "tp": 2}, "loss not scaled"),
     # --- torchtitan
     _titan("FSDP2", DP2, "a mean over own tokens"),
