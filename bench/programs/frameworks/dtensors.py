@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from pitcheck.torch import Part, Program, Rank, Spec
 
-MISTAKES = ("gradients of norms not summed", "sums over a shard", "loss not scaled")
+MISTAKES = ("gradients of norms not summed", "loss not scaled")
 
 
 def spec(
@@ -31,6 +31,7 @@ def spec(
         inner = trained(model, scale)
 
         def step(batch: Batch) -> torch.Tensor:
+            model.zero_grad()
             loss = inner(batch)
             if summed:
                 whole(model, mistake)

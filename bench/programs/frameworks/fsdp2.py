@@ -18,7 +18,6 @@ from pitcheck.torch import Program, Rank, Spec
 
 MISTAKES = (
     "sums not divided",
-    "the last micro-batch not synchronised",
     "loss not divided by micro-batches",
     "replicas not synchronised",
     "a module left out",
@@ -63,7 +62,6 @@ def spec(
             model.set_gradient_divide_factor(1.0)
             model.up.set_gradient_divide_factor(1.0)
         made = OPTIMIZERS[optimizer](model.parameters()) if optimizer else None
-        last = 0 if mistake == "the last micro-batch not synchronised" else micro - 1
         before = partial(clipping, model, clip)
         if mistake == "clipped by the norm of a shard":
             before = partial(clipping_by_shard, model, clip)
@@ -74,7 +72,7 @@ def spec(
             made,
             micro=micro,
             divisor=1 if mistake == "loss not divided by micro-batches" else None,
-            around=synchronised(model, last),
+            around=synchronised(model, micro - 1),
             before=before,
         )
 
@@ -102,10 +100,3 @@ def synchronised(model: Any, last: int) -> Around:
         yield
 
     return around
-
-
-def llama(
-    mesh: Mapping[str, int], mistake: str = "", optimizer: str = "", sequence: bool = True
-) -> Spec:
-    """Return a Llama, by FSDP2 over all axes but the last, and by tensor parallelism over that."""
-    raise NotImplementedError

@@ -74,7 +74,7 @@ def spec(
                     if hasattr(module, "set_gradient_divide_factor"):
                         module.set_gradient_divide_factor(1.0)
         elif mistake != "adapters not synchronised":
-            model = DistributedDataParallel(model)
+            model = DistributedDataParallel(model, broadcast_buffers=False)
         return training(model)
 
     axes = tuple(axis for axis in mesh if axis != "tp")

@@ -71,7 +71,7 @@ def training(
         before()
         if optimizer is not None:
             optimizer.step()
-            optimizer.zero_grad()
+            model.zero_grad()
         return total
 
     return Program(model, step, optimizer, **more)

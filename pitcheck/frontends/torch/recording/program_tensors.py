@@ -14,8 +14,8 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.names.module_paths import paths_in_reference
 from pitcheck.frontends.torch.names.stated_parts import StatedParts
 from pitcheck.frontends.torch.program import Program
-from pitcheck.frontends.torch.recording.flat_parameters import FLAT, Piece, pieces_of
 from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of
+from pitcheck.frontends.torch.storage.flat_parameters import FLAT, Piece, pieces_of
 from pitcheck.frontends.torch.storage.reachable import reachable
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")

@@ -13,6 +13,7 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.tape import INTEGERS, Tape
 from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
+from pitcheck.frontends.torch.rewrites.cut_joins import through_joins
 from pitcheck.frontends.torch.trace import (
     Argument,
     Event,
@@ -47,6 +48,7 @@ def trace_of(
     wanted = {result.value for result in results}
     events = [event for event in tape.events if not is_routed(event, tape)]
     begun_at = sum(not is_routed(event, tape) for event in tape.events[:start])
+    events = through_joins(events, tape.kinds)
     kept, _ = needed_events(events, wanted, lambda index, event: index >= begun_at and event.meets)
     kept = in_real_numbers(kept, tape)
     needed = wanted | set(begun)

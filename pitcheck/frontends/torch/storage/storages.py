@@ -395,6 +395,7 @@ class Storages:
 
     def _write(self, storage: Storage, view: Geometry, value: int, dtype: torch.dtype) -> None:
         if not view.elements:
+            storage.views[view, dtype] = value
             return
         if view.repeats:
             raise UnsupportedError(

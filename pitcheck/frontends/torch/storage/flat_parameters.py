@@ -60,15 +60,13 @@ def _of_flat(flat: Any) -> list[Piece]:
         Piece(name, part, (held.offset_in_shard, held.numel_in_shard))
         for name, held, part in _parts(flat)
     ]
-    end = sum(pieces[-1].stretch or ()) if pieces else 0
-    missing = flat.numel() - end
-    if not missing:
-        return pieces
-    name, part, (start, size) = (
+    last = (
         pieces.pop() if pieces else Piece(flat._fqns[-1], Part((flat._numels[-1],), ((),)), (0, 0))
     )
-    padded = Part(part.whole, ((*part.box[0], (FREE, missing)),))
-    return [*pieces, Piece(name, padded, (start, size + missing))]
+    start, size = last.stretch or (0, 0)
+    padding = flat.numel() - start - size
+    box = (*last.part.box[0], (FREE, padding)) if padding else last.part.box[0]
+    return [*pieces, Piece(last.name, Part(last.part.whole, (box,)), (start, size + padding))]
 
 
 def _of_originals(flat: Any) -> dict[int, list[Piece]]:
