@@ -366,7 +366,6 @@ ROWS: tuple[Row, ...] = (
     # --- transformers
     _model("Llama, its tensor parallel plan", TP2, "a rowwise layer not reduced"),
     _model("Llama, FSDP2 by its plan", DP2, "sums not divided"),
-    _model("Llama, tied embeddings", TP2, "a rowwise layer not reduced", model="Llama, tied"),
     _model("Llama, SDPA", TP2, "a rowwise layer not reduced", model="Llama, SDPA"),
     _model("Qwen2, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Qwen2"),
     _model("Qwen3, its tensor parallel plan", TP2, "a rowwise layer not reduced", model="Qwen3"),
