@@ -167,12 +167,27 @@ def test_no_operator_makes_a_tensor_without_elements(row: Row) -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [Row("sum.dim_IntList", (reals(3, 0), [1])), Row("mm.default", (reals(3, 0), reals(0, 2)))],
+    [Row("mean.dim", (reals(3, 0), [1]))],
 )
 def test_no_operator_reads_a_tensor_without_elements(row: Row) -> None:
     recorded = Recorded(row)
     with pytest.raises(UnsupportedError, match=f"{row.operator!r} reads a tensor of shape"):
         translation_of(recorded.event, recorded.values)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("sum.dim_IntList", (reals(3, 0), [1])),
+        Row("mm.default", (reals(3, 0), reals(0, 2))),
+        Row("addmm.default", (reals(3, 2), reals(3, 0), reals(0, 2)), {"beta": 0}),
+    ],
+)
+def test_sums_without_terms_are_zero(row: Row) -> None:
+    recorded = Recorded(row)
+    made = translation_of(recorded.event, recorded.values).instances
+    assert {instance.kind for instance in made} == {"full"}
+    assert all(not instance.inputs for instance in made)
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_a_rank_that_spins() -> None:
         dist.all_gather_object([None, None], rank)
 
     spec = averaging(body)
-    answers = RankProcesses(partial(_answer, spec, "parallel"), 2, patience=1.0).run(range(2))
+    answers = RankProcesses(partial(_answer, spec, "parallel", None), 2, patience=1.0).run(range(2))
     failure = answers[1]
     with pytest.raises(UnsupportedError, match="rank 1: it has run for 1 s"):
         raise failure.error("rank 1")  # type: ignore[union-attr]
