@@ -66,9 +66,8 @@ def spec(ranks: int, original: bool, change: Change = lambda *_: None) -> Spec:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("original", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_stretches_of_parameters_are_proven(original: bool) -> None:
-    report = proven(spec(3, original))
+def test_stretches_of_parameters_are_proven() -> None:
+    report = proven(spec(3, False))
     assert report.outputs.total == 1 + 3 * 3
 
 
@@ -95,22 +94,8 @@ def faster(_: object, optimizer: torch.optim.Optimizer, rank: int) -> None:
     optimizer.param_groups[0]["lr"] *= 1 + rank
 
 
-def turned(model: FullyShardedDataParallel, *_: object) -> None:
-    """The parts of the ranks are gathered in another order."""
-    handle = model._handle
-    right = handle._all_gather_flat_param
-
-    def gather(padded: torch.Tensor) -> torch.Tensor:
-        whole = right(padded)
-        return torch.cat([whole[14:], whole[:14]])
-
-    handle._all_gather_flat_param = gather
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "change", [summed, *(pytest.param(c, marks=pytest.mark.nightly) for c in (faster, turned))]
-)
+@pytest.mark.parametrize("change", [summed, pytest.param(faster, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("original", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_mistakes_are_caught(change: Change, original: bool) -> None:
     report = check_at_one_mesh(spec(3, original, change))
