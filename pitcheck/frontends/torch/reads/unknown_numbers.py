@@ -58,7 +58,7 @@ class Recording(Protocol):
 
 
 class Reads:
-    """What a program has read and nobody knows, and what is assumed of it.
+    """The numbers that a program has read and nobody knows, with what is assumed of them.
 
     ``assumptions`` are sentences for the report, without repetitions.
     """

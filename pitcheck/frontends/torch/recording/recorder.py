@@ -108,7 +108,7 @@ class Recorder(TorchDispatchMode):
         self.writes = Writes(tape, fake)
         self.thread = get_ident()
         self.routers: Routers | None = None
-        """What a routing says of the choices of routers."""
+        """Routers whose choices a routing says."""
 
     def __torch_dispatch__(
         self,

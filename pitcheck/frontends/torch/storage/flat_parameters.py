@@ -20,7 +20,7 @@ FREE = -1
 
 
 class Piece(NamedTuple):
-    """What a rank holds of a parameter that lies in a flat one.
+    """The stretch that a rank holds of a parameter which lies in a flat one.
 
     ``name`` is its name in the module of the flat parameter, "" if it has a name itself.
     ``stretch`` is its first element and the number of its elements in what the rank holds of the
