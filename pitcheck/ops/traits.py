@@ -139,6 +139,12 @@ class Trait(StrEnum):
     DIVIDES = auto()
     """The result is the quotient of the first operand by the second, place by place."""
 
+    SUBTRACTS = auto()
+    """The result is the first operand less the second, place by place. For what is finite."""
+    BOUNDS_ABOVE = auto()
+    """No element of the first operand is greater than that of the first output over it, the one
+    without the dimension ``axis``, or without the ``axes``. For what is finite.
+    """
     SQUARES = auto()
     """The result is the product of the operand with itself. For causes of wrong norms."""
     COMMUTES = auto()

@@ -341,6 +341,39 @@ def _divides(case: Case) -> bool | None:
     return _broadcast((quotient, b)) and is_close([quotient * b], [a + 0 * b])
 
 
+def _subtracts(case: Case) -> bool | None:
+    if not case.fields:
+        return None
+    given = case.of(whole(1))
+    if len(case.inputs) != 2 or len(case.fields) != 2 or not _broadcast(given.inputs):
+        return False
+    return is_same(given.run(), [np.asarray(given.inputs[0] - given.inputs[1])])
+
+
+def _bounds_above(case: Case) -> bool | None:
+    if not case.is_single:
+        return False if case.fields else None
+    axes = case.attributes.get("axes", case.attributes.get("axis"))
+    return all(
+        _covers(given.run()[0], given.inputs[0], axes)
+        for given in (case.of(make) for make in (distinct, whole(1), positive, _twos))
+    )
+
+
+def _twos(shape: tuple[int, ...], _: int) -> Array:
+    return np.full(shape, 2.0)
+
+
+def _covers(y: Array, x: Array, axes: Any) -> bool:
+    """Return True if no element is greater than the one over it; None stands for all axes."""
+    over = axes if axes is None or isinstance(axes, int) else tuple(axes)
+    try:
+        kept = np.max(x, axis=over, keepdims=True).shape
+    except ValueError:
+        return False
+    return bool(y.size == np.prod(kept) and (x <= y.reshape(kept)).all())
+
+
 def _squares(case: Case) -> bool | None:
     if not case.is_single:
         return False if case.fields else None
@@ -621,6 +654,8 @@ LAWS: Mapping[Trait, Law] = {
     ),
     Trait.TAKES_ROOT: Law(_takes_root),
     Trait.DIVIDES: Law(_divides),
+    Trait.SUBTRACTS: Law(_subtracts),
+    Trait.BOUNDS_ABOVE: Law(_bounds_above, lambda case: case.inputs[0].size > case.run()[0].size),
     Trait.SQUARES: Law(_squares),
     Trait.CONVERTS: Law(_converts),
     Trait.COMMUTES: Law(_commutes),

@@ -177,6 +177,7 @@ OPERATORS = (
         attributes={"alpha": "literal"},
         in_place=True,
         traits=(Trait.ADDS_TERMS, Trait.TOTAL),
+        conditional={Trait.SUBTRACTS: _adds_plainly},
         mistaken_for="add",
         doc="a - alpha * b; alpha is 1 by default.",
     ),

@@ -199,7 +199,7 @@ OPERATORS = (
         _logsumexp_backward,
         attributes={"axis": "axis", "keepdim": "value"},
         required=("axis",),
-        traits=(Trait.NORMALIZES,),
+        traits=(Trait.NORMALIZES, Trait.BOUNDS_ABOVE),
         doc="log sum exp(x) along `axis`; -inf, with gradient NaN, where all of x is -inf.",
     ),
     declare(

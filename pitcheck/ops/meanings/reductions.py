@@ -259,7 +259,7 @@ OPERATORS = (
         _extreme_value(False),
         _extreme_value_backward,
         attributes=_OVER,
-        traits=_PICKED,
+        traits=(*_PICKED, Trait.BOUNDS_ABOVE),
         mistaken_for="amin",
         doc="The maximum over `axes`; equal maxima share the gradient evenly.",
     ),
@@ -278,7 +278,7 @@ OPERATORS = (
         _chosen_backward,
         attributes=_ALONG,
         required=("axis",),
-        traits=(Trait.ROUNDS_NOTHING, Trait.PICKS_PLACES),
+        traits=(Trait.ROUNDS_NOTHING, Trait.PICKS_PLACES, Trait.BOUNDS_ABOVE),
         doc="Values and int positions of the maximum along `axis`; of equal maxima the first, "
         "which gets the whole gradient.",
     ),

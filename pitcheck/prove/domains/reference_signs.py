@@ -25,6 +25,7 @@ from pitcheck.graph.graph import Graph, sources_of
 from pitcheck.graph.grids import Grid
 from pitcheck.ops.registry import BACKWARD, has_trait
 from pitcheck.ops.traits import Trait
+from pitcheck.prove.domains.upper_bounds import is_less_its_bound
 from pitcheck.stage.batch import Batch, extract
 from pitcheck.stage.evaluate import constant_value
 from pitcheck.stage.fingerprint import Fingerprints
@@ -114,7 +115,8 @@ class Signs:
         operands = [
             (read.index(each), self._fingerprints.info(0, each), self._known[each]) for each in read
         ]
-        return self._fingerprints.info(0, value), tuple(nodes), tuple(operands)
+        below = self._is_less_its_bound(value)
+        return self._fingerprints.info(0, value), tuple(nodes), tuple(operands), below
 
     def _sign(self, value: int) -> Sign:
         """Return the sign of a value from those of what its operator reads."""
@@ -135,7 +137,10 @@ class Signs:
             sign: Sign = run_batch(batch, algebra, given)[value].sign
         except PitcheckError:
             return UNKNOWN
-        return sign
+        return sign | Sign.BELOW_INFINITY if self._is_less_its_bound(value) else sign
+
+    def _is_less_its_bound(self, value: int) -> bool:
+        return is_less_its_bound(self._graph, self._fingerprints, value)
 
     def _given(self, algebra: SignAlgebra, value: int, instances: int) -> DegreeValue:
         """Return a number that the plan states, an input of the plan, or what was computed."""
