@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
@@ -15,6 +16,7 @@ from pitcheck.frontends.torch.names.module_paths import paths_in_reference
 from pitcheck.frontends.torch.names.stated_parts import StatedParts
 from pitcheck.frontends.torch.program import Program
 from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of
+from pitcheck.frontends.torch.recording.recorder import Recorder
 from pitcheck.frontends.torch.storage.flat_parameters import FLAT, Piece, pieces_of
 from pitcheck.frontends.torch.storage.reachable import reachable
 
@@ -34,10 +36,17 @@ class Held(NamedTuple):
     part: Part
     stretch: tuple[int, int] | None = None
 
-    @property
-    def memory(self) -> torch.Tensor:
-        """Return what this rank holds of the tensor, as it lies in memory, without gradient."""
-        held = local(self.tensor).detach()
+    def memory(self, recorder: Recorder) -> torch.Tensor:
+        """Return what this rank holds of the tensor, as it lies in memory, without gradient.
+
+        A tensor without numbers stands for itself: it is checked as by an operator, but none is
+        run, which takes most of the time of looking at a large model.
+        """
+        held = local(self.tensor)
+        if self.stretch is None and isinstance(held, FakeTensor):
+            recorder.check(held)
+            return held
+        held = held.detach()
         return held if self.stretch is None else held.narrow(0, *self.stretch)
 
 

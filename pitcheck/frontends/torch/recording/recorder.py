@@ -478,6 +478,14 @@ class Recorder(TorchDispatchMode):
             self.storages.write(result, value)
         return result
 
+    def check(self, tensor: torch.Tensor) -> None:
+        """Check a tensor that is looked at between calls, as one that an operator reads.
+
+        Raises UnsupportedError if something that no operator tells of has written to it.
+        """
+        self.writes.check(tensor)
+        self.writes.check_numbers(tensor)
+
     def _unread(self, tensor: torch.Tensor) -> int:
         return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
 

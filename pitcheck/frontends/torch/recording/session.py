@@ -173,7 +173,10 @@ class _Session:
         memory = Memory(self._recorder, self._names)
         before = self._begin()
         memory.begin([held.tensor for held in before.values()])
-        values = {name: self._recorder.storages.read(held.memory) for name, held in before.items()}
+        values = {
+            name: self._recorder.storages.read(held.memory(self._recorder))
+            for name, held in before.items()
+        }
         marks = {name: self._mark(held) for name, held in before.items()}
         start = len(self._tape.events)
         outputs = self._step(self._spec)
@@ -298,11 +301,11 @@ class _Session:
         states = [
             held
             for held in self._names.states()
-            if self._recorder.storages.read(held.memory) not in self._tape.known
+            if self._recorder.storages.read(held.memory(self._recorder)) not in self._tape.known
         ]
         for role, helds in [*roles, ("optimizer_state", states)]:
             for held in helds:
-                tensor = held.memory
+                tensor = held.memory(self._recorder)
                 value = self._tape.give(
                     Kind(tuple(tensor.shape), tensor.dtype),
                     role,
@@ -337,7 +340,7 @@ class _Session:
         return [self._result("gradient", held) for held in self._names.gradients()]
 
     def _mark(self, held: Held) -> Mark:
-        return self._recorder.storages.mark(held.memory)
+        return self._recorder.storages.mark(held.memory(self._recorder))
 
     def _updated(self, before: Mapping[str, int], marks: Mapping[str, Mark]) -> list[Result]:
         """Return parameters, saved buffers and the state of optimizers after the step.
@@ -361,7 +364,7 @@ class _Session:
 
     def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
         self._recorder.writes.check(local(held.tensor))
-        tensor = held.memory
+        tensor = held.memory(self._recorder)
         self._recorder.communication.flights.touch(
             tensor, False, f"what reads the result {held.name!r} after the step", ""
         )

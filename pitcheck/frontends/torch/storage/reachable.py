@@ -49,13 +49,15 @@ def reachable(roots: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     waiting = deque((name, root) for name, root in roots.items())
     while waiting and len(seen) < MOST:
         path, item = waiting.popleft()
-        if isinstance(item, CLOSED):
-            continue
         if isinstance(item, torch.Tensor):
             found.setdefault(path, item)
         if id(item) not in seen:
             seen.add(id(item))
-            waiting.extend((_joined(path, name), inner) for name, inner in _inside(item))
+            waiting.extend(
+                (_joined(path, name), inner)
+                for name, inner in _inside(item)
+                if not isinstance(inner, CLOSED)
+            )
         elif isinstance(item, dict | list | tuple):
             for name, inner in _inside(item):
                 if isinstance(inner, torch.Tensor):

@@ -93,6 +93,7 @@ class Memory:
     """
 
     def __init__(self, recorder: Recorder, names: Names) -> None:
+        self._recorder = recorder
         self._storages = recorder.storages
         self._tape = recorder.tape
         self._names = names
@@ -156,7 +157,7 @@ class Memory:
                 if not isinstance(own, AsyncCollectiveTensor) and not _is_gone(own):
                     place = id(local(own)), held.stretch
                     if place not in memories:
-                        memories[place] = held.memory
+                        memories[place] = held.memory(self._recorder)
                     yield (role, held.name), held, memories[place]
 
     def _has_place(self, tensor: torch.Tensor) -> bool:
@@ -200,12 +201,14 @@ class Memory:
         taken = Places([local(tensor).detach() for tensor in given])
         entered = {}
         for key, (held, value) in self._found.items():
-            tensor = held.memory
+            tensor = held.memory(self._recorder)
             if not taken.share(where_of(tensor)):
                 entered[key] = held, value, self._twin(value)
                 self._storages.write(tensor, entered[key][2])
         for key, (held, origin, twin) in entered.items():
-            self._named[key] = Named(held, origin, twin, self._storages.mark(held.memory))
+            self._named[key] = Named(
+                held, origin, twin, self._storages.mark(held.memory(self._recorder))
+            )
         self._aliases = Aliases(self._tensors, taken, self._storages)
         self._sizes = {value: _size(storage, value) for value, storage in self._held.items()}
 
