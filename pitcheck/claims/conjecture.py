@@ -71,6 +71,24 @@ class Index:
             held[value] = array.shape[1:] if rank else 0
         return found
 
+    @cached_property
+    def _elements(self) -> tuple[Floats, Numbers]:
+        """Return all elements in trial 0, sorted, and the value that each belongs to."""
+        values = list(self.arrays)
+        flat = np.concatenate([self.arrays[value][0].reshape(-1) for value in values])
+        sizes = [self.arrays[value][0].size for value in values]
+        owner = np.repeat(np.array(values, dtype=np.int64), sizes)
+        order = np.argsort(flat, kind="stable")
+        return flat[order], owner[order]
+
+    def holding(self, element: float) -> Numbers:
+        """Return the values that have an element in trial 0, ascending."""
+        elements, owner = self._elements
+        margin = TOLERANCE * abs(element)
+        low = int(np.searchsorted(elements, element - margin))
+        high = int(np.searchsorted(elements, element + margin, side="right"))
+        return np.unique(owner[low:high])
+
 
 def find_cuts(
     shaped: ShapedStage,
@@ -365,9 +383,11 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
         yield from ordered.tolist()
         return
     # Many values begin with a zero: the largest element distinguishes them.
+    row = data[0, 0].reshape(-1)
+    holding = index.holding(float(row[np.abs(row).argmax()]))
     fitting = (
         owner
-        for owner in ordered[:MOST_OWNERS].tolist()
+        for owner in ordered[np.isin(ordered, holding)][:MOST_OWNERS].tolist()
         if _starts(data[:, 0], index.arrays[owner])
     )
     yield from islice(fitting, CANDIDATES)
