@@ -80,6 +80,7 @@ from pitcheck.explain.repairs.numbers import (
 from pitcheck.explain.repairs.operands import due_operand, exchanged_tensors, near_operand
 from pitcheck.explain.repairs.other_root import other_root
 from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
+from pitcheck.explain.repairs.scaled_sums import scaled_reduction
 from pitcheck.explain.repairs.sum_terms import (
     added_on_every_rank,
     norm_of_all,
@@ -138,6 +139,8 @@ PLACEMENTS = (
 
 FACTOR = Repair("dropped factor", dropped_factor, along=0, search=0)
 """The repair that is tried once more if several were found: one factor may explain them all."""
+SCALED = Repair("scaled reduction", scaled_reduction)
+"""The repair of one of the reductions that are scaled together, tried at another mesh alone."""
 REPAIRS = (
     # The same operator with another number, attribute, place or reduction.
     Repair("crossed calls", crossed_calls, along=0, search=0),
@@ -175,7 +178,7 @@ REPAIRS = (
     # Operands and addends of the reference.
     Repair("operand of the reference", due_operand, chance=True, along=7, search=3),
     Repair("term of the reference", due_term, Scope.RESULT, chance=True, along=7, search=3),
-    Repair("dropped operator", dropped_operator, along=8, search=4),
+    Repair("dropped operator", dropped_operator, chance=True, along=8, search=4),
     Repair(
         "missing reduction", missing_reduction, Scope.RESULT, chain=Chain.SUMS, along=4, search=5
     ),
