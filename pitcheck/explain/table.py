@@ -14,6 +14,7 @@ from pitcheck.explain.observations.parts import (
     other_part,
     other_tensor,
     unrelated_parts,
+    whole_for_parts,
 )
 from pitcheck.explain.observations.reductions import (
     forgotten_sum_inside,
@@ -36,26 +37,34 @@ from pitcheck.explain.placements.fused_parameter import interleaved
 from pitcheck.explain.placements.part_order import parts_in_order
 from pitcheck.explain.repairs.attributes import other_attribute, other_places
 from pitcheck.explain.repairs.collectives import (
+    crossed_calls,
     dropped_reduction,
     larger_group,
     other_extremum,
     other_group,
     other_reduction,
+    other_root,
     smaller_group,
 )
-from pitcheck.explain.repairs.crossed_collectives import crossed_calls
+from pitcheck.explain.repairs.copied_terms import (
+    unaveraged_part,
+    unreduced_part,
+    unreduced_parts,
+)
 from pitcheck.explain.repairs.element_order import exchanged_parts, reordered, side_by_side
 from pitcheck.explain.repairs.functions import exchanged_operands, other_function
 from pitcheck.explain.repairs.layout import gathered_before, moved_parts
 from pitcheck.explain.repairs.masks import mask_of_reference
-from pitcheck.explain.repairs.microbatches import all_microbatches, own_microbatch
+from pitcheck.explain.repairs.microbatches import (
+    all_microbatches,
+    mean_of_means,
+    own_microbatch,
+)
 from pitcheck.explain.repairs.missing_collective import (
     missing_exchange,
     missing_gather,
     missing_mean,
     missing_reduction,
-    unaveraged_part,
-    unreduced_part,
 )
 from pitcheck.explain.repairs.missing_operator import (
     function_left_out,
@@ -71,6 +80,7 @@ from pitcheck.explain.repairs.missing_term_or_factor import (
     missing_term,
     missing_term_of_operand,
 )
+from pitcheck.explain.repairs.norms import counted_twice, norm_of_all
 from pitcheck.explain.repairs.numbers import (
     dropped_factor,
     dropped_operator,
@@ -78,12 +88,10 @@ from pitcheck.explain.repairs.numbers import (
     other_literal,
 )
 from pitcheck.explain.repairs.operands import due_operand, exchanged_tensors, near_operand
-from pitcheck.explain.repairs.other_root import other_root
 from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
 from pitcheck.explain.repairs.scaled_sums import scaled_reduction
 from pitcheck.explain.repairs.sum_terms import (
     added_on_every_rank,
-    norm_of_all,
     weighted_microbatches,
 )
 from pitcheck.explain.repairs.whole_dimension import whole_dimension
@@ -102,6 +110,7 @@ AT_OPERATOR: tuple[Observation[AtOperator], ...] = (
     Observation("unrelated parts", unrelated_parts),
     Observation("reduced over others", reduced_over_others),
     Observation("part joined twice", joined_twice),
+    Observation("whole used for its parts", whole_for_parts),
     Observation("addend of rounds used for its sum", term_of_rounds),
 )
 """Mistakes that show at the first wrong operator."""
@@ -162,10 +171,13 @@ REPAIRS = (
     Repair("added on every rank", added_on_every_rank, along=3, search=6),
     Repair("side by side", side_by_side, along=3, search=6),
     Repair("weighted micro-batches", weighted_microbatches, along=3, search=6),
+    Repair("mean of means", mean_of_means, along=3, search=6),
     Repair("norm of all", norm_of_all, along=3, search=6),
+    Repair("counted twice", counted_twice, along=3, search=6),
     Repair("mask of the reference", mask_of_reference, along=3, search=6),
     # Operators that are missing where a tensor is only passed on.
     Repair("unreduced part", unreduced_part, chain=Chain.SUMS, along=4, search=6),
+    Repair("unreduced parts", unreduced_parts, chain=Chain.SUMS, along=4, search=6),
     Repair("operator of others", operator_of_others, along=2, search=6),
     Repair("operator left out", operator_left_out, along=2, search=6),
     Repair("operator left out of an operand", operator_left_out_of_operand, along=2, search=6),

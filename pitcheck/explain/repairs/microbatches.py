@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 
+from pitcheck.algebra.value import Value
+from pitcheck.claims.conjecture import Floats
 from pitcheck.explain.diagnosis import Kind
-from pitcheck.explain.families import ACCUMULATIONS
-from pitcheck.explain.rerun.changes import Draft, Read
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.expected_values import far
+from pitcheck.explain.families import ACCUMULATIONS, PRODUCTS, QUOTIENTS
+from pitcheck.explain.rerun.changes import Draft, Override, Read
 from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
+from pitcheck.stage.batch import Argument, Step
 
 READS_OTHER_MICROBATCH = Kind(
     "PIT108",
@@ -31,6 +37,19 @@ NOT_EVERY_MICROBATCH = Kind(
         "+ {operator!r} ({kind}) adds up each micro-batch once",
     ),
 )
+MEAN_OF_MEANS = Kind(
+    "PIT112",
+    "operator {operator!r} ({kind}) divides the sum of a micro-batch by {called}, the count of "
+    "that micro-batch, as others do by {others}; the mean of such means is not the mean of all",
+    "divide the sum of all micro-batches by the count of all, {total!r} of the reference",
+    ("total",),
+    edits=(
+        "- {operator!r} ({kind}) by {called}",
+        "+ {operator!r} ({kind}) by the count of all micro-batches, and no share behind it",
+    ),
+)
+FEWEST, MOST = 2, 64
+"""Counts of micro-batches that may add up to one of the reference."""
 
 
 def all_microbatches(site: Site) -> Iterator[Candidate]:
@@ -96,3 +115,88 @@ def own_microbatch(site: Site) -> Iterator[Candidate]:
                     "whose": whose,
                 }
                 yield site.diagnosis(READS_OTHER_MICROBATCH, **facts), overrides
+
+
+# --- micro-batches that a program unrolls
+
+
+def mean_of_means(site: Site) -> Iterator[Candidate]:
+    """Divide sums of micro-batches by the count of all, where the program divides by each one's."""
+    evidence, own = site.evidence, _divisor(site.step)
+    if own is None or not site.leads:
+        return
+    for total, whole in _reference_divisors(evidence):
+        counts = _adding_up(evidence, whole)
+        if own not in counts or own != counts[0]:
+            continue
+        others = ", ".join(evidence.called(value) for value in counts[1:])
+        facts = {"called": evidence.called(own), "others": others, "total": total}
+        for shares in _shares(evidence, counts):
+            overrides = [
+                _count(site, value, whole, share)
+                for value, share in zip(counts, shares, strict=True)
+            ]
+            if site.changes(overrides):
+                yield site.diagnosis(MEAN_OF_MEANS, **facts), overrides
+
+
+def _divisor(step: Step) -> int | None:
+    """Return the value by which a step divides another; None for other steps."""
+    if step.kind not in QUOTIENTS or len(step.inputs) < 2:
+        return None
+    own = step.inputs[1]
+    return own.value if isinstance(own, Argument) else None
+
+
+def _reference_divisors(evidence: Evidence) -> Iterator[tuple[str, Floats]]:
+    """Yield the numbers by which the reference divides: their name, shape (trials, 1, *shape)."""
+    seen = set[int]()
+    for step in evidence.run.stage.reference.steps:
+        value = _divisor(step)
+        if value is not None and value not in seen:
+            seen.add(value)
+            held = evidence.run.evaluated.reference[value]
+            yield evidence.first.values[value].name, np.asarray(held.data, dtype=np.float64)[0]
+
+
+def _adding_up(evidence: Evidence, whole: Floats) -> list[int]:
+    """Return the divisors of the plan that add up to one of the reference; none if they do not."""
+    divisors = (_divisor(step) for step in evidence.batch.steps)
+    values = [v for v in dict.fromkeys(divisors) if v is not None]
+    alike = [v for v in values if evidence.array(v).shape[2:] == whole.shape[2:]]
+    floats = [v for v in alike if evidence.second.values[v].kind == "field"]
+    if not FEWEST <= len(floats) <= MOST or len({len(evidence.codes(v)) for v in floats}) > 1:
+        return []
+    total = sum((_held(evidence, v) for v in floats[1:]), start=_held(evidence, floats[0]))
+    return [] if far(total, np.broadcast_to(whole, total.shape)).any() else floats
+
+
+def _shares(evidence: Evidence, counts: Sequence[int]) -> Iterator[list[Fraction]]:
+    """Yield by count the factor that its means may have behind them."""
+    literals = [_literal_behind(evidence, value) for value in counts]
+    if None not in literals:
+        yield [literal for literal in literals if literal is not None]
+    yield [Fraction(1, len(counts))] * len(counts)
+    yield [Fraction(1)] * len(counts)
+
+
+def _literal_behind(evidence: Evidence, count: int) -> Fraction | None:
+    """Return the number by which means that are divided by a count are multiplied."""
+    for step in evidence.readers.get(count, []):
+        for behind in (s for o in evidence.outputs(step) for s in evidence.readers.get(o, [])):
+            for literal in behind.inputs:
+                if isinstance(literal, (int, Fraction)) and literal:
+                    ratio = Fraction(literal)
+                    return ratio if behind.kind in PRODUCTS else 1 / ratio
+    return None
+
+
+def _count(site: Site, value: int, whole: Floats, share: Fraction) -> Override:
+    """Return a count that makes a mean with a share behind it a part of the mean of all."""
+    wanted = np.broadcast_to(whole, _held(site.evidence, value).shape) * float(share)
+    return Override(value, site.evidence.codes(value), Value("field", wanted[None].copy()))
+
+
+def _held(evidence: Evidence, value: int) -> Floats:
+    """Return what a value holds at its coordinates, shape (trials, codes, *shape)."""
+    return evidence.array(value)[:, evidence.batch.rows[value][evidence.codes(value)]]

@@ -60,9 +60,7 @@ def scaled_reductions(
     """
     behind = frozenset().union(*(rerun.behind(n) for n in left))
     for (over, own), steps in _by_group(rerun, behind).items():
-        changes = [
-            Redo(step.node, partial(_reducing, rerun, OTHER[own])) for step in steps
-        ]
+        changes = [Redo(step.node, partial(_reducing, rerun, OTHER[own])) for step in steps]
         operators = dict.fromkeys(rerun.graph.nodes[step.node].operator for step in steps)
         if len(operators) >= FEWEST and rerun.all_right(changes, left):
             return [_diagnosis(rerun.evidence, step, over, own) for step in steps], changes
