@@ -32,6 +32,7 @@ from pitcheck.explain.observations.terms import (
     term_of_output,
     term_of_result,
 )
+from pitcheck.explain.observations.ways import given_unused, unmasked
 from pitcheck.explain.placements.axis_order import exchanged_axes
 from pitcheck.explain.placements.fused_parameter import interleaved
 from pitcheck.explain.placements.part_order import parts_in_order
@@ -112,6 +113,8 @@ AT_OPERATOR: tuple[Observation[AtOperator], ...] = (
     Observation("part joined twice", joined_twice),
     Observation("whole used for its parts", whole_for_parts),
     Observation("addend of rounds used for its sum", term_of_rounds),
+    Observation("not masked", unmasked),
+    Observation("given and not used", given_unused),
 )
 """Mistakes that show at the first wrong operator."""
 ON_THE_WAY: tuple[Observation[OnTheWay], ...] = (
