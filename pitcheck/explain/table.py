@@ -27,6 +27,7 @@ from pitcheck.explain.observations.reductions import (
     term_of_rounds,
 )
 from pitcheck.explain.observations.terms import (
+    left_as_given_there,
     right_in_part,
     right_on_others,
     term_of_output,
@@ -123,6 +124,7 @@ ON_THE_WAY: tuple[Observation[OnTheWay], ...] = (
 )
 """Mistakes that show at a value from which a wrong output is computed."""
 AT_OUTPUT: tuple[Observation[AtOutput], ...] = (
+    Observation("left as given on some ranks", left_as_given_there),
     Observation("factor", factor_of_output),
     Observation("other part", other_part),
     Observation("forgotten sum", forgotten_sum_of_output),

@@ -267,6 +267,8 @@ def doubled_part(view: OnTheWay) -> Diagnosis | None:
         return None
     if _only_beside(cut, codes, shape) and not _joined(evidence, value):
         return None
+    if _on_some_ranks(evidence, cut, codes):
+        return None
     doubled = _doubled(cut, codes)
     batches = evidence.microbatches_of(value, doubled)
     parts = list(dict.fromkeys(cut.part_of[doubled].tolist()))
@@ -283,6 +285,16 @@ def doubled_part(view: OnTheWay) -> Diagnosis | None:
     }
     kind = BATCH_DOUBLED if len(batches) > 1 else PART_DOUBLED
     return Diagnosis(kind, facts, doubled)
+
+
+def _on_some_ranks(evidence: Evidence, cut: Cut, codes: Codes) -> bool:
+    """Return True if some ranks lack a value, and those that have it hold different parts.
+
+    Then nothing is doubled: the others may hold their parts in another form, or not need them.
+    """
+    ranks = evidence.second.codes // evidence.second.coordinates.microbatches
+    parts = np.unique(cut.part_of[codes])
+    return len(evidence.ranks_of(codes)) < ranks and len(parts) == len(codes)
 
 
 def _only_beside(cut: Cut, codes: Codes, shape: tuple[int, ...]) -> bool:
