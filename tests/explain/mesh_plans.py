@@ -251,3 +251,15 @@ def norm_of_joined(twice: bool) -> Pair:
         b.op("sum", b.op("square", flat, where=where), out="squares", where=where)
     b.output(b.op("sqrt", b.op("all_reduce", "squares", group="pp"), out="norm"))
     return r.plan(), b.plan()
+
+
+def norm_of_rows(summed: bool) -> Pair:
+    """The norm of a product of rows over two ranks, squared as ``y * y``; ``summed`` over them."""
+    r, b = Builder("reference"), Builder("dp", {"dp": 2})
+    y = r.op("mul", r.input("x", (4, 3)), r.parameter("w", (3,)), out="y")
+    r.output(r.op("sqrt", r.op("sum", r.op("mul", y, y)), out="norm"))
+    y = b.op("mul", b.input("x", (2, 3), {0: "dp"}), b.parameter("w", (3,), {}), out="y")
+    squares = b.op("sum", b.op("mul", y, y), out="squares")
+    total = b.op("all_reduce", squares, group="dp") if summed else squares
+    b.output(b.op("sqrt", total, out="norm"))
+    return r.plan(), b.plan()

@@ -16,6 +16,7 @@ from explain.mesh_plans import (
     many_gradients,
     masked_rows,
     norm_of_joined,
+    norm_of_rows,
     squared_loss,
     updated_on,
 )
@@ -39,6 +40,7 @@ RIGHT: dict[str, Callable[[], Pair]] = {
     "update": lambda: left_as_it_was(True),
     "update of rows": lambda: updated_on((0, 1)),
     "norm": lambda: norm_of_joined(False),
+    "norm of rows": lambda: norm_of_rows(True),
 }
 
 
@@ -142,6 +144,13 @@ def test_a_tensor_that_counts_twice_in_a_norm_is_left_out_of_one_join() -> None:
     assert found.code == "PIT108" and "both put 'tied' into the norm" in (found.cause or ""), said(
         report
     )
+    assert "(tried: every output is right then)" in (found.repair or ""), said(report)
+
+
+def test_squares_that_are_products_of_equal_operands_are_those_of_a_norm() -> None:
+    report = run(norm_of_rows(False))
+    (found,) = report.findings
+    assert (found.code, found.operator) == ("PIT113", "2:sum (sum)"), said(report)
     assert "(tried: every output is right then)" in (found.repair or ""), said(report)
 
 

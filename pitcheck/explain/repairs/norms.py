@@ -18,7 +18,7 @@ from pitcheck.graph.graph import Source
 from pitcheck.graph.parts import Part
 from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
-from pitcheck.stage.batch import Argument, Step
+from pitcheck.stage.batch import Argument, Step, StepOperand
 
 NORM_WITHOUT = Kind(
     "PIT113",
@@ -172,6 +172,19 @@ def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
 
 
 def _squares(step: Step) -> bool:
-    alike = step.kind in PRODUCTS and len(step.inputs) == 2 and step.inputs[0] == step.inputs[1]
-    square = alike or has_trait(step.kind, Trait.SQUARES, step.attributes)
-    return square and isinstance(step.inputs[0], Argument)
+    """Return True if a step multiplies a tensor by itself."""
+    first, *others = step.inputs
+    if not isinstance(first, Argument):
+        return False
+    return has_trait(step.kind, Trait.SQUARES, step.attributes) or (
+        step.kind in PRODUCTS and len(others) == 1 and _same(first, others[0])
+    )
+
+
+def _same(one: Argument, other: StepOperand) -> bool:
+    """Return True if an operand is the same rows of the same value."""
+    return (
+        isinstance(other, Argument)
+        and one.value == other.value
+        and np.array_equal(one.rows, other.rows)
+    )
