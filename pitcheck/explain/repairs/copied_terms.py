@@ -50,23 +50,22 @@ def unreduced_parts(site: Site) -> Iterator[Candidate]:
     Parts of a gradient may be reduced while others stay as they are.
     """
     source = _read(site)
-    if source is None:
+    every = [] if source is None else _copies(site, source)
+    if source is None or len(every) < 2 or every[0].numbers != site.numbers:
         return
     for over, table in _tables(site, source):
-        copies = _copies(site, source, table)
-        if len(copies) > 1 and copies[0].numbers == site.numbers:
-            overrides = _of_total(copies, source, table, "sum")
-            if overrides:
-                names = dict.fromkeys(repr(each.name) for each in copies)
-                facts = {**_facts(site, source, over, "sum"), "operators": " and ".join(names)}
-                yield site.diagnosis(COPIED_TERMS, **facts), overrides
+        copies = [each for each in every if not reduced_anyway(site.evidence, each.value, table)]
+        overrides = _of_total(copies, source, table, "sum") if len(copies) > 1 else []
+        if overrides:
+            names = dict.fromkeys(repr(each.name) for each in copies)
+            facts = {**_facts(site, source, over, "sum"), "operators": " and ".join(names)}
+            yield site.diagnosis(COPIED_TERMS, **facts), overrides
 
 
-def _copies(site: Site, source: int, table: Codes) -> list[Site]:
-    """Return the sites that copy a value and whose results are not reduced over groups."""
+def _copies(site: Site, source: int) -> list[Site]:
+    """Return the sites that copy a value, in the order of the program."""
     numbers = (step.node for step in site.evidence.readers.get(source, []))
-    sites = (each for each in sites_of(site.rerun, numbers) if _read(each) == source)
-    return [each for each in sites if not reduced_anyway(site.evidence, each.value, table)]
+    return [each for each in sites_of(site.rerun, numbers) if _read(each) == source]
 
 
 def _copied(site: Site, reduction: str) -> Iterator[Candidate]:

@@ -123,21 +123,21 @@ def own_microbatch(site: Site) -> Iterator[Candidate]:
 def mean_of_means(site: Site) -> Iterator[Candidate]:
     """Divide sums of micro-batches by the count of all, where the program divides by each one's."""
     evidence, own = site.evidence, _divisor(site.step)
-    if own is None or not site.leads:
+    counts = [] if own is None or not site.leads else _like(evidence, own)
+    if own is None or not counts or own != counts[0]:
         return
-    for total, whole in _reference_divisors(evidence):
-        counts = _adding_up(evidence, whole)
-        if own not in counts or own != counts[0]:
-            continue
-        others = ", ".join(evidence.called(value) for value in counts[1:])
-        facts = {"called": evidence.called(own), "others": others, "total": total}
-        for shares in _shares(evidence, counts):
-            overrides = [
-                _count(site, value, whole, share)
-                for value, share in zip(counts, shares, strict=True)
-            ]
-            if site.changes(overrides):
-                yield site.diagnosis(MEAN_OF_MEANS, **facts), overrides
+    found = _reference_divisor(evidence, sum(_held(evidence, value) for value in counts))
+    if found is None:
+        return
+    total, whole = found
+    others = ", ".join(evidence.called(value) for value in counts[1:])
+    facts = {"called": evidence.called(own), "others": others, "total": total}
+    for shares in _shares(evidence, counts):
+        overrides = [
+            _count(site, value, whole, share) for value, share in zip(counts, shares, strict=True)
+        ]
+        if site.changes(overrides):
+            yield site.diagnosis(MEAN_OF_MEANS, **facts), overrides
 
 
 def _divisor(step: Step) -> int | None:
@@ -148,27 +148,38 @@ def _divisor(step: Step) -> int | None:
     return own.value if isinstance(own, Argument) else None
 
 
-def _reference_divisors(evidence: Evidence) -> Iterator[tuple[str, Floats]]:
-    """Yield the numbers by which the reference divides: their name, shape (trials, 1, *shape)."""
-    seen = set[int]()
-    for step in evidence.run.stage.reference.steps:
-        value = _divisor(step)
-        if value is not None and value not in seen:
-            seen.add(value)
+def _like(evidence: Evidence, own: int) -> list[int]:
+    """Return the divisors of the plan that have the shape and the coordinates of one of them.
+
+    Empty if there are too few, or too many to be counts of micro-batches.
+    """
+    divisors = dict.fromkeys(map(_divisor, evidence.batch.steps))
+    shape = evidence.array(own).shape[2:]
+    alike = [v for v in divisors if v is not None and evidence.array(v).shape[2:] == shape]
+    codes = evidence.codes(own)
+    counts = [
+        value
+        for value in alike
+        if evidence.second.values[value].kind == "field"
+        and np.array_equal(evidence.codes(value), codes)
+    ]
+    return counts if FEWEST <= len(counts) <= MOST else []
+
+
+def _reference_divisor(evidence: Evidence, total: Floats) -> tuple[str, Floats] | None:
+    """Return the numbers by which the reference divides, if they are ``total``: name and numbers.
+
+    The shape of the numbers is (trials, 1, *shape).
+    """
+    for value in dict.fromkeys(map(_divisor, evidence.run.stage.reference.steps)):
+        if value is not None:
             held = evidence.run.evaluated.reference[value]
-            yield evidence.first.values[value].name, np.asarray(held.data, dtype=np.float64)[0]
-
-
-def _adding_up(evidence: Evidence, whole: Floats) -> list[int]:
-    """Return the divisors of the plan that add up to one of the reference; none if they do not."""
-    divisors = (_divisor(step) for step in evidence.batch.steps)
-    values = [v for v in dict.fromkeys(divisors) if v is not None]
-    alike = [v for v in values if evidence.array(v).shape[2:] == whole.shape[2:]]
-    floats = [v for v in alike if evidence.second.values[v].kind == "field"]
-    if not FEWEST <= len(floats) <= MOST or len({len(evidence.codes(v)) for v in floats}) > 1:
-        return []
-    total = sum((_held(evidence, v) for v in floats[1:]), start=_held(evidence, floats[0]))
-    return [] if far(total, np.broadcast_to(whole, total.shape)).any() else floats
+            whole: Floats = np.asarray(held.data, dtype=np.float64)[0]
+            if whole.shape[2:] != total.shape[2:]:
+                continue
+            if not far(total, np.broadcast_to(whole, total.shape)).any():
+                return evidence.first.values[value].name, whole
+    return None
 
 
 def _shares(evidence: Evidence, counts: Sequence[int]) -> Iterator[list[Fraction]]:

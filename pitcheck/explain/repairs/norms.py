@@ -173,11 +173,11 @@ def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
 
 def _squares(step: Step) -> bool:
     """Return True if a step multiplies a tensor by itself."""
-    first, *others = step.inputs
+    first = step.inputs[0] if step.inputs else None
     if not isinstance(first, Argument):
         return False
     return has_trait(step.kind, Trait.SQUARES, step.attributes) or (
-        step.kind in PRODUCTS and len(others) == 1 and _same(first, others[0])
+        step.kind in PRODUCTS and len(step.inputs) == 2 and _same(first, step.inputs[1])
     )
 
 
