@@ -96,16 +96,21 @@ def explain_difference(
         _witnessed(evidence, run, each.outputs, each.finding, problem.options, problem.seed)
         for each in explained(evidence, run, differing, confirm)
     ]
-    parameters = {
-        t.name for t in (v.tensor for v in problem.parallel.values) if t.role == "parameter"
-    }
     # A gap may cause the differences, so it comes first unless another repair was tried.
-    tried = any(map(is_tried, findings))
-    return (
-        [*findings, *gaps]
-        if tried
-        else sorted([*gaps, *findings], key=lambda f: f.operator not in parameters)
-    )
+    if any(map(is_tried, findings)):
+        return [*findings, *gaps]
+    roles = {v.tensor.name: v.tensor.role for v in problem.parallel.values}
+    return sorted([*gaps, *findings], key=partial(_place, roles))
+
+
+def _place(roles: Mapping[str, str | None], finding: Finding) -> int:
+    """Return the place of a finding whose repair was not tried among others.
+
+    An optimizer that leaves out a parameter has no state for it: that gap follows from the mistake.
+    """
+    if finding.code == "PIT100":
+        return 3
+    return {"parameter": 0, "optimizer_state": 2}.get(roles.get(finding.operator or "") or "", 1)
 
 
 def unexplained(shown: Shown, why: str) -> Finding:

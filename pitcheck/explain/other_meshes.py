@@ -26,7 +26,7 @@ from pitcheck.explain.repairs.scaled_sums import axes_of
 from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.explain.rerun.site import Candidate, sites_of, where_it_changes
 from pitcheck.explain.search import Tried, tried_repairs
-from pitcheck.explain.table import MOST_WALKED, REPAIRS
+from pitcheck.explain.table import MOST_WALKED, REPAIRS, SCALED
 from pitcheck.ops.registry import collective_kinds
 from pitcheck.plan.model import PairAt
 from pitcheck.plan.validate import examine
@@ -46,7 +46,7 @@ milliseconds.
 """
 IN_WORDS = frozenset({"times", "group"})
 """Facts that are words about numbers or ranks, which are others at another size."""
-SIZED = frozenset({"number", "literal", "right", "ratio", "meaning"})
+SIZED = frozenset({"number", "literal", "right", "ratio", "meaning", "count"})
 """Facts that are numbers of the program, and may grow or shrink with a mesh axis."""
 
 
@@ -283,7 +283,7 @@ def _again(
     ]
     tensor = here.evidence.name(diagnosis.value)
     sites = [site for site in sites_of(rerun, numbers) if site.called == tensor]
-    for repair in REPAIRS:
+    for repair in (*REPAIRS, SCALED):
         for site in sites:
             for candidate in repair.of(site):
                 if same_mistake(diagnosis, here.mesh, candidate[0], there.mesh):

@@ -14,6 +14,7 @@ from pitcheck.explain.observations.parts import (
     other_part,
     other_tensor,
     unrelated_parts,
+    whole_for_parts,
 )
 from pitcheck.explain.observations.reductions import (
     forgotten_sum_inside,
@@ -26,36 +27,46 @@ from pitcheck.explain.observations.reductions import (
     term_of_rounds,
 )
 from pitcheck.explain.observations.terms import (
+    left_as_given_there,
     right_in_part,
     right_on_others,
     term_of_output,
     term_of_result,
 )
+from pitcheck.explain.observations.ways import given_unused, unmasked
 from pitcheck.explain.placements.axis_order import exchanged_axes
 from pitcheck.explain.placements.fused_parameter import interleaved
 from pitcheck.explain.placements.part_order import parts_in_order
 from pitcheck.explain.repairs.attributes import other_attribute, other_places
 from pitcheck.explain.repairs.collectives import (
+    crossed_calls,
     dropped_reduction,
     larger_group,
     other_extremum,
     other_group,
     other_reduction,
+    other_root,
     smaller_group,
 )
-from pitcheck.explain.repairs.crossed_collectives import crossed_calls
+from pitcheck.explain.repairs.copied_terms import (
+    unaveraged_part,
+    unreduced_part,
+    unreduced_parts,
+)
 from pitcheck.explain.repairs.element_order import exchanged_parts, reordered, side_by_side
 from pitcheck.explain.repairs.functions import exchanged_operands, other_function
 from pitcheck.explain.repairs.layout import gathered_before, moved_parts
 from pitcheck.explain.repairs.masks import mask_of_reference
-from pitcheck.explain.repairs.microbatches import all_microbatches, own_microbatch
+from pitcheck.explain.repairs.microbatches import (
+    all_microbatches,
+    mean_of_means,
+    own_microbatch,
+)
 from pitcheck.explain.repairs.missing_collective import (
     missing_exchange,
     missing_gather,
     missing_mean,
     missing_reduction,
-    unaveraged_part,
-    unreduced_part,
 )
 from pitcheck.explain.repairs.missing_operator import (
     function_left_out,
@@ -71,6 +82,7 @@ from pitcheck.explain.repairs.missing_term_or_factor import (
     missing_term,
     missing_term_of_operand,
 )
+from pitcheck.explain.repairs.norms import counted_twice, norm_of_all
 from pitcheck.explain.repairs.numbers import (
     dropped_factor,
     dropped_operator,
@@ -78,11 +90,10 @@ from pitcheck.explain.repairs.numbers import (
     other_literal,
 )
 from pitcheck.explain.repairs.operands import due_operand, exchanged_tensors, near_operand
-from pitcheck.explain.repairs.other_root import other_root
 from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
+from pitcheck.explain.repairs.scaled_sums import scaled_reduction
 from pitcheck.explain.repairs.sum_terms import (
     added_on_every_rank,
-    norm_of_all,
     weighted_microbatches,
 )
 from pitcheck.explain.repairs.whole_dimension import whole_dimension
@@ -101,7 +112,10 @@ AT_OPERATOR: tuple[Observation[AtOperator], ...] = (
     Observation("unrelated parts", unrelated_parts),
     Observation("reduced over others", reduced_over_others),
     Observation("part joined twice", joined_twice),
+    Observation("whole used for its parts", whole_for_parts),
     Observation("addend of rounds used for its sum", term_of_rounds),
+    Observation("not masked", unmasked),
+    Observation("given and not used", given_unused),
 )
 """Mistakes that show at the first wrong operator."""
 ON_THE_WAY: tuple[Observation[OnTheWay], ...] = (
@@ -110,6 +124,7 @@ ON_THE_WAY: tuple[Observation[OnTheWay], ...] = (
 )
 """Mistakes that show at a value from which a wrong output is computed."""
 AT_OUTPUT: tuple[Observation[AtOutput], ...] = (
+    Observation("left as given on some ranks", left_as_given_there),
     Observation("factor", factor_of_output),
     Observation("other part", other_part),
     Observation("forgotten sum", forgotten_sum_of_output),
@@ -138,6 +153,8 @@ PLACEMENTS = (
 
 FACTOR = Repair("dropped factor", dropped_factor, along=0, search=0)
 """The repair that is tried once more if several were found: one factor may explain them all."""
+SCALED = Repair("scaled reduction", scaled_reduction)
+"""The repair of one of the reductions that are scaled together, tried at another mesh alone."""
 REPAIRS = (
     # The same operator with another number, attribute, place or reduction.
     Repair("crossed calls", crossed_calls, along=0, search=0),
@@ -159,10 +176,13 @@ REPAIRS = (
     Repair("added on every rank", added_on_every_rank, along=3, search=6),
     Repair("side by side", side_by_side, along=3, search=6),
     Repair("weighted micro-batches", weighted_microbatches, along=3, search=6),
+    Repair("mean of means", mean_of_means, along=3, search=6),
     Repair("norm of all", norm_of_all, along=3, search=6),
+    Repair("counted twice", counted_twice, along=3, search=6),
     Repair("mask of the reference", mask_of_reference, along=3, search=6),
     # Operators that are missing where a tensor is only passed on.
     Repair("unreduced part", unreduced_part, chain=Chain.SUMS, along=4, search=6),
+    Repair("unreduced parts", unreduced_parts, chain=Chain.SUMS, along=4, search=6),
     Repair("operator of others", operator_of_others, along=2, search=6),
     Repair("operator left out", operator_left_out, along=2, search=6),
     Repair("operator left out of an operand", operator_left_out_of_operand, along=2, search=6),
@@ -175,7 +195,7 @@ REPAIRS = (
     # Operands and addends of the reference.
     Repair("operand of the reference", due_operand, chance=True, along=7, search=3),
     Repair("term of the reference", due_term, Scope.RESULT, chance=True, along=7, search=3),
-    Repair("dropped operator", dropped_operator, along=8, search=4),
+    Repair("dropped operator", dropped_operator, chance=True, along=8, search=4),
     Repair(
         "missing reduction", missing_reduction, Scope.RESULT, chain=Chain.SUMS, along=4, search=5
     ),

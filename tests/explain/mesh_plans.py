@@ -212,3 +212,54 @@ def long_chain(count: int, kind: str) -> Pair:
         return b.plan()
 
     return plan("reference", None, "tanh"), plan("tp", {"tp": 2}, kind)
+
+
+def updated_on(ranks: tuple[int, ...]) -> Pair:
+    """Rows of a parameter over two ranks, of which ``ranks`` update theirs."""
+    r, b = Builder("reference"), Builder("dp", {"dp": 2})
+    w, g = r.parameter("w", (4, 3)), r.op("tanh", r.input("x", (4, 3)), out="g")
+    r.output(g)
+    r.update(r.op("sub", w, r.op("mul", g, Number("1/10")), out="new"), w)
+    w, g = (
+        b.parameter("w", (2, 3), {0: "dp"}),
+        b.op("tanh", b.input("x", (2, 3), {0: "dp"}), out="g"),
+    )
+    b.output(g, "g", lineage("g", {0: "dp"}))
+    for rank in range(2):
+        where = {"dp": (rank,)}
+        if rank in ranks:
+            step = b.op("mul", g, Number("1/10"), out="step", where=where)
+            b.op("sub", w, step, out="new", where=where)
+        else:
+            b.op("identity", w, out="new", where=where)
+    b.update("new", w, "new")
+    return r.plan(), b.plan()
+
+
+def norm_of_joined(twice: bool) -> Pair:
+    """The norm of two gradients; each of two stages joins what it has. ``twice``: both have one."""
+    r, b = Builder("reference"), Builder("pp", {"pp": 2})
+    squares = [
+        r.op("sum", r.op("square", r.input(name, (4,)))) for name in ("first", "last", "tied")
+    ]
+    r.output(r.op("sqrt", r.op("add", r.op("add", *squares[:2]), squares[2]), out="norm"))
+    given = {name: b.input(name, (4,), {}) for name in ("first", "last", "tied")}
+    for rank, name in enumerate(("first", "last")):
+        joined = [given[name], *([given["tied"]] if twice or not rank else [])]
+        where = {"pp": (rank,)}
+        flat = b.op("cat", *joined, axis=0, where=where)
+        b.op("sum", b.op("square", flat, where=where), out="squares", where=where)
+    b.output(b.op("sqrt", b.op("all_reduce", "squares", group="pp"), out="norm"))
+    return r.plan(), b.plan()
+
+
+def norm_of_rows(summed: bool) -> Pair:
+    """The norm of a product of rows over two ranks, squared as ``y * y``; ``summed`` over them."""
+    r, b = Builder("reference"), Builder("dp", {"dp": 2})
+    y = r.op("mul", r.input("x", (4, 3)), r.parameter("w", (3,)), out="y")
+    r.output(r.op("sqrt", r.op("sum", r.op("mul", y, y)), out="norm"))
+    y = b.op("mul", b.input("x", (2, 3), {0: "dp"}), b.parameter("w", (3,), {}), out="y")
+    squares = b.op("sum", b.op("mul", y, y), out="squares")
+    total = b.op("all_reduce", squares, group="dp") if summed else squares
+    b.output(b.op("sqrt", total, out="norm"))
+    return r.plan(), b.plan()

@@ -80,3 +80,41 @@ def taken_rows(mesh: Mesh, *places: int) -> Pair:
     )
     b.output(b.op("tanh", own, out="y"), "y", lineage("y", {0: "dp"}))
     return r.plan(), b.plan()
+
+
+def halved_square(mesh: Mesh, reduction: str = "avg") -> Pair:
+    """Gradients of half a mean of squares, ``y * y / 2``, reduced over ``dp`` with ``reduction``.
+
+    The gradient of ``y`` is one product for each of the two factors, added up.
+    """
+
+    def gradients(b: Builder, x: str, w: str, c: str, rows: int) -> tuple[str, str]:
+        y = b.op("linear", x, w, c, out="y")
+        share = b.op("mul", y, Number(f"1/{10 * rows}"), out="share")
+        both = b.op("add", share, b.op("mul", y, Number(f"1/{10 * rows}")), out="both")
+        own_w = b.op("matmul", b.op("transpose", both, dim0=0, dim1=1), x, out="own_w")
+        return own_w, b.op("sum", both, axes=(0,), out="own_c")
+
+    r, b = Builder("reference"), Builder("dp", dict(mesh))
+    w, c = r.parameter("w", (5, 3)), r.parameter("c", (5,))
+    for total, weight in zip(gradients(r, r.input("x", (8, 3)), w, c, 8), (w, c), strict=True):
+        r.gradient(total, weight)
+    rows = 8 // mesh["dp"]
+    w, c = b.parameter("w", (5, 3), {}), b.parameter("c", (5,), {})
+    terms = gradients(b, b.input("x", (rows, 3), {0: "dp"}), w, c, rows)
+    for term, weight in zip(terms, (w, c), strict=True):
+        total = b.op("all_reduce", term, group="dp", reduction=reduction, out=f"d{weight}")
+        b.gradient(total, weight, f"own_{weight}")
+    return r.plan(), b.plan()
+
+
+def biased(mesh: Mesh) -> Pair:
+    """A row-parallel layer whose bias is added on every rank, before the sum."""
+    r, b = Builder("reference"), Builder("tp", dict(mesh))
+    x, w, c = r.input("x", (4, 8)), r.parameter("w", (8, 5)), r.parameter("c", (5,))
+    r.output(r.op("tanh", r.op("add", r.op("matmul", x, w), c), out="y"))
+    own = 8 // mesh["tp"]
+    x, w = b.input("x", (4, own), {1: "tp"}), b.parameter("w", (own, 5), {0: "tp"})
+    term = b.op("add", b.op("matmul", x, w), b.parameter("c", (5,), {}), out="term")
+    b.output(b.op("tanh", b.op("all_reduce", term, group="tp"), out="y"))
+    return r.plan(), b.plan()

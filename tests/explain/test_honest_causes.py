@@ -19,10 +19,10 @@ SAID = {
     "pytorch_179502": ("PIT107", "gather 'x' over tp along dimension 1", "view", ""),
     # What a function should compute is named by the function, not by a name that is there.
     "pytorch_190746": ("PIT103", "log_softmax.backward", "no rank computes", "; read 'grad"),
-    # The block that a ring fetches of another rank is no part of its own.
-    "axolotl_3608": ("PIT100", "nothing says what it should be", "12:einsum", "k:before"),
+    # The block that a ring fetches of another rank is no part of its own, nor of the reference.
+    "axolotl_3608": ("PIT103", "no rank reads 'starts'", "12:einsum", "k:before"),
     # Blocks beside the diagonal are computed in another form.
-    "llamafactory_10787": ("PIT100", "'state'", "no part of any tensor", "computed nowhere"),
+    "llamafactory_10787": ("PIT102", "'state'", "without a mask", "computed nowhere"),
     # A norm across what ranks have parts of is run again on the whole.
     "gpt_neox_1424": ("PIT104", "along dimension 1 of 'q'", "(tried", ""),
     # A mask of queries and keys is the reference's for the rank's queries.

@@ -15,7 +15,10 @@ from explain.mesh_plans import (
     long_chain,
     many_gradients,
     masked_rows,
+    norm_of_joined,
+    norm_of_rows,
     squared_loss,
+    updated_on,
 )
 from support.explain_plans import Pair, run, said
 
@@ -35,6 +38,9 @@ RIGHT: dict[str, Callable[[], Pair]] = {
     "bias": lambda: biased_terms(True),
     "mask": lambda: masked_rows(True),
     "update": lambda: left_as_it_was(True),
+    "update of rows": lambda: updated_on((0, 1)),
+    "norm": lambda: norm_of_joined(False),
+    "norm of rows": lambda: norm_of_rows(True),
 }
 
 
@@ -121,6 +127,31 @@ def test_parameters_that_nothing_updates_are_told_as_one_mistake() -> None:
     report = run(left_as_it_was(False))
     (found,) = report.findings
     assert found.code == "PIT108" and "as it was given" in (found.cause or ""), said(report)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_updates_nothing_is_told_with_the_operator_of_the_others(rank: int) -> None:
+    report = run(updated_on((1 - rank,)))
+    (found,) = report.findings
+    assert (found.code, found.ranks) == ("PIT108", (rank,)), said(report)
+    assert f"'w' as it was given on rank {rank}" in (found.cause or ""), said(report)
+    assert (found.operator or "").endswith("(sub)") and found.tried is None, said(report)
+
+
+def test_a_tensor_that_counts_twice_in_a_norm_is_left_out_of_one_join() -> None:
+    report = run(norm_of_joined(True))
+    (found,) = report.findings
+    assert found.code == "PIT108" and "both put 'tied' into the norm" in (found.cause or ""), said(
+        report
+    )
+    assert "(tried: every output is right then)" in (found.repair or ""), said(report)
+
+
+def test_squares_that_are_products_of_equal_operands_are_those_of_a_norm() -> None:
+    report = run(norm_of_rows(False))
+    (found,) = report.findings
+    assert (found.code, found.operator) == ("PIT113", "2:sum (sum)"), said(report)
+    assert "(tried: every output is right then)" in (found.repair or ""), said(report)
 
 
 def test_a_mistake_before_a_long_chain_of_operators_is_found() -> None:

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 from explain.mesh_plans import squared_loss
-from explain.mesh_size_plans import Mesh, halved_sum, in_pairs, mean_over, taken_rows, two_axes
+from explain.mesh_size_plans import (
+    Mesh,
+    biased,
+    halved_square,
+    halved_sum,
+    in_pairs,
+    mean_over,
+    taken_rows,
+    two_axes,
+)
 from support.explain_plans import Pair, said
 
 from pitcheck.base.options import Options
@@ -37,6 +46,7 @@ def only(report: Report) -> Finding:
 
 RIGHT: dict[str, tuple[Made, Mesh]] = {
     "half of a sum": (halved_sum, DP),
+    "half of a square": (halved_square, DP),
     "mean": (lambda mesh: mean_over(mesh, mesh["dp"]), DP),
     "two axes": (lambda mesh: two_axes(mesh, 1), BOTH),
     "rows": (lambda mesh: taken_rows(mesh, *range(mesh["dp"])), DP),
@@ -100,6 +110,27 @@ def test_repairs_of_several_places_are_tried_again_together() -> None:
     found = only(at(wrong, {"dp": 4}, wrong))
     assert found.tried is not None and found.tried.meshes == ({"dp": 2},), found
     assert "4 = size of dp" in (found.cause or "") and "'dv'" in (found.cause or "")
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_sums_that_should_be_means_are_no_addend_too_much(size: int) -> None:
+    """On two ranks one of two equal addends of every gradient may be dropped just as well."""
+
+    def wrong(mesh: Mesh) -> Pair:
+        return halved_square(mesh, "sum")
+
+    found = only(at(wrong, {"dp": size}, wrong))
+    assert (found.code, found.operator) == ("PIT101", "8:all_reduce (all_reduce)"), found
+    assert f"it is {size} = size of dp times" in (found.cause or "")
+    assert found.tried is not None and found.tried.meshes == ({"dp": 6 - size},), found
+    alone = only(at(wrong, {"dp": size}, None))
+    assert (alone.code, alone.operator) == (found.code, found.operator)
+
+
+def test_a_bias_of_every_rank_is_told_of_every_size() -> None:
+    found = only(at(biased, {"tp": 2}, biased))
+    assert found.code == "PIT108" and "it counts 2 times" in (found.cause or "")
+    assert found.tried is not None and found.tried.meshes == ({"tp": 4},), found
 
 
 def test_a_number_that_fits_another_size_is_told() -> None:

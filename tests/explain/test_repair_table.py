@@ -21,7 +21,7 @@ from pitcheck.explain import messages, observe
 from pitcheck.explain import search as tried
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.observations.observation import Observation
-from pitcheck.explain.repairs.missing_collective import COPIED_TERM
+from pitcheck.explain.repairs.copied_terms import COPIED_TERM
 from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
 from pitcheck.explain.table import AT_OPERATOR, AT_OUTPUT, ON_THE_WAY, REPAIRS
 from pitcheck.explain.term_groups import NOT_REDUCED

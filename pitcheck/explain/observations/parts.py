@@ -9,7 +9,7 @@ import numpy as np
 from pitcheck.claims.conjecture import VIEWS, lookup, varies
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.families import ACCUMULATIONS, JOINS, MOVES, REDUCTIONS
+from pitcheck.explain.families import ACCUMULATIONS, CUTS, JOINS, MOVES, REDUCTIONS
 from pitcheck.explain.messages import spell
 from pitcheck.explain.observations.observation import AtOperator, AtOutput, OnTheWay
 from pitcheck.explain.observations.operators import reference_runs
@@ -70,6 +70,16 @@ JOINED_TWICE = Kind(
     edits=(
         "- {operator!r} joins {boxes} of {right!r} on rank {rank}",
         "+ {operator!r} joins the part of each rank once",
+    ),
+)
+WHOLE_FOR_PARTS = Kind(
+    "PIT103",
+    "operator {operator!r} ({kind}) runs on {called} as one tensor, where the reference runs it on "
+    "each of {count} parts of {right!r}: {parts}",
+    "cut {called} there, and do with each part what the reference does with it",
+    edits=(
+        "- {operator!r} ({kind}) of {called}",
+        "+ ({kind}) of each of {parts} of {called}",
     ),
 )
 PARTS_APART = Kind(
@@ -149,6 +159,43 @@ def unrelated_parts(view: AtOperator) -> Diagnosis | None:
     return Diagnosis(PARTS_APART, facts)
 
 
+def whole_for_parts(view: AtOperator) -> Diagnosis | None:
+    """See that the reference runs the same operator on parts of what is read as one tensor."""
+    evidence = view.evidence
+    for value in evidence.inputs(view.step):
+        held = evidence.holds(value)
+        cuts = [] if held is None else _parts_of_reference(evidence, held, view.step.kind)
+        if held is not None and len(cuts) > 1:
+            facts = {
+                "operator": evidence.operator(view.step),
+                "kind": view.step.kind,
+                "called": evidence.called(value),
+                "count": len(cuts),
+                "right": evidence.first.values[held].name,
+                "parts": ", ".join(repr(evidence.first.values[part].name) for part in cuts),
+            }
+            return Diagnosis(WHOLE_FOR_PARTS, facts)
+    return None
+
+
+def _parts_of_reference(evidence: Evidence, reference: int, kind: str) -> list[int]:
+    """Return the parts of a tensor that the reference gives to operators of a kind.
+
+    Empty if it gives the whole tensor to one of them, too.
+    """
+    whole, steps = evidence.alike(reference), evidence.run.stage.reference.steps
+    read = {a.value for step in steps if step.kind == kind for a in step.arguments}
+    if whole in {evidence.alike(value) for value in read}:
+        return []
+    return [
+        output
+        for step in steps
+        if step.kind in CUTS and any(evidence.alike(a.value) == whole for a in step.arguments)
+        for output in step.outputs
+        if output in read
+    ]
+
+
 def _parts_read(view: AtOperator) -> str:
     """Return as text the parts that an operator reads on the first rank where it is wrong."""
     evidence, code = view.evidence, view.codes[:1]
@@ -220,6 +267,8 @@ def doubled_part(view: OnTheWay) -> Diagnosis | None:
         return None
     if _only_beside(cut, codes, shape) and not _joined(evidence, value):
         return None
+    if _on_some_ranks(evidence, cut, codes):
+        return None
     doubled = _doubled(cut, codes)
     batches = evidence.microbatches_of(value, doubled)
     parts = list(dict.fromkeys(cut.part_of[doubled].tolist()))
@@ -236,6 +285,16 @@ def doubled_part(view: OnTheWay) -> Diagnosis | None:
     }
     kind = BATCH_DOUBLED if len(batches) > 1 else PART_DOUBLED
     return Diagnosis(kind, facts, doubled)
+
+
+def _on_some_ranks(evidence: Evidence, cut: Cut, codes: Codes) -> bool:
+    """Return True if some ranks lack a value, and those that have it hold different parts.
+
+    Then nothing is doubled: the others may hold their parts in another form, or not need them.
+    """
+    ranks = evidence.second.codes // evidence.second.coordinates.microbatches
+    parts = np.unique(cut.part_of[codes])
+    return len(evidence.ranks_of(codes)) < ranks and len(parts) == len(codes)
 
 
 def _only_beside(cut: Cut, codes: Codes, shape: tuple[int, ...]) -> bool:

@@ -7,9 +7,11 @@ import numpy as np
 from pitcheck.claims.conjecture import Floats, lookup, real_differences, varies
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.families import COPIES
 from pitcheck.explain.observations.observation import AtOperator, AtOutput
 from pitcheck.explain.ratios import constant_ratio, ratio_cause
 from pitcheck.explain.term_groups import close
+from pitcheck.stage.batch import Step
 
 MISSES_TERM = Kind(
     "PIT108",
@@ -44,8 +46,18 @@ REPLICAS_DIFFER = Kind(
         "+ {result!r}, computed by the same operators on every rank",
     ),
 )
+LEFT_AS_GIVEN_THERE = Kind(
+    "PIT108",
+    "{result!r} is {given!r} as it was given on {ranks}, where operator {operator!r} ({kind}) "
+    "computes it on other ranks",
+    "run {operator!r} there, too: is {given!r} among what the optimizer of these ranks updates?",
+    ("ranks", "kind"),
+    edits=("+ {operator!r} ({kind}) on {ranks}",),
+)
 
 
+UPDATED = ("parameter", "optimizer_state")
+"""The roles of tensors that a step gives new values."""
 ROUNDING = 1e-9
 """Relative difference up to which rows of an output count as right."""
 
@@ -121,3 +133,43 @@ def right_in_part(view: AtOutput) -> Diagnosis | None:
         return ratio_cause(view.evidence, view.value, ratio, codes)
     facts = {"result": view.evidence.name(view.value)}
     return Diagnosis(REPLICAS_DIFFER, facts, codes)
+
+
+def left_as_given_there(view: AtOutput) -> Diagnosis | None:
+    """See that an output is a given parameter or state on some ranks, and computed on others."""
+    evidence, graph, value = view.evidence, view.evidence.second, view.value
+    steps = evidence.writers.get(value, [])
+    given = {id(step): _given(evidence, step) for step in steps}
+    left = [step for step in steps if given[id(step)] is not None]
+    doing = next((step for step in steps if given[id(step)] is None), None)
+    if doing is None or not left:
+        return None
+    where = np.logical_or.reduce([graph.nodes[step.node].mask for step in left])
+    differences = real_differences(view.comparison.actual, view.comparison.expected)
+    axes = tuple(i for i in range(view.actual.ndim) if i != 1)
+    wrong = np.flatnonzero((differences > ROUNDING).any(axis=axes))
+    codes = view.at(view.comparison.codes[wrong])
+    if not len(codes) or not where[codes].all():
+        return None
+    ranks = evidence.ranks_of(codes)
+    facts = {
+        "result": evidence.name(value),
+        "given": given[id(left[0])],
+        "ranks": f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}",
+        "operator": evidence.operator(doing),
+        "kind": doing.kind,
+    }
+    return Diagnosis(LEFT_AS_GIVEN_THERE, facts, codes, doing)
+
+
+def _given(evidence: Evidence, step: Step) -> str | None:
+    """Return the parameter or state that a step passes on as it is; None for other steps."""
+    while step.kind in COPIES and len(inputs := evidence.inputs(step)) == 1:
+        writers = evidence.writers.get(inputs[0], [])
+        if not writers:
+            tensor = evidence.second.values[inputs[0]].tensor
+            return tensor.name if tensor.role in UPDATED else None
+        if len(writers) > 1:
+            return None
+        step = writers[0]
+    return None

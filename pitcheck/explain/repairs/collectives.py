@@ -1,4 +1,4 @@
-"""Repairs of collectives: another reduction, another group, or none at all."""
+"""Repairs of collectives: another reduction, group, root or order of calls, or none at all."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.families import REDUCTIONS, WHOLE_REDUCTIONS
 from pitcheck.explain.ratios import constant_ratio, factor, repeated_reduction
-from pitcheck.explain.rerun.changes import Draft, Override, Read
-from pitcheck.explain.rerun.site import Candidate, Site, by_code, collected
-from pitcheck.graph.graph import Node, Source, sources_of
+from pitcheck.explain.rerun.changes import Draft, Override, Read, Redo
+from pitcheck.explain.rerun.site import Candidate, Site, by_code, collected, groups_of_mesh
+from pitcheck.graph.graph import Node, Source, Stacked, sources_of
 from pitcheck.graph.grids import Codes
+from pitcheck.ops.registry import operator_kind
 
 REDUCED_ONCE_MORE = Kind(
     "PIT105",
@@ -58,6 +59,27 @@ OTHER_ORDER_OF_MEMBERS = Kind(
     edits=(
         "- {operator!r} ({kind}): members {order}",
         "+ {operator!r} ({kind}): members {right}",
+    ),
+)
+OTHER_ROOT = Kind(
+    "PIT119",
+    "operator {operator!r} ({kind}) sends what rank {root} has of {called}, where it should send "
+    "what rank {right} has",
+    "let place {place} of the group over {over} be the root of {operator!r}",
+    ("over",),
+    edits=(
+        "- {operator!r} ({kind}) from rank {root}",
+        "+ {operator!r} ({kind}) from rank {right}, place {place} of the group over {over}",
+    ),
+)
+CROSSED_CALLS = Kind(
+    "PIT116",
+    "{operators} ({kind}) are called in another order on some ranks than on others: tensors of "
+    "one meet the other's",
+    "call them in one order on all ranks",
+    edits=(
+        "- {operators} ({kind}) in another order on some ranks",
+        "+ {operators} ({kind}) in one order on every rank",
     ),
 )
 COMBINED = {"sum": "sum", "avg": "mean", "max": "largest", "min": "smallest"}
@@ -220,3 +242,72 @@ def _order(site: Site) -> str:
 
 def _listed(codes: Codes, site: Site) -> str:
     return str([int(code) // site.rerun.graph.coordinates.microbatches for code in codes.tolist()])
+
+
+def other_root(site: Site) -> Iterator[Candidate]:
+    """Let another member of the group be the root."""
+    source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
+    if not operator_kind(site.kind).reads_root or not isinstance(source, Source):
+        return
+    first = site.codes[:1]
+    root = int(source.at(first).reshape(-1)[0])
+    for over, groups in groups_of_mesh(site):
+        if groups.shape[1] != source.members or root not in groups[first]:
+            continue
+        for place, right in enumerate(groups[first[0]].tolist()):
+            sent = partial(_sent, site, groups[:, [place] * groups.shape[1]])
+            overrides = None if right == root else site.redone(sent)
+            if overrides is not None:
+                per_rank = site.rerun.graph.coordinates.microbatches
+                facts = {
+                    "called": site.evidence.called(source.value),
+                    "root": root // per_rank,
+                    "right": right // per_rank,
+                    "place": place,
+                    "over": over,
+                }
+                yield site.diagnosis(OTHER_ROOT, **facts), overrides
+
+
+def _sent(site: Site, roots: Codes, node: Node, codes: Codes) -> Draft | None:
+    """Return what a node does if all members of its group read ``roots``, by coordinate."""
+    source = node.inputs[0]
+    if not isinstance(source, Source):
+        return None
+    return node.kind, site.rerun.attributes_of(node), [Read(source.value, roots[codes])]
+
+
+def crossed_calls(site: Site) -> Iterator[Candidate]:
+    """Run every collective on the tensor of its own record at all its members."""
+    if not site.collective or not any(_stacked(node) for node in site.nodes):
+        return
+    graph = site.rerun.graph
+    met = {source.value for node in site.nodes for source in _stacked(node)}
+    crossed = [
+        n
+        for n in site.rerun.steps
+        if graph.nodes[n].kind == site.kind
+        and met & {source.value for source in _stacked(graph.nodes[n])}
+    ]
+    names = list(dict.fromkeys(graph.nodes[n].operator for n in crossed))
+    if len(names) > 1:
+        diagnosis = site.diagnosis(CROSSED_CALLS, operators=" and ".join(map(repr, names)))
+        yield diagnosis, [Redo(number, _on_its_own) for number in crossed]
+
+
+def _stacked(node: Node) -> tuple[Source, ...]:
+    return next((operand.members for operand in node.inputs if isinstance(operand, Stacked)), ())
+
+
+def _on_its_own(node: Node, codes: Codes) -> Draft | None:
+    """Return the collective on the one tensor that it reads at its own coordinates.
+
+    None if it reads several there.
+    """
+    members = np.stack([source.at(codes) for source in _stacked(node)], axis=1)
+    own = {_stacked(node)[int(place)].value for place in (members == codes[:, None]).argmax(axis=1)}
+    return (
+        (node.kind, node.attributes, [Read(own.pop(), members)])
+        if len(own) == 1 and (members == codes[:, None]).any(axis=1).all()
+        else None
+    )

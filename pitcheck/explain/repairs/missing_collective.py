@@ -24,7 +24,6 @@ from pitcheck.explain.families import (
     ROOTS,
 )
 from pitcheck.explain.repairs.missing_operator import copied
-from pitcheck.explain.rerun.changes import held_at
 from pitcheck.explain.rerun.site import Candidate, Site, collected, groups_of_mesh, reduced
 from pitcheck.explain.term_groups import NOT_REDUCED, groups_present, reduced_anyway, too_narrow
 from pitcheck.graph.graph import Source
@@ -33,17 +32,6 @@ from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Step
 
-COPIED_TERM = Kind(
-    "PIT104",
-    "operator {operator!r} copies what a rank has of {called}, a term of a {what} over {over}, "
-    "where it should copy that {what}",
-    "a reduction({reduction}) over {over} in its place makes it right",
-    ("reduction", "over"),
-    edits=(
-        "- {operator!r} ({kind}) of {called}",
-        "+ {operator!r} ({kind}) of the {what} of {called} over {over}",
-    ),
-)
 MEAN_OF_MEANS = Kind(
     "PIT112",
     "{result!r} is the count of one rank or micro-batch, by which its sum is divided; the mean of "
@@ -119,7 +107,7 @@ def _reduced(site: Site, reductions: Sequence[str]) -> Iterator[Candidate]:
         table = groups_present(site.evidence, site.value, grouping)
         if table is None:
             continue
-        if _replicas(site, site.value, table) or reduced_anyway(site.evidence, site.value, table):
+        if replicas(site, site.value, table) or reduced_anyway(site.evidence, site.value, table):
             continue
         for reduction in _likeliest_first(site, table, reductions):
             override = reduced(site.rerun, site.value, table, reduction)
@@ -158,7 +146,7 @@ def _likeliest_first(site: Site, table: Codes, reductions: Sequence[str]) -> Seq
     return sorted(reductions, key=unknown) if len(reductions) > 1 else reductions
 
 
-def _replicas(site: Site, value: int, table: Codes) -> bool:
+def replicas(site: Site, value: int, table: Codes) -> bool:
     """Return True if the members of every group hold the same numbers.
 
     Those are no addends: their sum is only a multiple of them.
@@ -343,47 +331,3 @@ def missing_exchange(site: Site) -> Iterator[Candidate]:
                         "axis": axis,
                     }
                     yield site.diagnosis(NOT_EXCHANGED, **facts), overrides
-
-
-def unreduced_part(site: Site) -> Iterator[Candidate]:
-    """Copy the sum, or a part of it, and not the addend of the rank."""
-    yield from _copied(site, "sum")
-
-
-def unaveraged_part(site: Site) -> Iterator[Candidate]:
-    """Copy the mean, or a part of it, and not the addend of the rank."""
-    yield from _copied(site, "avg")
-
-
-def _copied(site: Site, reduction: str) -> Iterator[Candidate]:
-    source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
-    if (
-        site.kind not in COPIES
-        or len(site.nodes[0].inputs) != 1
-        or not isinstance(source, Source)
-        or source.members
-    ):
-        return
-    if site.evidence.is_true(source.value):  # what holds parts of a reference's tensor is no term
-        return
-    for grouping in site.evidence.groupings:
-        table = groups_present(site.evidence, source.value, grouping)
-        if (
-            table is None
-            or _replicas(site, source.value, table)
-            or reduced_anyway(site.evidence, source.value, table)
-        ):
-            continue
-        total = reduced(site.rerun, source.value, table, reduction)
-        if total is None:
-            continue
-        known = {source.value: held_at(total.data, total.codes, site.rerun.graph.codes)}
-        overrides = site.redone(site.as_given, known=known)
-        if overrides is not None:
-            facts = {
-                "called": site.evidence.called(source.value),
-                "what": "sum" if reduction == "sum" else "mean",
-                "over": grouping.name,
-                "reduction": reduction,
-            }
-            yield site.diagnosis(COPIED_TERM, **facts), overrides

@@ -14,6 +14,7 @@ from pitcheck.explain.families import REDUCTIONS
 from pitcheck.explain.ratios import factor
 from pitcheck.explain.rerun.changes import Draft, Redo
 from pitcheck.explain.rerun.rerun import Rerun
+from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.batch import Step
@@ -41,6 +42,8 @@ MEANS_FOR_SUMS = Kind(
 )
 
 
+OTHER = {"sum": "avg", "avg": "sum"}
+"""By reduction the one that differs from it by the number of members alone."""
 FEWEST = 2
 """Reductions that are scaled together; of a single one a repair of its own tells more."""
 
@@ -57,14 +60,24 @@ def scaled_reductions(
     """
     behind = frozenset().union(*(rerun.behind(n) for n in left))
     for (over, own), steps in _by_group(rerun, behind).items():
-        changes = [
-            Redo(step.node, partial(_reducing, rerun, "avg" if own == "sum" else "sum"))
-            for step in steps
-        ]
+        changes = [Redo(step.node, partial(_reducing, rerun, OTHER[own])) for step in steps]
         operators = dict.fromkeys(rerun.graph.nodes[step.node].operator for step in steps)
         if len(operators) >= FEWEST and rerun.all_right(changes, left):
             return [_diagnosis(rerun.evidence, step, over, own) for step in steps], changes
     return None
+
+
+def scaled_reduction(site: Site) -> Iterator[Candidate]:
+    """Take a mean for a sum over mesh axes, or the other way round, at one operator.
+
+    Of one operator ``other_reduction`` says as much; this repeats a mistake at another mesh.
+    """
+    over = axes_of(site.evidence, site.nodes[0]) if site.kind in REDUCTIONS else None
+    own = site.attributes.get("reduction", "sum")
+    if over is not None and own in OTHER:
+        redo = partial(_reducing, site.rerun, OTHER[own])
+        changes = [Redo(number, redo) for number in site.numbers]
+        yield _diagnosis(site.evidence, site.step, over, own), changes
 
 
 def _by_group(rerun: Rerun, behind: frozenset[int]) -> dict[tuple[str, str], list[Step]]:
@@ -82,7 +95,7 @@ def _by_group(rerun: Rerun, behind: frozenset[int]) -> dict[tuple[str, str], lis
         reduction = step.attributes.get("reduction", "sum")
         if (
             over is not None
-            and reduction in ("sum", "avg")
+            and reduction in OTHER
             and not evidence.behind_right.keys() & set(evidence.outputs(step))
         ):
             found.setdefault((over, reduction), []).append(step)

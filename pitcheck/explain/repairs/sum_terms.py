@@ -1,4 +1,4 @@
-"""Repairs of sums: addends of every rank, and tensors that a norm leaves out."""
+"""Repairs of sums: addends of every rank, and micro-batches that do not count alike."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import numpy as np
 
 from pitcheck.algebra.value import Value
 from pitcheck.base.numbers import Literal
-from pitcheck.claims.conjecture import Floats
 from pitcheck.explain.diagnosis import Kind
-from pitcheck.explain.evidence import SAME
 from pitcheck.explain.families import (
     ADDITIONS,
     COMBINATIONS,
@@ -20,26 +18,15 @@ from pitcheck.explain.families import (
     PRODUCTS,
     QUOTIENTS,
     REDUCTIONS,
-    ROOTS,
     SCALINGS,
-    SUMS_ALONG,
     WITH_BIAS,
 )
-from pitcheck.explain.repairs.missing_collective import of_norm
 from pitcheck.explain.rerun.changes import Draft, Override, Read
 from pitcheck.explain.rerun.site import Candidate, Site, by_code
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
-from pitcheck.ops.registry import has_trait
-from pitcheck.ops.traits import Trait
-from pitcheck.stage.batch import Argument, Step
+from pitcheck.stage.batch import Argument
 
-NORM_WITHOUT = Kind(
-    "PIT113",
-    "the norm in {result!r} is taken over part of the parameters: without {names}",
-    "add their squares to it",
-    edits=("+ add the squares of {names} to {result!r}",),
-)
 MICROBATCHES_WEIGHTED = Kind(
     "PIT108",
     "{result!r} has {called} of micro-batches 0 to {last} times {weights}, where each should "
@@ -282,95 +269,3 @@ def _terms(node: Node, code: int) -> list[tuple[int, int, Fraction]] | None:
         for place, (value, places) in enumerate(reads)
         for at in places
     ]
-
-
-# --- norms
-
-
-def norm_of_all(site: Site) -> Iterator[Candidate]:
-    """Take a sum of squares, or its root, over all tensors of which the reference takes it."""
-    if not (site.kind in ROOTS or of_norm(site.evidence, site.value)):
-        return
-    held, codes = site.rerun.held(site.value), site.rerun.codes(site.value)
-    if held is None or held.value.data.shape[3:] not in ((), (1,)):
-        return
-    actual = site.rerun.numbers(site.rerun.algebra.gather(held.value, held.rows[codes]))
-    power = 2 if site.kind in ROOTS else 1
-    for due in _norms(site, actual):
-        missing = (due**power - actual**power).reshape(len(actual), len(codes))
-        for names, total in _left_out(site):
-            # A draw in which no token counts gives NaN.
-            told = np.isfinite(total) & np.isfinite(missing).all(axis=1)
-            if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
-                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                diagnosis = site.diagnosis(
-                    NORM_WITHOUT, names=", ".join(map(repr, names[:3])) + more
-                )
-                yield diagnosis, [Override(site.value, codes, Value(held.value.kind, due[None]))]
-
-
-def _norms(site: Site, actual: Floats) -> Iterator[Floats]:
-    """Yield what a norm may have to be, shape (trials, codes, *shape).
-
-    That is what is known of it, else each root of the reference.
-    """
-    known = site.rerun.due.get(site.value)
-    if known is not None:
-        if known.sums is None and known.data.shape == actual.shape:
-            yield known.data
-        return
-    run = site.evidence.run
-    for step in (
-        s for s in run.stage.reference.steps if s.kind == site.kind and s.outputs[0] is not None
-    ):
-        data = np.asarray(run.evaluated.reference[step.outputs[0]].data, dtype=np.float64)[0]  # type: ignore[index]
-        if data[0].size == 1:
-            yield np.broadcast_to(data.reshape(-1, *[1] * (actual.ndim - 1)), actual.shape).copy()
-
-
-def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
-    """Yield the reference's sums of squares of tensors that the plan squares nowhere.
-
-    All of them together, then each one.
-
-    Yields:
-        The names of the tensors, and the sum for every trial, shape (trials,).
-    """
-    evidence = site.evidence
-    squared = [step.arguments[0].value for step in evidence.batch.steps if _squares(step)]
-    held = {
-        evidence.alike(cut.reference)
-        for value in squared
-        if (cut := evidence.cuts.get(value)) is not None
-    }
-    steps, found = evidence.run.stage.reference.steps, dict[str, Floats]()
-    for square in (
-        step
-        for step in steps
-        if _squares(step) and evidence.alike(step.arguments[0].value) not in held
-    ):
-        for total in (
-            s
-            for s in steps
-            if s.kind in SUMS_ALONG and s.arguments and s.arguments[0].value in square.outputs
-        ):
-            data = (
-                None
-                if total.outputs[0] is None
-                else np.asarray(
-                    evidence.run.evaluated.reference[total.outputs[0]].data, dtype=np.float64
-                )[0]
-            )
-            if data is not None and data[0].size == 1:
-                found[evidence.first.values[square.arguments[0].value].name] = data.reshape(
-                    len(data)
-                )
-    if len(found) > 1:
-        yield list(found), np.sum(list(found.values()), axis=0)
-    yield from (([name], total) for name, total in found.items())
-
-
-def _squares(step: Step) -> bool:
-    alike = step.kind in PRODUCTS and len(step.inputs) == 2 and step.inputs[0] == step.inputs[1]
-    square = alike or has_trait(step.kind, Trait.SQUARES, step.attributes)
-    return square and isinstance(step.inputs[0], Argument)

@@ -54,7 +54,7 @@ BUG = Bug(
     should="the copy at the last stage of a weight of the first one is left out of the norm",
     was="both copies are counted",
     codes=("PIT108", "PIT105"),
-    says=("g:tied",),
+    says=("0:cat", "'g:tied'", "counts twice"),
     shows=written(reference, parallel, tied=(True,)),
     silent=written(partial(reference, tied=False), parallel, not_tied=(False,)),
 )

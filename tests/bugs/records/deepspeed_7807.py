@@ -68,7 +68,7 @@ BUG = Bug(
     should="a gradient is summed over the ranks before Muon's step of the whole matrix is taken",
     was="beyond the rank's own part the buffer has the rank's terms alone",
     codes=("PIT104",),
-    says=("g:",),
+    says=("2:slice", "'g:term'"),
     shows={"two ranks": setting(True)},
     silent={"an optimizer of single elements": setting(False)},
 )

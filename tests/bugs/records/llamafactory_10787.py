@@ -69,8 +69,8 @@ BUG = Bug(
     thread="https://github.com/hiyouga/LlamaFactory/pull/10787",
     should="the state of linear attention that goes to the next rank ends with its document",
     was="the layer is not told where documents begin: the state goes on into the next one",
-    codes=("PIT119", "PIT102", "PIT103", "PIT108"),
-    says=("y",),
+    codes=("PIT102", "PIT103", "PIT108"),
+    says=("14:einsum", "'state'", "without a mask"),
     shows=written(reference, parallel, two_documents=(2,)),
     silent=written(partial(reference, 1), parallel, one_document=(1,)),
 )

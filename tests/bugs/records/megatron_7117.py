@@ -47,8 +47,8 @@ BUG = Bug(
     should="Muon's steps of queries, keys and values are taken one after the other, however the "
     "matrix is cut",
     was="whether they are is read from the rows of a rank's shard: cut, the matrix is one",
-    codes=("PIT102", "PIT108", "PIT103"),
-    says=("step",),
+    codes=("PIT103", "PIT102", "PIT108"),
+    says=("1:square", "parts of 'grad:qkv'"),
     shows=written(reference, parallel, two_ranks=(2,), four_ranks=(4,)),
     silent=written(reference, parallel, one_rank=(1,)),
 )

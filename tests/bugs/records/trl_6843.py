@@ -36,8 +36,8 @@ BUG = Bug(
     thread="https://github.com/huggingface/trl/pull/6843",
     should="a token sees the tokens before it of its document, with context parallelism as without",
     was="with context parallelism it sees those of all documents before it in the sequence",
-    codes=("PIT119", "PIT102", "PIT103", "PIT108"),
-    says=("y",),
+    codes=("PIT102", "PIT103", "PIT108"),
+    says=("8:scaled_dot_product_attention", "'packed.logical_and.9'"),
     shows=written(packed, parallel, two_ranks=(2, 2), four_ranks=(4, 2)),
     silent=written(partial(packed, 1), parallel, one_document=(2, 1)),
 )

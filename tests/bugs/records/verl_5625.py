@@ -50,7 +50,7 @@ BUG = Bug(
     should="a micro-batch's losses are summed, and divided by the number of tokens of the batch",
     was="by the number of its own tokens, times its share of the samples",
     codes=("PIT112", "PIT108"),
-    says=("loss",),
+    says=("11:div", "the mean of such means"),
     shows={
         "one sample and three": setting(True, (0, 1), (1, 4)),
         "two samples twice": setting(True, (0, 2), (2, 4)),
