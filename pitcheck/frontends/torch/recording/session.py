@@ -42,9 +42,11 @@ from pitcheck.frontends.torch.routers.token_numbers import TokenNumbers
 from pitcheck.frontends.torch.routing import Routed
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
+from pitcheck.frontends.torch.together.answers import Recorded
 from pitcheck.frontends.torch.together.line import Line
-from pitcheck.frontends.torch.together.meetings import Meetings
+from pitcheck.frontends.torch.together.meetings import Meetings, bits_of
 from pitcheck.frontends.torch.together.objects import objects_exchanged
+from pitcheck.frontends.torch.together.passed_infinity import Reliance
 from pitcheck.frontends.torch.together.stores import SharedStore, store_patches
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 
@@ -53,8 +55,8 @@ Side = Literal["reference", "parallel"]
 
 def record_rank(
     spec: Spec, side: Side, number: int, connection: Connection, routed: Routed | None = None
-) -> Trace:
-    """Return the trace of a rank, whose routers choose as ``routed`` says.
+) -> Recorded:
+    """Return the recording of a rank, whose routers choose as ``routed`` says.
 
     ``connection`` leads to the process that records all ranks.
 
@@ -69,7 +71,7 @@ def record_rank(
     blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
     line = Line(connection, tape.where)
-    meetings = tape.meetings = Meetings(number, line, tape.kinds, tape.known)
+    meetings = tape.meetings = Meetings(number, line, tape.kinds, tape.known, tape.finite)
     mesh = dict(spec.mesh) if side == "parallel" else {}
     coordinate = coordinate_of(number, mesh)
     if side == "parallel":
@@ -110,7 +112,8 @@ def record_rank(
             line.flush()
         if tape.refused is not None:
             raise tape.refused
-        return trace
+        relied = {line: bits_of(through) for line, through in tape.relied.items()}
+        return Recorded(trace, Reliance(tuple(meetings.passages), relied))
 
 
 def _start_group(rank: int, size: int, store: dist.Store) -> None:
