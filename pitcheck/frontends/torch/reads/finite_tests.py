@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.frontends.torch.reads.infinite_values import InfiniteValues
+from pitcheck.frontends.torch.reads.joins import Joins
 from pitcheck.frontends.torch.reads.signs import Signs, is_told
 from pitcheck.frontends.torch.recording.known_values import evaluate
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, operands
@@ -61,6 +62,7 @@ class FiniteTests:
         self.outcomes: dict[int, Outcome] = {}
         self.infinite = InfiniteValues(known)
         self._signs = Signs(known)
+        self._joins = Joins()
         self._known = known
 
     def follow(self, event: Event, shapes: Sequence[tuple[int, ...]], floating: bool) -> None:
@@ -69,7 +71,7 @@ class FiniteTests:
         ``shapes`` are those of the operands, in order. ``floating``: its results are floating-point
         numbers.
         """
-        read, condition = self._chosen(event)
+        read, condition = self._read(event, shapes)
         self.infinite.follow(event, read, floating, condition.through)
         self._signs.follow(event, read, condition.tests)
         self._evaluate(event, shapes)
@@ -88,12 +90,17 @@ class FiniteTests:
             found |= self.outcomes[value].through if value in self.outcomes else 0
         return found
 
-    def _chosen(self, event: Event) -> tuple[tuple[Argument, ...], Outcome]:
+    def _read(
+        self, event: Event, shapes: Sequence[tuple[int, ...]]
+    ) -> tuple[tuple[Argument, ...], Outcome]:
         """Return the arguments of which the results are made, and the outcome that tells so.
 
         A choice between two numbers takes one of them if a test tells its condition. The outcome is
         that of no test if nothing is chosen.
         """
+        parts = self._joins.parts(event, shapes)
+        if parts is not None:
+            return parts, _UNTESTED
         places = CHOICES.get(event.operator.partition(".")[0])
         if places is None:
             return event.arguments, _UNTESTED

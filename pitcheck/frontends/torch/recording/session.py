@@ -40,6 +40,7 @@ from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.routers.choices import Routers
 from pitcheck.frontends.torch.routers.token_numbers import TokenNumbers
 from pitcheck.frontends.torch.routing import Routed
+from pitcheck.frontends.torch.storage.parameter_copies import ParameterCopies
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
 from pitcheck.frontends.torch.together.answers import Recorded
@@ -173,14 +174,17 @@ class _Session:
         """
         self._step(call_before(self._spec))
         self._recorder.communication.settle()
+        copies = ParameterCopies(self._recorder, self._names)
         memory = Memory(self._recorder, self._names)
         before = self._begin()
-        memory.begin([held.tensor for held in before.values()])
+        copies.begin()
+        memory.begin([*(held.tensor for held in before.values()), *copies.tensors])
         values = {name: self._recorder.storages.read(held.memory) for name, held in before.items()}
         marks = {name: self._mark(held) for name, held in before.items()}
         start = len(self._tape.events)
         outputs = self._step(self._spec)
         self._tape.ended = True
+        copies.check()
         updated = self._updated(values, marks)
         parameters = {held.name for held in self._names.parameters()}
         updates = bool(self._names.optimizers()) or any(
@@ -190,6 +194,7 @@ class _Session:
             held.tensor
             for held in (*self._names.parameters(), *self._names.buffers(), *self._names.states())
         ]
+        ended += copies.tensors
         gradients = self._gradients()
         core, kept = memory.end(
             [*self._outputs(outputs), *self._scores(), *gradients, *updated],
