@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.frontends.torch.reads.infinite_values import InfiniteValues
+from pitcheck.frontends.torch.reads.infinite_values import InfiniteValues, Source
 from pitcheck.frontends.torch.reads.joins import Joins
 from pitcheck.frontends.torch.reads.signs import Signs, is_told
 from pitcheck.frontends.torch.recording.known_values import evaluate
@@ -33,12 +33,14 @@ class Outcome(NamedTuple):
     """The numbers that a value has if tests for infinity and NaN find neither.
 
     ``tests`` are the lines of the tests. ``through``: the meetings by which what is tested, or the
-    outcome, came from other ranks; bit n stands for meeting n of this rank.
+    outcome, came from other ranks; bit n stands for meeting n of this rank. ``touched`` is the
+    source of any infinity with which something that is tested has been computed.
     """
 
     numbers: torch.Tensor
     tests: frozenset[str]
     through: int = 0
+    touched: Source = Source()
 
     @property
     def number(self) -> bool | int | float:
@@ -55,12 +57,14 @@ class FiniteTests:
     """The outcomes of tests for infinity and NaN if what is tested is finite, by value.
 
     ``known`` has the values whose numbers are known; these are never assumed. ``infinite`` are the
-    values that may be infinite or NaN because the program makes them so.
+    values that may be infinite or NaN because the program makes them so, and ``touched`` those that
+    it has computed from such numbers, even if these are taken to be finite again.
     """
 
     def __init__(self, known: Mapping[int, torch.Tensor]) -> None:
         self.outcomes: dict[int, Outcome] = {}
         self.infinite = InfiniteValues(known)
+        self.touched = InfiniteValues(known, ())
         self._signs = Signs(known)
         self._joins = Joins()
         self._known = known
@@ -73,22 +77,35 @@ class FiniteTests:
         """
         read, condition = self._read(event, shapes)
         self.infinite.follow(event, read, floating, condition.through)
+        # Where infinity has to do with the condition, both numbers may be taken.
+        touched = event.arguments if condition.touched.made else read
+        self.touched.follow(event, touched, floating, condition.touched.through)
         self._signs.follow(event, read, condition.tests)
         self._evaluate(event, shapes)
 
-    def meet(self, event: Event, number: int, infinite: bool) -> None:
+    def meet(self, event: Event, number: int, given: Sequence[int]) -> tuple[Source, Source]:
         """Note that ranks meet in an event, which is meeting ``number`` of this rank.
 
-        ``infinite``: what this rank gives may be infinite or NaN because the program says so.
-        """
-        self.infinite.arrive(event, number, infinite)
+        ``given`` are the values that this rank gives.
 
-    def through(self, values: list[int]) -> int:
-        """Return the meetings by which values, or what was tested for them, came from others."""
-        found = self.infinite.through(values)
-        for value in values:
-            found |= self.outcomes[value].through if value in self.outcomes else 0
-        return found
+        Returns:
+            The sources of infinity in what it gives: that which is not tamed, and any.
+        """
+        infinite, touched = self.sources(given)
+        self.infinite.arrive(event, number, infinite.made)
+        self.touched.arrive(event, number, touched.made)
+        return infinite, touched
+
+    def sources(self, values: Sequence[int]) -> tuple[Source, Source]:
+        """Return the sources of infinity in values, or in what was tested for them.
+
+        The first is of what is not tamed, the second of any.
+        """
+        outcomes = [self.outcomes[value] for value in values if value in self.outcomes]
+        return (
+            self.infinite.source(values).joined(Source(False, each.through) for each in outcomes),
+            self.touched.source(values).joined(each.touched for each in outcomes),
+        )
 
     def _read(
         self, event: Event, shapes: Sequence[tuple[int, ...]]
@@ -108,13 +125,17 @@ class FiniteTests:
         outcome = self.outcomes.get(condition.value) if isinstance(condition, Ref) else None
         if outcome is None:
             return tuple(taken), _UNTESTED
+        return self.taken(event, outcome), outcome
+
+    def taken(self, event: Event, condition: Outcome) -> tuple[Argument, ...]:
+        """Return the arguments that a choice takes somewhere, by the outcome of its condition."""
+        _, *places = CHOICES[event.operator.partition(".")[0]]
         with _disable_current_modes():
-            kept = tuple(
-                argument
-                for argument, missing in zip(taken, (False, True), strict=True)
-                if not bool((outcome.numbers == missing).all())
+            return tuple(
+                event.arguments[place]
+                for place, missing in zip(places, (False, True), strict=True)
+                if not bool((condition.numbers == missing).all())
             )
-        return kept, outcome
 
     def _evaluate(self, event: Event, shapes: Sequence[tuple[int, ...]]) -> None:
         read = operands(event.arguments)
@@ -145,12 +166,12 @@ class FiniteTests:
         self, event: Event, numbers: Mapping[int, torch.Tensor], tests: frozenset[str]
     ) -> None:
         read = operands(event.arguments)
-        through = self.through(read)
+        infinite, touched = self.sources(read)
         for number in read:
             tests |= self.outcomes[number].tests if number in self.outcomes else frozenset()
         for value, result in zip(event.outputs, evaluate(event, numbers) or (), strict=False):
             if value is not None and result is not None:
-                self.outcomes[value] = Outcome(result, tests, through)
+                self.outcomes[value] = Outcome(result, tests, infinite.through, touched)
 
     def _tests(self, event: Event) -> frozenset[str] | None:
         """Return the lines of tests of which an event is one; None if it is no test."""

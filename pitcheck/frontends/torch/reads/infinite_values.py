@@ -7,7 +7,8 @@ that is recorded does not see that. So it is noted through which meetings of ran
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -55,14 +56,34 @@ SHAPED = frozenset(
 DIVISIONS = frozenset({"div", "floor_divide", "remainder"})
 
 
+class Source(NamedTuple):
+    """The source of infinity that may be in some values.
+
+    ``made``: this rank may have made it. ``through``: the meetings by which it may have come from
+    other ranks; bit n stands for meeting n of this rank.
+    """
+
+    made: bool = False
+    through: int = 0
+
+    def joined(self, others: Iterable[Source]) -> Source:
+        """Return this source and others as one."""
+        found = self
+        for other in others:
+            found = Source(found.made or other.made, found.through | other.through)
+        return found
+
+
 class InfiniteValues:
     """The values that may be infinite or NaN on purpose.
 
-    ``known`` has the values whose numbers are known.
+    ``known`` has the values whose numbers are known. ``taming`` are the operators whose results
+    are taken to be finite.
     """
 
-    def __init__(self, known: Mapping[int, torch.Tensor]) -> None:
+    def __init__(self, known: Mapping[int, torch.Tensor], taming: Collection[str] = TAMING) -> None:
         self._known = known
+        self._taming = taming
         self._values: set[int] = set()
         self._through: dict[int, int] = {}
 
@@ -78,12 +99,12 @@ class InfiniteValues:
         depends that they are made of that part.
         """
         name = event.operator.partition(".")[0]
-        if name in TAMING:
+        if name in self._taming:
             return
         read = read[1:] if name in SHAPED else read
         if floating and self._is_made(name, event, read):
             self._values.update(event.tensors)
-        through = chosen | self.through(operands(read))
+        through = chosen | self.source(operands(read)).through
         if through:
             self._through.update(dict.fromkeys(event.tensors, through))
 
@@ -96,15 +117,11 @@ class InfiniteValues:
             self._values.update(event.tensors)
         self._through.update(dict.fromkeys(event.tensors, 1 << number))
 
-    def through(self, values: list[int]) -> int:
-        """Return the meetings through which infinity of others may have come to some values.
-
-        Bit n stands for meeting n of this rank.
-        """
-        found = 0
-        for value in values:
-            found |= self._through.get(value, 0)
-        return found
+    def source(self, values: Iterable[int]) -> Source:
+        """Return the source of infinity that may be in some values."""
+        return Source().joined(
+            Source(self.may_be(value), self._through.get(value, 0)) for value in values
+        )
 
     def may_be(self, value: int) -> bool:
         """Return True if a value is infinite or NaN somewhere, or if the program may make it so."""

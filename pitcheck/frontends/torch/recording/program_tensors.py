@@ -249,8 +249,7 @@ class Names:
             for optimizer in self.optimizers()
             for group in optimizer.param_groups
             for tensor in group["params"]
-            if id(tensor) not in by_tensor
-            and not any(_rows_of(tensor, own) for own in parameters)
+            if id(tensor) not in by_tensor and not any(_rows_of(tensor, own) for own in parameters)
         ]
 
     def _held(self, found: list[tuple[str, torch.Tensor]]) -> list[Held]:

@@ -63,7 +63,8 @@ def record(
                 MemoryError() if answer.out_of_memory else None
             )
         recorded[number] = answer
-    check_reliance({number: answer.reliance for number, answer in recorded.items()})
+    check_reliance({number: answer.looked_at for number, answer in recorded.items()})
+    check_reliance({number: answer.chosen for number, answer in recorded.items()})
     return [answer.trace for answer in recorded.values()]
 
 

@@ -36,6 +36,7 @@ from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
 from pitcheck.frontends.torch.recording.recorder import Recorder
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
+from pitcheck.frontends.torch.rewrites.assumed_choices import without_assumed_choices
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.routers.choices import Routers
 from pitcheck.frontends.torch.routers.token_numbers import TokenNumbers
@@ -45,9 +46,9 @@ from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
 from pitcheck.frontends.torch.together.answers import Recorded
 from pitcheck.frontends.torch.together.line import Line
-from pitcheck.frontends.torch.together.meetings import Meetings, bits_of
+from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.together.objects import objects_exchanged
-from pitcheck.frontends.torch.together.passed_infinity import Reliance
+from pitcheck.frontends.torch.together.passed_infinity import reliance_of
 from pitcheck.frontends.torch.together.stores import SharedStore, store_patches
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 
@@ -113,8 +114,11 @@ def record_rank(
             line.flush()
         if tape.refused is not None:
             raise tape.refused
-        relied = {line: bits_of(through) for line, through in tape.relied.items()}
-        return Recorded(trace, Reliance(tuple(meetings.passages), relied))
+        return Recorded(
+            trace,
+            reliance_of(meetings.passages, tape.relied),
+            reliance_of(meetings.touching, tape.choosing),
+        )
 
 
 def _start_group(rank: int, size: int, store: dist.Store) -> None:
@@ -206,9 +210,8 @@ class _Session:
             *kept.begun,
             *(values[one.name] for one in (*updated, *gradients) if one.name in values),
         ]
-        trace = trace_of(
-            number, self._tape, start, [*core, *kept.results], self._assumptions(), begun
-        )
+        results = without_assumed_choices(self._tape, start, [*core, *kept.results])
+        trace = trace_of(number, self._tape, start, results, self._assumptions(), begun)
         routers = self._recorder.routers
         return replace(
             trace,

@@ -81,6 +81,7 @@ class Tape:
     - ``reads``: what the program reads and is not known.
     - ``relied``: the lines of the tests whose outcomes the program has looked at, each with the
       meetings through which the outcomes came. Bit n stands for meeting n of this rank.
+    - ``choosing``: the same of tests whose outcomes choose between numbers.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
       and is attributed to the line that made it.
     """
@@ -97,6 +98,7 @@ class Tape:
         self.finite = FiniteTests(self.known)
         self.reads = Reads(self)
         self.relied: dict[str, int] = {}
+        self.choosing: dict[str, int] = {}
         self.ended = False
         self.meetings: Meetings | None = None
         self._place = place
@@ -352,8 +354,14 @@ class Tape:
 
     def _assumed(self, outcome: Outcome) -> bool | int | float:
         """Return the outcome of tests, and note what is assumed by looking at it."""
-        number = outcome.number
+        self._rely(outcome, outcome.through, self.relied)
+        return outcome.number
+
+    def choose(self, outcome: Outcome) -> None:
+        """Note what is assumed by a choice whose condition is an outcome of tests."""
+        self._rely(outcome, outcome.touched.through, self.choosing)
+
+    def _rely(self, outcome: Outcome, through: int, noted: dict[str, int]) -> None:
         self.reads.assume_finite(outcome.tests)
         for line in outcome.tests:
-            self.relied[line] = self.relied.get(line, 0) | outcome.through
-        return number
+            noted[line] = noted.get(line, 0) | through

@@ -218,9 +218,7 @@ def _pieces(
         if each.parameter != FREE:
             held = parameters[each.parameter]
             whole, box = _flat(held, each.start, each.length)
-            found.append(
-                Held(held.name, tensor, Part((whole,), (box,)), (each.begin, each.length))
-            )
+            found.append(Held(held.name, tensor, Part((whole,), (box,)), (each.begin, each.length)))
         elif found:
             last = found[-1]
             begin, length = last.stretch or (0, 0)

@@ -29,10 +29,14 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
-    """The trace of a rank, and the tests for infinity and NaN on which it relies."""
+    """The trace of a rank, and the tests for infinity and NaN on which it relies.
+
+    By ``looked_at`` the program has decided what it does, and by ``chosen`` it has chosen numbers.
+    """
 
     trace: Trace
-    reliance: Reliance
+    looked_at: Reliance
+    chosen: Reliance
 
 
 _ERRORS: dict[str, type[PlanError | UnsupportedError]] = {

@@ -21,6 +21,7 @@ from pitcheck.frontends.torch.together.messages import (
     Post,
     Step,
 )
+from pitcheck.frontends.torch.together.passed_infinity import bits_of
 from pitcheck.frontends.torch.together.solver import Solver
 from pitcheck.frontends.torch.together.tensor_bytes import numbers_of
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, operands
@@ -73,7 +74,8 @@ class Meetings:
     other ranks have told what they put into meetings, unless this depends on data. It may then be
     an outcome of tests. Nobody waits for that before the program looks at the value. ``timed`` are
     lines whose results depend on who comes first, ``stores`` those that the rank has made, and
-    ``passages`` its operands in all meetings.
+    ``passages`` its operands in all meetings, with infinity that nothing tames, and in
+    ``touching`` with any.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Meetings:
         self.line = line
         self.rank = rank
         self.passages: list[Passage] = []
+        self.touching: list[Passage] = []
         self._kinds = kinds
         self._known = known
         self._finite = finite
@@ -145,10 +148,9 @@ class Meetings:
     def _pass_infinity(self, event: Event, meeting: Meeting) -> None:
         """Note what infinity an operand may bring to others, and results from others."""
         given = [] if self._comes_from_others(event) else operands(event.arguments)
-        infinite = any(map(self._finite.infinite.may_be, given))
-        through = self._finite.through(given)
-        self._finite.meet(event, len(self.passages), infinite)
-        self.passages.append(Passage(meeting, infinite, bits_of(through)))
+        infinite, touched = self._finite.meet(event, len(self.passages), given)
+        self.passages.append(Passage(meeting, infinite.made, bits_of(infinite.through)))
+        self.touching.append(Passage(meeting, touched.made, bits_of(touched.through)))
 
     def _post(self, event: Event) -> Post:
         source = event.source or "outside the user's code"
@@ -187,9 +189,9 @@ class Meetings:
         if cone is None or found is None:
             self._open.pop(value, None)
             return {}
-        through = self._finite.through([*found])
+        infinite, touched = self._finite.sources([*found])
         return {
-            number: Outcome(told.numbers, told.tests, through)
+            number: Outcome(told.numbers, told.tests, infinite.through, touched)
             for number, told in found.items()
             if number not in self._known
         }
@@ -263,11 +265,6 @@ class Meetings:
         event = made.event if made.meeting is None else None
         shape = self._kinds[value].shape
         return Step(value, shape, event, made.place, made.meeting, assumed, made.firm)
-
-
-def bits_of(number: int) -> bytes:
-    """Return the bits of a number, the lowest byte first."""
-    return number.to_bytes((number.bit_length() + 7) // 8, "little")
 
 
 def _may_be_known(kind: Shaped) -> bool:

@@ -16,13 +16,23 @@ from pitcheck.frontends.torch.together.messages import Meeting, Passage
 
 
 class Reliance(msgspec.Struct, frozen=True):
-    """The operands of a rank in all of its meetings, and the tests whose outcomes it looks at.
+    """The operands of a rank in all of its meetings, and the tests on whose outcomes it relies.
 
     ``relied`` has the meetings through which an outcome came by the line of its test, as bits.
     """
 
     passages: tuple[Passage, ...] = ()
     relied: Mapping[str, bytes] = {}
+
+
+def reliance_of(passages: Sequence[Passage], relied: Mapping[str, int]) -> Reliance:
+    """Return the reliance of a rank that has the meetings of each line as a number."""
+    return Reliance(tuple(passages), {line: bits_of(found) for line, found in relied.items()})
+
+
+def bits_of(number: int) -> bytes:
+    """Return the bits of a number, the lowest byte first."""
+    return number.to_bytes((number.bit_length() + 7) // 8, "little")
 
 
 def check_reliance(ranks: Mapping[int, Reliance]) -> None:
@@ -34,7 +44,7 @@ def check_reliance(ranks: Mapping[int, Reliance]) -> None:
         for line, bits in reliance.relied.items():
             if not infinite.isdisjoint(_meetings(bits, reliance.passages)):
                 raise UnsupportedError(
-                    f"rank {rank} of the parallel program looks at the outcome of a test for "
+                    f"rank {rank} of the parallel program relies on the outcome of a test for "
                     f"infinity or NaN at {line}; it is not assumed to find neither, because a rank "
                     f"that communicates with it makes such numbers itself; test before they are "
                     f"made, or give finite numbers to others"
