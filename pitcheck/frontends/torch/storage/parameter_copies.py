@@ -139,7 +139,15 @@ class ParameterCopies:
         sizes += [tensor.numel() for tensor in self.tensors]
         if sum(sizes) > MOST_ELEMENTS:
             self.tensors = []
-        self._stretches = self._now(parameters) if self.tensors else []
+        found = self._now(parameters) if self.tensors else []
+        # A tensor without an element of a parameter is no copy, but state like any other.
+        copies = [
+            (tensor, stretches)
+            for tensor, stretches in zip(self.tensors, found, strict=True)
+            if any(each.parameter != FREE for each in stretches)
+        ]
+        self.tensors = [tensor for tensor, _ in copies]
+        self._stretches = [stretches for _, stretches in copies]
         for tensor, stretches in zip(self.tensors, self._stretches, strict=True):
             names.partitions[id(tensor)] = _pieces(tensor, parameters, stretches)
 
