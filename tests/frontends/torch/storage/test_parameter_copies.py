@@ -45,10 +45,10 @@ def spec(
         optimizer = make(model.parameters())
 
         def step(batch: Any) -> torch.Tensor:
-            optimizer.zero_grad()
             loss = (model(batch["x"]) - batch["y"]).square().mean()
             loss.backward()
             optimizer.step()
+            optimizer.zero_grad()
             return loss
 
         return Program(model, step, optimizer)
@@ -65,23 +65,25 @@ def spec(
             parameter.data = part
             at += parameter.numel()
         mine = slice(rank.number * LENGTH, (rank.number + 1) * LENGTH)
-        copy = whole[mine].clone().requires_grad_()
+        held = whole[mine]
+        copy = held.clone().requires_grad_()
         optimizer = make([copy])
         calls = []
 
         def step(batch: Any) -> torch.Tensor:
-            model.zero_grad()
             loss = (model(batch["x"]) - batch["y"]).square().mean()
             loss.backward()
             flat = torch.cat([each.grad.reshape(-1) for each in parameters] + [torch.zeros(1)])
             dist.all_reduce(flat)
             copy.grad = gradient(flat / divided)[mine].clone()
             optimizer.step()
+            optimizer.zero_grad()
+            model.zero_grad()
             calls.append(1)
             if again or len(calls) == 1:
-                whole[mine] = back(copy.detach())
+                held.copy_(back(copy.detach()))
                 if gathered:
-                    dist.all_gather_into_tensor(whole, whole[mine].clone())
+                    dist.all_gather_into_tensor(whole, held.clone())
             return loss
 
         return Program(model, step, optimizer)
