@@ -385,6 +385,31 @@ ROWS: tuple[Row, ...] = (
         Row("deepspeed", f"ZeRO-0, {name}", "zero_deepspeed", DP2, (RATE,), {"optimizer": name})
         for name in ("SGD", "AdamW")
     ),
+    *(
+        Row(
+            "deepspeed",
+            f"ZeRO-{stage}{feature}",
+            "zero_deepspeed",
+            mesh,
+            mistakes,
+            {"stage": stage, **options},
+        )
+        for stage in (1, 2)
+        for feature, mesh, mistakes, options in (
+            (", SGD", DP2, (RATE, "sums not divided"), {"optimizer": "SGD"}),
+            ("", DP2, (RATE, "parameters not gathered"), {}),
+            ("", DP3, ("sums not divided",), {}),
+            (", accumulation, SGD", DP2, ("sums not divided",), {"optimizer": "SGD", "micro": 2}),
+        )
+    ),
+    # --- FSDP2 with a scaler
+    *(
+        Row("torch", f"FSDP2, GradScaler, {name}", "scaled_fsdp2", mesh, mistakes, options)
+        for name, mesh, mistakes, options in (
+            ("SGD", DP2, ("gradients divided twice",), {"optimizer": "SGD"}),
+            ("AdamW", DP2, ("another scale on one rank",), {}),
+        )
+    ),
     # --- DTensor
     _distributed("sequence parallelism", {"dp": 1, "tp": 2}, "gradients of norms not summed"),
     _distributed("sequence parallelism and FSDP2", {"dp": 2, "tp": 2}, "loss not scaled"),

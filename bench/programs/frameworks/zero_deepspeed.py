@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -11,6 +12,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")
 import deepspeed
 import deepspeed.ops
 import torch
+from deepspeed.runtime.zero import stage_1_and_2
 from small import OPTIMIZERS, Batch, Network, loss_of, named, over, parts_of, training
 from torch import nn
 
@@ -18,7 +20,7 @@ from pitcheck.torch import Program, Rank, Spec
 
 # DeepSpeed tries once which of its kernels could be built, with libraries that draw numbers.
 deepspeed.ops.__compatible_ops__  # noqa: B018
-MISTAKES = ("another learning rate on one rank",)
+MISTAKES = ("another learning rate on one rank", "sums not divided", "parameters not gathered")
 
 
 def spec(
@@ -36,18 +38,17 @@ def spec(
     def reference() -> Program:
         model = Network()
 
-        def clipping() -> None:
-            if clip is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), clip)
-
         return training(
-            model, OPTIMIZERS[optimizer](model.parameters()), micro=micro, before=clipping
+            model,
+            OPTIMIZERS[optimizer](model.parameters()),
+            micro=micro,
+            before=partial(clipping, model, clip),
         )
 
     def parallel(rank: Rank) -> Program:
         model = Network()
         made = OPTIMIZERS[optimizer](model.parameters())
-        if mistake and rank.number:
+        if mistake == "another learning rate on one rank" and rank.number:
             made.param_groups[0]["lr"] *= 2
         engine, *_ = deepspeed.initialize(
             model=model,
@@ -61,6 +62,10 @@ def spec(
                 "zero_force_ds_cpu_optimizer": False,
             },
         )
+        if mistake == "sums not divided":
+            engine.optimizer.sequence_parallel_size = rank.mesh["dp"]
+        if mistake == "parameters not gathered":
+            stage_1_and_2.all_gather_dp_groups = lambda **_: None
 
         def step(batch: Batch) -> torch.Tensor:
             total = torch.zeros(())
@@ -74,3 +79,13 @@ def spec(
         return Program(engine.module, step, engine.optimizer)
 
     return over(reference, parallel, mesh)
+
+
+def clipping(model: nn.Module, clip: float | None) -> None:
+    """Clip by the norm of all gradients, as DeepSpeed divides."""
+    if clip is not None:
+        gradients = [parameter.grad for parameter in model.parameters()]
+        norm = nn.utils.get_total_norm(gradients)
+        factor = 1 / torch.clamp((norm + 1e-6) / clip, min=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor)

@@ -10,7 +10,7 @@ import dis
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Number
 from types import FrameType
@@ -69,10 +69,10 @@ class Reads:
         self._taken: list[UnknownNumber] | None = None
         self._as_nan: UnknownNumber | None = None
 
-    def assume_finite(self) -> None:
-        """Note that what is tested for infinity or NaN at the present line is finite."""
-        line = self.recording.where()
-        self._assume(f"the numbers that are tested for infinity or NaN at {line} are finite")
+    def assume_finite(self, lines: Iterable[str]) -> None:
+        """Note that what is tested for infinity or NaN at some lines is finite."""
+        for line in sorted(lines):
+            self._assume(f"the numbers that are tested for infinity or NaN at {line} are finite")
 
     def assume_unread(self, number: UnknownNumber) -> None:
         """Note that the text that is made of a number changes no result."""
@@ -244,7 +244,7 @@ class UnknownNumber(torch.SymFloat):
         """
         if not self.is_finite:
             raise self.refusal("it is tested, though the program itself makes it infinite or NaN")
-        self._reads.assume_finite()
+        self._reads.assume_finite([self._reads.recording.where()])
 
     def _compared(self, other: Any, compare: Callable[[Any, Any], bool]) -> Any:
         equality = compare in (operator.eq, operator.ne)

@@ -61,6 +61,8 @@ class Names:
     ) -> None:
         self._program = program
         self._stated = StatedParts(program.parts, mesh, coordinate)
+        self.partitions: dict[int, list[Held]] = {}
+        """The stretches of parameters of which a tensor of an optimizer is a copy, by its id."""
         model = program.model
         models = list(model) if isinstance(model, Sequence) else [model]
         self.replicated = any(isinstance(item, DistributedDataParallel) for item in models)
@@ -230,13 +232,12 @@ class Names:
         Raises PlanError for state of a tensor that is neither a parameter nor rows of one.
         """
         parameters = self.parameters()
-        by_tensor: dict[int, list[Held]] = defaultdict(list)
-        for held in parameters:
-            by_tensor[id(held.tensor)].append(held)
+        by_tensor = _by_tensor(parameters)
         for optimizer in self.optimizers():
             for parameter, state in optimizer.state.items():
                 helds = (
                     by_tensor.get(id(parameter))
+                    or self.partitions.get(id(parameter))
                     or [rows for own in parameters if (rows := _rows_of(parameter, own))][:1]
                 )
                 if not helds:
@@ -247,6 +248,18 @@ class Names:
                 for held, (key, value) in product(helds, state.items()):
                     if isinstance(value, torch.Tensor):
                         yield _state(key, value, held)
+
+    def strangers(self) -> list[torch.Tensor]:
+        """Return the tensors that optimizers step, and that are no parameters or rows of one."""
+        parameters = self.parameters()
+        by_tensor = _by_tensor(parameters)
+        return [
+            tensor
+            for optimizer in self.optimizers()
+            for group in optimizer.param_groups
+            for tensor in group["params"]
+            if id(tensor) not in by_tensor and not any(_rows_of(tensor, own) for own in parameters)
+        ]
 
     def _held(self, found: list[tuple[str, torch.Tensor]]) -> list[Held]:
         held = [
@@ -269,6 +282,13 @@ class Names:
             return self._program.names(here) if self._program.names else here
         except LookupError:
             return here
+
+
+def _by_tensor(parameters: Sequence[Held]) -> dict[int, list[Held]]:
+    found: dict[int, list[Held]] = defaultdict(list)
+    for held in parameters:
+        found[id(held.tensor)].append(held)
+    return found
 
 
 def _state(key: str, value: torch.Tensor, held: Held) -> Held:

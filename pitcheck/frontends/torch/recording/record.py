@@ -22,6 +22,7 @@ from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.recording.printed import Printed
 from pitcheck.frontends.torch.routing import Routed
 from pitcheck.frontends.torch.together.answers import Failure, Recorded
+from pitcheck.frontends.torch.together.passed_infinity import check_reliance
 from pitcheck.frontends.torch.together.rank_processes import RankProcesses
 from pitcheck.frontends.torch.trace import Trace
 
@@ -55,14 +56,16 @@ def record(
         answers = ranks.run(range(count))
     finally:
         (Printed() if printed is None else printed).tell(side, ranks.outputs())
-    traces = []
+    recorded = {}
     for number, answer in sorted(answers.items()):
         if isinstance(answer, Failure):
             raise _error(side, number, answer, routed) from (
                 MemoryError() if answer.out_of_memory else None
             )
-        traces.append(answer.trace)
-    return traces
+        recorded[number] = answer
+    check_reliance({number: answer.looked_at for number, answer in recorded.items()})
+    check_reliance({number: answer.chosen for number, answer in recorded.items()})
+    return [answer.trace for answer in recorded.values()]
 
 
 def _error(
@@ -100,7 +103,7 @@ def _answer(
     process = os.getpid()
     answer: Recorded | Failure
     try:
-        answer = Recorded(record_rank(spec, side, number, line, routed))
+        answer = record_rank(spec, side, number, line, routed)
     except PitcheckError as error:
         answer = Failure(
             str(error), error.code if isinstance(error, PlanError) else UnsupportedError.code

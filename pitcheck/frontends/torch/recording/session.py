@@ -36,15 +36,19 @@ from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
 from pitcheck.frontends.torch.recording.recorder import Recorder
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
+from pitcheck.frontends.torch.rewrites.assumed_choices import without_assumed_choices
 from pitcheck.frontends.torch.rewrites.needed_events import trace_of
 from pitcheck.frontends.torch.routers.choices import Routers
 from pitcheck.frontends.torch.routers.token_numbers import TokenNumbers
 from pitcheck.frontends.torch.routing import Routed
+from pitcheck.frontends.torch.storage.parameter_copies import ParameterCopies
 from pitcheck.frontends.torch.storage.state import Memory
 from pitcheck.frontends.torch.storage.storages import Mark
+from pitcheck.frontends.torch.together.answers import Recorded
 from pitcheck.frontends.torch.together.line import Line
 from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.together.objects import objects_exchanged
+from pitcheck.frontends.torch.together.passed_infinity import reliance_of
 from pitcheck.frontends.torch.together.stores import SharedStore, store_patches
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 
@@ -53,8 +57,8 @@ Side = Literal["reference", "parallel"]
 
 def record_rank(
     spec: Spec, side: Side, number: int, connection: Connection, routed: Routed | None = None
-) -> Trace:
-    """Return the trace of a rank, whose routers choose as ``routed`` says.
+) -> Recorded:
+    """Return the recording of a rank, whose routers choose as ``routed`` says.
 
     ``connection`` leads to the process that records all ranks.
 
@@ -69,7 +73,7 @@ def record_rank(
     blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
     line = Line(connection, tape.where)
-    meetings = tape.meetings = Meetings(number, line, tape.kinds, tape.known)
+    meetings = tape.meetings = Meetings(number, line, tape.kinds, tape.known, tape.finite)
     mesh = dict(spec.mesh) if side == "parallel" else {}
     coordinate = coordinate_of(number, mesh)
     if side == "parallel":
@@ -110,7 +114,11 @@ def record_rank(
             line.flush()
         if tape.refused is not None:
             raise tape.refused
-        return trace
+        return Recorded(
+            trace,
+            reliance_of(meetings.passages, tape.relied),
+            reliance_of(meetings.touching, tape.choosing),
+        )
 
 
 def _start_group(rank: int, size: int, store: dist.Store) -> None:
@@ -170,9 +178,11 @@ class _Session:
         """
         self._step(call_before(self._spec))
         self._recorder.communication.settle()
+        copies = ParameterCopies(self._recorder, self._names)
         memory = Memory(self._recorder, self._names)
         before = self._begin()
-        memory.begin([held.tensor for held in before.values()])
+        copies.begin()
+        memory.begin([*(held.tensor for held in before.values()), *copies.tensors])
         values = {
             name: self._recorder.storages.read(held.memory(self._recorder))
             for name, held in before.items()
@@ -181,6 +191,7 @@ class _Session:
         start = len(self._tape.events)
         outputs = self._step(self._spec)
         self._tape.ended = True
+        copies.check()
         updated = self._updated(values, marks)
         parameters = {held.name for held in self._names.parameters()}
         updates = bool(self._names.optimizers()) or any(
@@ -190,6 +201,7 @@ class _Session:
             held.tensor
             for held in (*self._names.parameters(), *self._names.buffers(), *self._names.states())
         ]
+        ended += copies.tensors
         gradients = self._gradients()
         core, kept = memory.end(
             [*self._outputs(outputs), *self._scores(), *gradients, *updated],
@@ -201,9 +213,8 @@ class _Session:
             *kept.begun,
             *(values[one.name] for one in (*updated, *gradients) if one.name in values),
         ]
-        trace = trace_of(
-            number, self._tape, start, [*core, *kept.results], self._assumptions(), begun
-        )
+        results = without_assumed_choices(self._tape, start, [*core, *kept.results])
+        trace = trace_of(number, self._tape, start, results, self._assumptions(), begun)
         routers = self._recorder.routers
         return replace(
             trace,

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.frontends.torch.reads.finite_tests import FiniteTests
+from pitcheck.frontends.torch.reads.finite_tests import FiniteTests, Outcome
 from pitcheck.frontends.torch.reads.unknown_numbers import Reads
 from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.known_values import (
@@ -79,6 +79,9 @@ class Tape:
     - ``meetings``: what other ranks may tell of values; None where there are none.
     - ``finite``: the outcomes of tests for infinity and NaN.
     - ``reads``: what the program reads and is not known.
+    - ``relied``: the lines of the tests whose outcomes the program has looked at, each with the
+      meetings through which the outcomes came. Bit n stands for meeting n of this rank.
+    - ``choosing``: the same of tests whose outcomes choose between numbers.
     - ``ended``: the step is over. What is recorded from then on only reads what the step has left,
       and is attributed to the line that made it.
     """
@@ -94,6 +97,8 @@ class Tape:
         self.looked_at: set[int] = set()
         self.finite = FiniteTests(self.known)
         self.reads = Reads(self)
+        self.relied: dict[str, int] = {}
+        self.choosing: dict[str, int] = {}
         self.ended = False
         self.meetings: Meetings | None = None
         self._place = place
@@ -132,7 +137,7 @@ class Tape:
         if group and self.meetings is not None:
             self._route(event)
             self.meetings.pass_through(event)
-        if not known:
+        if not known and not group:
             self.finite.follow(
                 event,
                 [self.kinds[number].shape for number in operands(arguments)],
@@ -250,7 +255,7 @@ class Tape:
             known = ChainMap(self.known, self._stand_ins(event))
         unknown = [number for number in operands(event.arguments) if number not in known]
         overwritten = self._overwritten(event, unknown)
-        if unknown and not overwritten and not self._are_open(unknown):
+        if unknown and not overwritten and not self._may_be_told(unknown):
             return False
         if not event.tensors or any(
             self.kinds[number].elements > KNOWN_ELEMENTS for number in event.tensors
@@ -298,6 +303,13 @@ class Tape:
     def _are_open(self, values: Sequence[int]) -> bool:
         return self.meetings is not None and all(map(self.meetings.is_open, values))
 
+    def _may_be_told(self, values: Sequence[int]) -> bool:
+        """Return True if other ranks may tell values that are not known; others are outcomes."""
+        rest = [value for value in values if value not in self.finite.outcomes]
+        if rest:
+            return self._are_open(rest)
+        return any(self._are_open([value]) for value in values)
+
     def numbers(self, value: int) -> torch.Tensor | None:
         """Return the numbers of a value; None if they depend on what is not known.
 
@@ -306,9 +318,14 @@ class Tape:
         """
         if value not in self.known and self._are_open([value]) and self.meetings is not None:
             try:
-                self.known.update(self.meetings.resolve(value))
+                found = self.meetings.resolve(value)
             except PitcheckError as error:
                 raise self.refuse(error) from None
+            for number, outcome in found.items():
+                if outcome.tests:
+                    self.finite.outcomes[number] = outcome
+                else:
+                    self.known[number] = outcome.numbers
         return self.known.get(value)
 
     def number(self, value: int) -> bool | int | float:
@@ -319,10 +336,9 @@ class Tape:
         """
         numbers = self.numbers(value)
         if numbers is None:
-            outcome = self.finite.outcome(value)
+            outcome = self.finite.outcomes.get(value)
             if outcome is not None:
-                self.reads.assume_finite()
-                return outcome
+                return self._assumed(outcome)
             if self.reads.takes(self.kinds[value].dtype, value not in self.finite.infinite):
                 return 0
             raise UnsupportedError(
@@ -335,3 +351,17 @@ class Tape:
         with _disable_current_modes():
             result: bool | int | float = numbers.item()
         return result
+
+    def _assumed(self, outcome: Outcome) -> bool | int | float:
+        """Return the outcome of tests, and note what is assumed by looking at it."""
+        self._rely(outcome, outcome.through, self.relied)
+        return outcome.number
+
+    def choose(self, outcome: Outcome) -> None:
+        """Note what is assumed by a choice whose condition is an outcome of tests."""
+        self._rely(outcome, outcome.touched.through, self.choosing)
+
+    def _rely(self, outcome: Outcome, through: int, noted: dict[str, int]) -> None:
+        self.reads.assume_finite(outcome.tests)
+        for line in outcome.tests:
+            noted[line] = noted.get(line, 0) | through

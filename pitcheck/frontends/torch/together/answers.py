@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pitcheck.errors import HangError, MeetingError, PlanError, UnsupportedError
+from pitcheck.frontends.torch.together.passed_infinity import Reliance
 from pitcheck.frontends.torch.trace import Trace
 
 
@@ -28,9 +29,14 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
-    """The trace of a rank."""
+    """The trace of a rank, and the tests for infinity and NaN on which it relies.
+
+    By ``looked_at`` the program has decided what it does, and by ``chosen`` it has chosen numbers.
+    """
 
     trace: Trace
+    looked_at: Reliance
+    chosen: Reliance
 
 
 _ERRORS: dict[str, type[PlanError | UnsupportedError]] = {

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from pitcheck.frontends.torch.reads.finite_tests import FiniteTests, Outcome
 from pitcheck.frontends.torch.recording.arguments import DTYPES, dtype_name
 from pitcheck.frontends.torch.recording.known_values import KNOWN_ELEMENTS
 from pitcheck.frontends.torch.together.line import Line
@@ -16,9 +17,11 @@ from pitcheck.frontends.torch.together.messages import (
     Cone,
     Meeting,
     Numbers,
+    Passage,
     Post,
     Step,
 )
+from pitcheck.frontends.torch.together.passed_infinity import bits_of
 from pitcheck.frontends.torch.together.solver import Solver
 from pitcheck.frontends.torch.together.tensor_bytes import numbers_of
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, operands
@@ -41,11 +44,15 @@ class Shaped(Protocol):
 
 
 class Made(NamedTuple):
-    """The origin of a value: output ``place`` of an event, in which ranks meet if it says so."""
+    """The origin of a value: output ``place`` of an event, in which ranks meet if it says so.
+
+    ``firm``: an earlier call of the step has left the value.
+    """
 
     event: Event
     place: int
     meeting: Meeting | None
+    firm: bool = False
 
 
 class Gift(NamedTuple):
@@ -63,19 +70,29 @@ class Gift(NamedTuple):
 class Meetings:
     """The meetings of a rank.
 
-    ``kinds`` and ``known`` are those of its tape. A value is *open* if it is known once other ranks
-    have told what they put into meetings, unless this depends on data. Nobody waits for that before
-    the program looks at the value. ``timed`` are lines whose results depend on who comes first, and
-    ``stores`` those that the rank has made.
+    ``kinds``, ``known`` and ``finite`` are those of its tape. A value is *open* if it is known once
+    other ranks have told what they put into meetings, unless this depends on data. It may then be
+    an outcome of tests. Nobody waits for that before the program looks at the value. ``timed`` are
+    lines whose results depend on who comes first, ``stores`` those that the rank has made, and
+    ``passages`` its operands in all meetings, with infinity that nothing tames, and in
+    ``touching`` with any.
     """
 
     def __init__(
-        self, rank: int, line: Line, kinds: Sequence[Shaped], known: Mapping[int, torch.Tensor]
+        self,
+        rank: int,
+        line: Line,
+        kinds: Sequence[Shaped],
+        known: Mapping[int, torch.Tensor],
+        finite: FiniteTests,
     ) -> None:
         self.line = line
         self.rank = rank
+        self.passages: list[Passage] = []
+        self.touching: list[Passage] = []
         self._kinds = kinds
         self._known = known
+        self._finite = finite
         self._solver = Solver(line)
         self._counts: Counter[Channel] = Counter()
         self._open: dict[int, Made] = {}
@@ -121,11 +138,19 @@ class Meetings:
         self._last = meeting = self.next(self._channel(event))
         post = self._post(event)
         self.line.post(meeting, post)
+        self._pass_infinity(event, meeting)
         if not event.tensors and event.operator == "barrier":
             self._completed[meeting.channel] = meeting
         self._met.update((number, meeting) for number in event.tensors)
         if post.operand is not None or self._comes_from_others(event):
             self._add(event, meeting)
+
+    def _pass_infinity(self, event: Event, meeting: Meeting) -> None:
+        """Note what infinity an operand may bring to others, and results from others."""
+        given = [] if self._comes_from_others(event) else operands(event.arguments)
+        infinite, touched = self._finite.meet(event, len(self.passages), given)
+        self.passages.append(Passage(meeting, infinite.made, bits_of(infinite.through)))
+        self.touching.append(Passage(meeting, touched.made, bits_of(touched.through)))
 
     def _post(self, event: Event) -> Post:
         source = event.source or "outside the user's code"
@@ -145,26 +170,31 @@ class Meetings:
         )
 
     def derive(self, event: Event) -> None:
-        """Take in an event whose operands are known or open, and some of them open."""
+        """Take in an event whose operands are known, open or outcomes, and some of them open."""
         self._add(event, None)
 
     def copy(self, value: int, twin: int) -> None:
-        """Take in a number that stands for another value."""
+        """Take in a number that stands for what an earlier call of the step left of a value."""
         if value in self._open:
-            self._open[twin] = self._open[value]
+            self._open[twin] = self._open[value]._replace(firm=True)
 
-    def resolve(self, value: int) -> dict[int, torch.Tensor]:
+    def resolve(self, value: int) -> dict[int, Outcome]:
         """Return the numbers of an open value, and of what it is computed from, by value.
 
-        The result is empty if they depend on what is not known. Waits for other ranks. Raises
-        MeetingError if they meet in calls that do not fit together.
+        Those without tests are known. The result is empty if they depend on what is not known.
+        Waits for other ranks. Raises MeetingError if they meet in calls that do not fit together.
         """
         cone = self._cone(value)
         found = None if cone is None else self._solver.solve(cone)
-        if found is None:
+        if cone is None or found is None:
             self._open.pop(value, None)
             return {}
-        return {number: numbers for number, numbers in found.items() if number not in self._known}
+        infinite, touched = self._finite.sources([*found])
+        return {
+            number: Outcome(told.numbers, told.tests, infinite.through, touched)
+            for number, told in found.items()
+            if number not in self._known
+        }
 
     def _add(self, event: Event, meeting: Meeting | None) -> None:
         for place, number in enumerate(event.outputs):
@@ -193,7 +223,15 @@ class Meetings:
         if value in self._known:
             known = self._known[value]
             return numbers_of(known) if _may_be_known(self._kinds[value]) else None
-        return self._cone(value) if value in self._open else None
+        cone = self._cone(value) if value in self._open else None
+        return self._assumed(value) if cone is None else cone
+
+    def _assumed(self, value: int) -> Numbers | None:
+        """Return the outcome of tests that a value is; None if it is none."""
+        outcome = self._finite.outcomes.get(value)
+        if outcome is None or not _may_be_known(self._kinds[value]):
+            return None
+        return numbers_of(outcome.numbers, outcome.tests)
 
     def _cone(self, value: int) -> Cone | None:
         steps: dict[int, Step] = {}
@@ -202,12 +240,15 @@ class Meetings:
         while stack:
             number = stack[-1]
             made = self._open.get(number)
+            assumed = None if number in self._known else self._assumed(number)
             if number in self._known:
                 known[number] = numbers_of(self._known[number])
+            elif made is None and assumed is not None:
+                known[number] = assumed
             elif made is None or len(steps) > MOST_STEPS:
                 return None
             elif made.meeting is not None:
-                steps[number] = Step(number, self._kinds[number].shape, meeting=made.meeting)
+                steps[number] = self._step(number, made, assumed)
             elif missing := [
                 operand
                 for operand in operands(made.event.arguments)
@@ -216,9 +257,14 @@ class Meetings:
                 stack.extend(missing)
                 continue
             else:
-                steps[number] = Step(number, self._kinds[number].shape, made.event, made.place)
+                steps[number] = self._step(number, made, assumed)
             stack.pop()
         return Cone(self.rank, value, tuple(steps.values()), known)
+
+    def _step(self, value: int, made: Made, assumed: Numbers | None) -> Step:
+        event = made.event if made.meeting is None else None
+        shape = self._kinds[value].shape
+        return Step(value, shape, event, made.place, made.meeting, assumed, made.firm)
 
 
 def _may_be_known(kind: Shaped) -> bool:

@@ -36,28 +36,38 @@ class Meeting(msgspec.Struct, frozen=True, array_like=True):
 class Numbers(msgspec.Struct, frozen=True, array_like=True, tag="numbers"):
     """A tensor whose numbers are known.
 
-    ``data`` has the bytes of all elements, or those of one element if all are equal.
+    ``data`` has the bytes of all elements, or those of one element if all are equal. ``tests`` are
+    the lines of tests for infinity and NaN that are assumed to find neither: the numbers are an
+    outcome of these. Without any, nothing is assumed.
     """
 
     dtype: str
     shape: tuple[int, ...]
     data: bytes
+    tests: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """A value that a cone computes, of a shape: output ``place`` of an event, or of a meeting."""
+    """A value that a cone computes, of a shape: output ``place`` of an event, or of a meeting.
+
+    ``assumed`` are its numbers if nothing else tells them. ``firm``: nothing may be assumed of it,
+    because an earlier call of the step has left it.
+    """
 
     value: int
     shape: tuple[int, ...]
     event: Event | None = None
     place: int = 0
     meeting: Meeting | None = None
+    assumed: Numbers | None = None
+    firm: bool = False
 
 
 class Cone(msgspec.Struct, frozen=True, array_like=True, tag="cone"):
     """A value of a rank that is known once other ranks have told what they put into meetings.
 
-    The steps are in the order in which they are computed, from ``known`` values.
+    The steps are in the order in which they are computed, from ``known`` values. Some of these may
+    be outcomes of tests.
     """
 
     rank: int
@@ -114,6 +124,18 @@ class StoreCall(msgspec.Struct, frozen=True, tag="store"):
     values: tuple[bytes, ...]
     after: tuple[tuple[Meeting, int], ...]
     what: str
+
+
+class Passage(msgspec.Struct, frozen=True, array_like=True):
+    """A rank's operand in a meeting, as far as infinity may come with it.
+
+    ``infinite``: the program may have made it infinite or NaN. ``through``: the earlier meetings
+    that it comes from. Bit n of these bytes, the lowest first, stands for passage n of the rank.
+    """
+
+    meeting: Meeting
+    infinite: bool
+    through: bytes
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):

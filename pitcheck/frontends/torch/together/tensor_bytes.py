@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -9,8 +11,8 @@ from pitcheck.frontends.torch.recording.arguments import DTYPES, dtype_name
 from pitcheck.frontends.torch.together.messages import Numbers
 
 
-def numbers_of(tensor: torch.Tensor) -> Numbers:
-    """Return a tensor with numbers as bytes."""
+def numbers_of(tensor: torch.Tensor, tests: Iterable[str] = ()) -> Numbers:
+    """Return a tensor with numbers as bytes; they are an outcome of ``tests``, if there are any."""
     with _disable_current_modes():
         flat = tensor.detach().contiguous().reshape(-1)
         # Bytes are compared, as -0.0 is another number than 0.0, and NaN no number at all.
@@ -18,7 +20,7 @@ def numbers_of(tensor: torch.Tensor) -> Numbers:
     size = tensor.element_size()
     if raw == raw[:size] * tensor.numel():
         raw = raw[:size]
-    return Numbers(dtype_name(tensor.dtype), tuple(tensor.shape), raw)
+    return Numbers(dtype_name(tensor.dtype), tuple(tensor.shape), raw, tuple(sorted(tests)))
 
 
 def tensor_of(numbers: Numbers) -> torch.Tensor:
