@@ -5,14 +5,12 @@ They are objects of Python, so that a wait in the C++ of a library arrives here,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._distributed_c10d import Work
-
-from pitcheck.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pitcheck.frontends.torch.communication.calls import Communication
@@ -88,11 +86,11 @@ class Future(torch.futures.Future[Any]):
 
 
 def collected(
-    communication: Communication, original: Callable[[Sequence[Any]], Any]
-) -> Callable[[Sequence[Any]], Any]:
+    communication: Communication, original: Callable[[list[Any]], Any]
+) -> Callable[[list[Any]], Any]:
     """Return the function that makes one future of several; it waits for all of them."""
 
-    def collect(futures: Sequence[Any]) -> Any:
+    def collect(futures: list[Any]) -> Any:
         def settle() -> None:
             for future in futures:
                 future.wait()

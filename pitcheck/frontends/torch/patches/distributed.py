@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
@@ -39,6 +40,8 @@ REDUCING = frozenset(
 def distributed_patches(recorder: Recorder) -> Iterator[Patch]:
     """Yield the patches that let a recorder see all of torch.distributed."""
     yield DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__)
+    shapes = "_propagate_tensor_meta_non_cached"
+    yield ShardingPropagator, shapes, _unrecorded(recorder, getattr(ShardingPropagator, shapes))
     yield torch._C, "_collect_all", collected(recorder.communication, torch._C._collect_all)
     yield torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)
     for name in REDUCING & vars(dist.ProcessGroup).keys():
@@ -56,6 +59,19 @@ def _real_mesh(recorder: Recorder, original: Callable[..., None]) -> Callable[..
             original(mesh, *real_args, **real_kwargs)
 
     return init
+
+
+def _unrecorded(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Run operators by which DTensor only learns shapes without recording them.
+
+    Their operands are memory that nobody has written to, which has no numbers to look at.
+    """
+
+    def propagate(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes(), recorder.fake:
+            return original(*args, **kwargs)
+
+    return propagate
 
 
 def _told(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -42,8 +42,8 @@ def reducer_patches() -> Iterator[Patch]:
     yield DistributedDataParallel, "_register_builtin_comm_hook", _register_builtin
     checked = DistributedDataParallel._check_comm_hook
     yield DistributedDataParallel, "_check_comm_hook", _checked_by_signature(checked)
-    delayed = _Delayed()
-    yield Reducer, "_delay_all_reduce", delayed.around(Reducer._delay_all_reduce)
+    delayed, late = _Delayed(), "_delay_all_reduce"
+    yield Reducer, late, delayed.around(getattr(Reducer, late))
     yield dist, "_register_comm_hook", delayed.waiting(dist._register_comm_hook)
 
 
