@@ -99,6 +99,7 @@ class Memory:
         self._names = names
         self._origins: dict[int, int] = {}
         self._held: dict[int, Storage] = {}
+        self._roots: dict[int, Root] = {}
         self._sizes: dict[int, int] = {}
         self._first = len(self._tape.kinds)
         self._named: dict[Key, Named] = {}
@@ -188,6 +189,7 @@ class Memory:
                 if id(old) not in new:
                     new[id(old)] = Root(self._twin(old.value), old.view, old.dtype)
                     self._held[new[id(old)].value] = storage
+                    self._roots[new[id(old)].value] = new[id(old)]
                 piece.root = new[id(old)]
             storage.views.clear()
 
@@ -471,9 +473,26 @@ class Memory:
         for value in sorted(needed & self._held.keys()):
             storage = self._held[value]
             if value not in same and value not in self._tape.given:
-                if _size(storage, value) != self._sizes[value]:
+                if _size(storage, value) != self._sizes[value] and not self._again(value, storage):
                     raise UnsupportedError(self._unnamed(value, storage))
                 same[value] = self._origins[value]
+
+    def _again(self, value: int, storage: Storage) -> bool:
+        """Return True if the numbers of a value have been written again in its places.
+
+        A counter or map is reset so before its next use.
+        """
+        begun = self._roots[value]
+        roots = {id(piece.root): piece.root for piece in storage.pieces if piece.stop > piece.start}
+        if len(roots) != 1:
+            return False
+        (root,) = roots.values()
+        return (
+            root.view == begun.view
+            and root.dtype == begun.dtype
+            and _size(storage, root.value) == self._sizes[value]
+            and self._same_constant(self._origins[value], root.value)
+        )
 
     def _unnamed(self, value: int, storage: Storage) -> str:
         kind = self._tape.kinds[value]
