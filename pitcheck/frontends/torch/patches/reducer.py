@@ -39,6 +39,8 @@ def reducer_patches() -> Iterator[Patch]:
     yield Reducer, "_rebuild_buckets", lambda _: False
     yield dist, "_broadcast_coalesced", _broadcast
     yield DistributedDataParallel, "_pre_forward", _reduced(DistributedDataParallel._pre_forward)
+    # It only asks if layers of SyncBatchNorm lie on a GPU.
+    yield DistributedDataParallel, "_passing_sync_batchnorm_handle", lambda *_: None
     yield DistributedDataParallel, "_register_builtin_comm_hook", _register_builtin
     checked = DistributedDataParallel._check_comm_hook
     yield DistributedDataParallel, "_check_comm_hook", _checked_by_signature(checked)

@@ -27,7 +27,7 @@ from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.parameter_lineage import local
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.recorder import PLAIN, Recorder
-from pitcheck.frontends.torch.recording.tape import FEW
+from pitcheck.frontends.torch.recording.tape import FEW, INTEGERS
 from pitcheck.frontends.torch.rewrites.needed_events import needed_events, with_operands
 from pitcheck.frontends.torch.storage.aliases import Aliases, Places, Where, where_of
 from pitcheck.frontends.torch.storage.storages import REAL, Mark, Root, Storage, view_of
@@ -363,8 +363,11 @@ class Memory:
                     f"it anew; read it after that, or let Program.state name it"
                 )
             return
+        if left is not None and not goes_on:
+            goes_on = self._are_integers(named, left)
         if left is not None and goes_on:
-            same[named.twin] = named.origin
+            if named.twin not in tape.given:
+                same[named.twin] = named.origin
             if state or key[0] == "buffer":
                 kept.numbers.extend(
                     Number(self._called(name), _text(tape.known[left]), tape.made_at(left))
@@ -427,6 +430,21 @@ class Memory:
             return False
         with _disable_current_modes():
             return first.shape == second.shape and bool(torch.equal(first, second))
+
+    def _are_integers(self, named: Named, left: int) -> bool:
+        """Return True if a tensor has integers that communication tells, before and after the step.
+
+        Its value before is then given as these, not as what earlier communication gave.
+        """
+        if named.held.tensor.dtype not in INTEGERS:
+            return False
+        begun = self._tape.numbers(named.origin)
+        if begun is None or self._tape.numbers(left) is None:
+            return False
+        with _disable_current_modes():
+            integers = tuple(int(item) for item in begun.reshape(-1).tolist())
+        self._tape.given[named.twin] = Given(named.twin, "constant", "", integers=integers)
+        return True
 
     def _broadcasts(self) -> Iterator[tuple[int, Event, bool]]:
         """Yield place and event of each broadcast before the step, and if this rank is its root."""
