@@ -20,6 +20,7 @@ from pitcheck.torch import Input, Part, Program, Rank, Spec
 
 Batch = dict[str, torch.Tensor]
 Change = Callable[[DistributedDataParallel], None]
+NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]
 BUCKET = 1e-6
 """A size of buckets, in MB, at which every parameter has its own."""
 
@@ -95,24 +96,30 @@ def layers() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 3))
 
 
-@pytest.mark.parametrize("option", ["static_graph", "find_unused_parameters"])
+@pytest.mark.parametrize(
+    "option", ["static_graph", pytest.param("find_unused_parameters", marks=NIGHTLY)]
+)
 def test_a_map_of_used_parameters_is_reduced(option: str) -> None:
     """The reducer alone waits for it, in C++."""
     proven(spec(layers, **{option: True}))
 
 
-@pytest.mark.parametrize("option", ["static_graph", "find_unused_parameters"])
+@pytest.mark.parametrize(
+    "option", ["static_graph", pytest.param("find_unused_parameters", marks=NIGHTLY)]
+)
 @pytest.mark.parametrize(
     ("change", "code"),
     [
         (reduces_nothing, "PIT104"),
-        pytest.param(sums, "PIT101", marks=[pytest.mark.slow, pytest.mark.nightly]),
+        pytest.param(sums, "PIT101", marks=NIGHTLY),
     ],
 )
 def test_reductions_that_are_delayed_are_compared(option: str, change: Change, code: str) -> None:
     caught(spec(layers, change, **{option: True}), "", code)
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_parameter_that_one_rank_does_not_use() -> None:
     """Its gradient is zero there; the map of used parameters decides so on all ranks."""
     proven(spec(Branches, find_unused_parameters=True))
@@ -147,18 +154,39 @@ def test_a_gradient_is_not_read_while_it_is_reduced() -> None:
         record(given, "parallel", 2)
 
 
+def promises(model: DistributedDataParallel) -> None:
+    """The hook gives a future that does not wait for the reduction."""
+
+    def hook(_: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        dist.all_reduce(bucket.buffer(), async_op=True)
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    model.register_comm_hook(None, hook)
+
+
+def test_a_hook_whose_future_waits_for_nothing() -> None:
+    with pytest.raises(PlanError, match=r"rank 0 .* that the allreduce launched at .* is still"):
+        record(spec(layers, promises), "parallel", 2)
+
+
 HOOKS = {
     "fp16": torch.distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook,
     "bf16": torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook,
 }
 
 
-@pytest.mark.parametrize("name", ["bf16", pytest.param("fp16", marks=pytest.mark.nightly)])
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", HOOKS)
 def test_hooks_that_compress(name: str) -> None:
     report = proven(spec(layers, lambda model: model.register_comm_hook(None, HOOKS[name])))
     assert "PIT301" in {finding.code for finding in report.findings}
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["ALLREDUCE", "FP16_COMPRESS"])
 def test_hooks_of_cpp(kind: str) -> None:
     hook = getattr(dist.BuiltinCommHookType, kind)
@@ -187,9 +215,56 @@ def test_the_first_rank_has_another_buffer() -> None:
     caught(spec(Waved, parallel=other_on(0)), "scale / torch.arange", "PIT101", "PIT102")
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_another_rank_has_another_buffer() -> None:
     """The broadcast mends it; without a broadcast nothing does."""
     proven(spec(Waved, parallel=other_on(1)))
+
+
+class Cached(Waved):
+    """A table that is copied in the first call, after its broadcast."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "copy"):
+            self.copy = self.waves.clone()
+        return self.layer(x) * self.copy
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_copy_of_the_first_call() -> None:
+    proven(spec(Cached))
+
+
+class Counting(nn.Module):
+    """A layer that counts its calls in a buffer."""
+
+    def __init__(self, by: int = 1) -> None:
+        super().__init__()
+        self.layer, self.by = nn.Linear(4, 3), by
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.by
+        return self.layer(x) / (1 + self.calls)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_counter_that_is_broadcast() -> None:
+    """Its numbers are known in every call, on ranks that only receive them as well."""
+    proven(spec(Counting))
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_counter_that_one_rank_counts_otherwise(rank: int) -> None:
+    report = check_at_one_mesh(
+        spec(Counting, parallel=lambda: Counting(2 if dist.get_rank() == rank else 1))
+    )
+    assert report.verdict == "mismatch", report.findings
 
 
 @pytest.mark.slow
