@@ -85,7 +85,7 @@ def reduces_nothing(model: DistributedDataParallel) -> None:
 
 
 def sums(model: DistributedDataParallel) -> None:
-    def hook(_: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def hook(state, bucket):
         future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
         return future.then(lambda done: done.value()[0])
 
@@ -157,9 +157,9 @@ def test_a_gradient_is_not_read_while_it_is_reduced() -> None:
 def promises(model: DistributedDataParallel) -> None:
     """The hook gives a future that does not wait for the reduction."""
 
-    def hook(_: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def hook(state, bucket):
         dist.all_reduce(bucket.buffer(), async_op=True)
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future = torch.futures.Future()
         future.set_result(bucket.buffer())
         return future
 
