@@ -264,7 +264,8 @@ def test_a_counter_that_one_rank_counts_otherwise(rank: int) -> None:
     report = check_at_one_mesh(
         spec(Counting, parallel=lambda: Counting(2 if dist.get_rank() == rank else 1))
     )
-    assert report.verdict == "mismatch", report.findings
+    assert report.verdict == "inconclusive"
+    assert "'calls' is int64" in report.findings[0].title
 
 
 @pytest.mark.slow
