@@ -51,6 +51,7 @@ BOTH = {"rep": 2, "dp": 2}
 STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", "NAdam")
 TESTED = "tests/frontends/torch/parallelism/test_"
 RATE = "another learning rate on one rank"
+NOTHING = "a hook that reduces nothing"
 
 
 def _replicated(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
@@ -80,6 +81,11 @@ def _model(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any
 
 def _adapted(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
     return Row("peft", feature, "hf_peft", mesh, mistakes, options)
+
+
+def _layered(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    name = f"DistributedDataParallel, {feature}"
+    return Row("torch", name, "replicated_models", mesh, mistakes, options)
 
 
 def _by_hand(feature: str, name: str, mesh: Mapping[str, int], counted: str, *mistakes: str) -> Row:
@@ -419,4 +425,36 @@ ROWS: tuple[Row, ...] = (
     _titan(
         "FSDP2, tensor and sequence parallelism", {"dp": 2, "tp": 2}, "a norm's gradient not summed"
     ),
+    # --- more of DistributedDataParallel and FSDP2
+    _replicated("static_graph", DP2, NOTHING, "a parameter left out", static_graph=True),
+    _replicated("static_graph", DP3, NOTHING, static_graph=True),
+    _replicated(
+        "find_unused_parameters",
+        DP2,
+        "never synchronised",
+        "a parameter left out",
+        find_unused_parameters=True,
+    ),
+    _replicated(
+        "find_unused_parameters, a bucket for each parameter",
+        DP2,
+        "a parameter left out",
+        find_unused_parameters=True,
+        bucket=1e-5,
+        views=True,
+    ),
+    _replicated("hook: bfloat16", DP2, "never synchronised", hook="bf16"),
+    _layered("a computed buffer", DP2, "another table on the first rank", model="rotated"),
+    _layered("convolutions", DP2, NOTHING, model="convolutions"),
+    _layered("SyncBatchNorm", DP2, "statistics of each rank", NOTHING, model="batch norm"),
+    _layered("GradScaler", DP2, NOTHING, RATE, scaled=True),
+    _layered("recomputation", DP2, NOTHING, model="recomputation"),
+    _layered("reentrant recomputation", DP2, NOTHING, model="reentrant recomputation"),
+    _layered("weight norm", DP2, NOTHING, model="weight norm"),
+    _layered("LoRA by hand", DP2, "another scale on one rank", NOTHING, model="adapted"),
+    *(
+        _layered(name, DP2, RATE, optimizer=name)
+        for name in ("Adafactor", "Muon", "Adamax", "RAdam", "Adadelta", "ASGD")
+    ),
+    _sharded("fused AdamW", DP2, "a shard not updated", optimizer="fused AdamW"),
 )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from small import OPTIMIZERS, Network, except_last, named, over, training
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import debugging_hooks, default_hooks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
@@ -26,9 +26,11 @@ MISTAKES = (
     "clipped before gradients are whole",
     "another learning rate on one rank",
     "parameters of one rank not sent",
+    "a hook that reduces nothing",
 )
 HOOKS = {
     "fp16": default_hooks.fp16_compress_hook,
+    "bf16": default_hooks.bf16_compress_hook,
     "": None,
 }
 
@@ -75,7 +77,9 @@ def spec(
             gradient_as_bucket_view=views,
             **options,
         )
-        if HOOKS[hook] is not None:
+        if mistake == "a hook that reduces nothing":
+            model.register_comm_hook(None, debugging_hooks.noop_hook)
+        elif HOOKS[hook] is not None:
             model.register_comm_hook(None, HOOKS[hook])
         made = None
         if optimizer:

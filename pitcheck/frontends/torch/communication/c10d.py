@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import FakeWork
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
@@ -65,7 +64,8 @@ class Call:
         self.to = to
         self.name = func._schema.name.removeprefix("c10d::")
         # Coalesced operators have no kernel for tensors without numbers. They return only a work.
-        self.result = FakeWork().boxed() if self.name in COALESCED else func(*args, **kwargs)
+        result = ... if self.name in COALESCED else func(*args, **kwargs)
+        self.result = _with_work(result, to.work().boxed())
         self.named = {
             parameter.name: value for parameter, value in signature(func).bound(args, kwargs)
         }
@@ -393,6 +393,16 @@ def _from_any(call: Call) -> Any:
     raise UnsupportedError(
         f"a receive from any rank of {call.group}: what arrives depends on time; name the source"
     )
+
+
+def _with_work(result: Any, work: Any) -> Any:
+    """Return what an operator returns, with a recorded work in the place of its work.
+
+    An operator returns a work, tensors and a work, or nothing.
+    """
+    if isinstance(result, tuple):
+        return (*result[:-1], work)
+    return result if result is None else work
 
 
 COMMUNICATION: dict[tuple[str, str], Handler] = {

@@ -22,8 +22,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
 from torch._ops import OpOverload
 
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.frontends.torch.communication.flights import Flights
+from pitcheck.frontends.torch.communication.works import Launched
 from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
@@ -87,6 +88,8 @@ class Communication:
         """Operators in flight, by the identity of their work, or of the flight if it has none."""
         self._tensors: dict[int, list[Flight]] = {}
         """The flights that end with a wait for a tensor, by the tensor's storage."""
+        self._works: list[Launched] = []
+        """All works, which C++ may call after the program has dropped them."""
         self._batch: FrameType | None = None
         self._batches = 0
         self.factor: float | None = None
@@ -298,6 +301,32 @@ class Communication:
         if flight.work is None:
             for memory in {target.untyped_storage()._cdata for target in written}:
                 self._tensors.setdefault(memory, []).append(flight)
+
+    def work(self) -> Launched:
+        """Return a new work, for which a program may wait in Python or in C++."""
+        self._works.append(Launched(self))
+        return self._works[-1]
+
+    def refused(self, message: str) -> PitcheckError:
+        """Return the refusal, to be raised, of what the program asks at its present line."""
+        return self._tape.unsupported(message)
+
+    def run_later(
+        self, settle: Callable[[], object], callback: Callable[[], Any]
+    ) -> tuple[Callable[[], None], Any]:
+        """Run a callback that the program runs at some time, as soon as ``settle`` has waited.
+
+        Returns:
+            The function by which the program waits for the callback, and what this one returns.
+            Until then nobody may use the memory that the callback uses, nor that for which
+            ``settle`` waits.
+        """
+        with self.flights.watched() as used:
+            settle()
+            value = callback()
+        handle = object()
+        self.flights.again(handle, used, f"the callback given at {self._tape.where()}")
+        return partial(self.flights.finish, handle), value
 
     def targets(self, work: Work) -> list[torch.Tensor]:
         """Return the tensors that a work in flight writes to."""

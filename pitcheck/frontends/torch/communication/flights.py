@@ -5,7 +5,9 @@ Places are counted in bytes of a storage, so that views of any dtype can be comp
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
@@ -21,12 +23,28 @@ A larger one counts as all of its extent.
 """
 
 
+@dataclass(eq=False)
+class Used:
+    """The memory that a part of the program has used: accesses, and the tensors they are of."""
+
+    accesses: list[Access] = field(default_factory=list)
+    tensors: list[torch.Tensor] = field(default_factory=list)
+
+    def add(self, accesses: Iterable[Access], tensors: Iterable[torch.Tensor]) -> None:
+        """Add some accesses and the tensors that they are of."""
+        self.accesses += accesses
+        self.tensors += tensors
+
+
 class Flights:
     """The operations in flight, by a handle. It must be told of every access to memory."""
 
     def __init__(self) -> None:
         self._in_flight = InFlight()
         self._by_buffer: dict[int, dict[Hashable, None]] = {}
+        self._tensors: dict[Hashable, list[torch.Tensor]] = {}
+        """The tensors of what is in flight, held so that no other buffer gets their identity."""
+        self._watched: list[Used] = []
 
     def launch(
         self,
@@ -40,21 +58,56 @@ class Flights:
 
         Raises PlanError if it conflicts with one that was launched before.
         """
-        accesses = [
-            *(access for tensor in read for access in _accesses(tensor, False)),
-            *(access for tensor in written for access in _accesses(tensor, True)),
-        ]
-        conflicts = self._in_flight.launch(handle, accesses, f"the {what} launched at {source}")
+        read, written = list(read), list(written)
+        used = Used(
+            [
+                *(access for tensor in read for access in _accesses(tensor, False)),
+                *(access for tensor in written for access in _accesses(tensor, True)),
+            ],
+            [*read, *written],
+        )
+        conflicts = self._begin(handle, used, f"the {what} launched at {source}")
         if conflicts:
             raise _refused(conflicts[0], f"the {what} launched at {source}")
-        for access in accesses:
+        self._watch(used)
+
+    def again(self, handle: Hashable, used: Used, source: str) -> None:
+        """Hold memory that was used for as long as an operation takes, which ``source`` names.
+
+        Its accesses are not compared with those of others: they were when they were made.
+        """
+        if used.accesses:
+            self._begin(handle, used, source)
+
+    def _begin(self, handle: Hashable, used: Used, source: str) -> list[Conflict]:
+        conflicts = self._in_flight.launch(handle, used.accesses, source)
+        self._tensors[handle] = used.tensors
+        for access in used.accesses:
             if isinstance(access.buffer, int):
                 self._by_buffer.setdefault(access.buffer, {})[handle] = None
+        return conflicts
+
+    @contextmanager
+    def watched(self) -> Iterator[Used]:
+        """Return what the program uses within, also by operations that end within."""
+        used = Used()
+        self._watched.append(used)
+        try:
+            yield used
+        finally:
+            self._watched.pop()
+
+    def _watch(self, used: Used) -> None:
+        for watched in self._watched:
+            watched.add(used.accesses, used.tensors)
 
     def finish(self, handle: Hashable) -> None:
         """End an operation that was waited for."""
         flight = self._in_flight.finish(handle)
-        for access in flight.accesses if flight is not None else ():
+        if flight is None:
+            return
+        self._watch(Used(list(flight.accesses), self._tensors.pop(handle)))
+        for access in flight.accesses:
             if isinstance(access.buffer, int):
                 held = self._by_buffer.get(access.buffer, {})
                 held.pop(handle, None)
@@ -66,9 +119,12 @@ class Flights:
 
         Raises PlanError if it conflicts with what is in flight.
         """
-        if not self._by_buffer or tensor.untyped_storage()._cdata not in self._by_buffer:
+        used = tensor.untyped_storage()._cdata in self._by_buffer
+        if not used and not self._watched:
             return
-        for access in _accesses(tensor, writes):
+        accesses = _accesses(tensor, writes)
+        self._watch(Used(accesses, [tensor]))
+        for access in accesses if used else ():
             conflicts = self._in_flight.touch(access)
             if conflicts:
                 raise _refused(conflicts[0], f"{what} at {where}" if where else what)

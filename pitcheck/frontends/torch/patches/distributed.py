@@ -6,21 +6,19 @@ numbers, which nobody has while a program is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Work
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.device_mesh import DeviceMesh
-from torch.nn.parallel import DistributedDataParallel
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 from pitcheck.frontends.torch.communication.calls import PREMULTIPLIED, kind_number
+from pitcheck.frontends.torch.communication.works import collected
 from pitcheck.frontends.torch.patches.patching import Patch
 from pitcheck.frontends.torch.recording.recorder import Recorder
 
@@ -39,26 +37,12 @@ REDUCING = frozenset(
 """The methods of a process group that take a kind of reduction."""
 
 
-OUTSIDE = -1
-"""The number of the backward pass that runs where none does."""
-
-
 def distributed_patches(recorder: Recorder) -> Iterator[Patch]:
     """Yield the patches that let a recorder see all of torch.distributed."""
     yield DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__)
-    for kind in (Work, *Work.__subclasses__()):
-        for name in {"wait", "synchronize", "block_current_stream"} & vars(kind).keys():
-            yield kind, name, _seen(recorder, getattr(kind, name))
-        if "get_future" in vars(kind):
-            yield kind, "get_future", _future(recorder)
-        if "is_completed" in vars(kind):
-            yield kind, "is_completed", _asked(recorder)
-    yield torch.nn.parallel.distributed, "_verify_param_shape_across_processes", lambda *_: None
-    # After the first step the buckets would be cut anew, in the order in which gradients came;
-    # the ranks agree on that order by numbers, which nobody has here.
-    yield torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False
-    yield dist, "_broadcast_coalesced", _broadcast
-    yield DistributedDataParallel, "_pre_forward", _reduced(DistributedDataParallel._pre_forward)
+    shapes = "_propagate_tensor_meta_non_cached"
+    yield ShardingPropagator, shapes, _unrecorded(recorder, getattr(ShardingPropagator, shapes))
+    yield torch._C, "_collect_all", collected(recorder.communication, torch._C._collect_all)
     yield torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)
     for name in REDUCING & vars(dist.ProcessGroup).keys():
         yield dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name))
@@ -77,14 +61,17 @@ def _real_mesh(recorder: Recorder, original: Callable[..., None]) -> Callable[..
     return init
 
 
-def _seen(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Tell the recorder of a wait for a work, which is no operator."""
+def _unrecorded(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Run operators by which DTensor only learns shapes without recording them.
 
-    def wait(work: Work, *args: Any, **kwargs: Any) -> Any:
-        recorder.communication.waited(work)
-        return original(work, *args, **kwargs)
+    Their operands are memory that nobody has written to, which has no numbers to look at.
+    """
 
-    return wait
+    def propagate(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes(), recorder.fake:
+            return original(*args, **kwargs)
+
+    return propagate
 
 
 def _told(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,82 +107,6 @@ def _resized(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., 
         return original(storage, size)
 
     return resize
-
-
-def _asked(recorder: Recorder) -> Callable[[Work], bool]:
-    """Refuse to say if communication is over: the answer is another one in every run."""
-
-    def is_completed(_: Work) -> bool:
-        raise recorder.tape.unsupported("Work.is_completed() depends on time; call wait()")
-
-    return is_completed
-
-
-class Future(torch.futures.Future[list[torch.Tensor]]):
-    """The future of a work.
-
-    Whoever waits for it, looks at its value or goes on from it has waited for the work.
-    """
-
-    def __init__(self, recorder: Recorder, work: Work) -> None:
-        super().__init__()
-        self._wait_for: Callable[[], None] = partial(recorder.communication.waited, work)
-        self.set_result(recorder.communication.targets(work))
-
-    def wait(self) -> Any:
-        """Wait for the work; return the tensors that it writes to."""
-        self._wait_for()
-        return super().wait()
-
-    def value(self) -> Any:
-        """Return the tensors that the work writes to, once it is over."""
-        self._wait_for()
-        return super().value()
-
-    def then(self, callback: Callable[[Any], Any]) -> Any:
-        """Return the future of a callback that runs when the work is over."""
-        self._wait_for()
-        return super().then(callback)
-
-
-def _future(recorder: Recorder) -> Callable[[Work], Any]:
-    """Return the method that makes the future of a work.
-
-    In a backward pass the future goes to the reducer of DistributedDataParallel, which waits where
-    nobody sees it. So the work is taken as waited for.
-    """
-
-    def get_future(work: Work) -> Any:
-        future = Future(recorder, work)
-        if torch._C._current_graph_task_id() != OUTSIDE:
-            recorder.communication.waited(work)
-        return future
-
-    return get_future
-
-
-def _broadcast(
-    group: dist.ProcessGroup, tensors: Sequence[torch.Tensor], _: int, source: int = 0
-) -> None:
-    """Broadcast tensors one by one. The original packs them, and waits where nobody sees it."""
-    for tensor in tensors:
-        dist.broadcast(tensor, group=group, group_src=source)
-
-
-def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Register the hook that averages buckets as the reducer of DistributedDataParallel would.
-
-    The reducer is C++ and is not seen, but for the hook that it calls.
-    """
-
-    def pre_forward(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> Any:
-        if not module._comm_hooks:
-            # Without a group the hook would reduce over all ranks; the reducer reduces over the
-            # ranks of the user's group.
-            module.register_comm_hook(module.process_group, allreduce_hook)
-        return original(module, *args, **kwargs)
-
-    return pre_forward
 
 
 def _unwritten(original: Callable[..., Any]) -> Callable[..., Any]:

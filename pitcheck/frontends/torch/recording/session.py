@@ -25,6 +25,7 @@ from pitcheck.frontends.torch.patches.layers_and_optimizers import library_patch
 from pitcheck.frontends.torch.patches.nondeterminism import deterministic
 from pitcheck.frontends.torch.patches.patching import patched
 from pitcheck.frontends.torch.patches.reads import read_patches
+from pitcheck.frontends.torch.patches.reducer import reducer_patches
 from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.recording.arguments import DTYPES
@@ -83,6 +84,7 @@ def record_rank(
         recorder = Recorder(tape, fake)
         for context in (
             patched(distributed_patches(recorder)),
+            patched(reducer_patches()),
             patched(copy_patches(recorder)),
             patched(bypass_patches(recorder)),
             objects_exchanged(recorder, meetings),

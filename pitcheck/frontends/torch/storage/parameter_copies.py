@@ -135,7 +135,7 @@ class ParameterCopies:
         self._names = names
         self.tensors = names.strangers()
         parameters = names.parameters() if self.tensors else []
-        sizes = [held.memory.numel() for held in parameters]
+        sizes = [held.memory(recorder).numel() for held in parameters]
         sizes += [tensor.numel() for tensor in self.tensors]
         if sum(sizes) > MOST_ELEMENTS:
             self.tensors = []
@@ -156,7 +156,11 @@ class ParameterCopies:
         parameters = self._names.parameters() if self.tensors else []
         for tensor, stretches in zip(self.tensors, self._stretches, strict=True):
             parts = [
-                parameters[each.parameter].memory.reshape(-1).narrow(0, each.start, each.length)
+                parameters[each.parameter]
+                .memory(self._recorder)
+                .detach()
+                .reshape(-1)
+                .narrow(0, each.start, each.length)
                 if each.parameter != FREE
                 else torch.empty(each.length, dtype=tensor.dtype)
                 for each in stretches
@@ -178,7 +182,7 @@ class ParameterCopies:
     def _now(self, parameters: Sequence[Held]) -> list[list[Stretch]]:
         """Return the stretches of all copies."""
         storages = self._recorder.storages
-        read = [storages.read(held.memory) for held in parameters]
+        read = [storages.read(held.memory(self._recorder)) for held in parameters]
         copied = [storages.read(tensor.detach()) for tensor in self.tensors]
         origins = _Origins(self._recorder.tape)
         with _disable_current_modes():
@@ -242,7 +246,7 @@ def _flat(held: Held, start: int, length: int) -> tuple[int, Intervals]:
 
     Raises UnsupportedError for a stretch of a part that is itself no stretch of the whole.
     """
-    shape = held.part.whole or tuple(held.memory.shape)
+    shape = held.part.whole or tuple(local(held.tensor).shape)
     box = held.part.box or tuple(((0, size),) for size in shape)
     whole = torch.Size(shape)
     if any(held_part != ((0, size),) for held_part, size in zip(box[1:], shape[1:], strict=True)):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 import torch
+import torch.distributed as dist
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import _disable_current_modes
@@ -26,11 +27,11 @@ from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.parameter_lineage import local
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.recorder import PLAIN, Recorder
-from pitcheck.frontends.torch.recording.tape import FEW
+from pitcheck.frontends.torch.recording.tape import FEW, INTEGERS
 from pitcheck.frontends.torch.rewrites.needed_events import needed_events, with_operands
 from pitcheck.frontends.torch.storage.aliases import Aliases, Places, Where, where_of
 from pitcheck.frontends.torch.storage.storages import REAL, Mark, Root, Storage, view_of
-from pitcheck.frontends.torch.trace import LEFT, Event, Given, Number, Result, Role, operands
+from pitcheck.frontends.torch.trace import LEFT, Event, Given, Number, Ref, Result, Role, operands
 
 Key = tuple[Role, str]
 
@@ -99,6 +100,7 @@ class Memory:
         self._names = names
         self._origins: dict[int, int] = {}
         self._held: dict[int, Storage] = {}
+        self._roots: dict[int, Root] = {}
         self._sizes: dict[int, int] = {}
         self._first = len(self._tape.kinds)
         self._named: dict[Key, Named] = {}
@@ -188,6 +190,7 @@ class Memory:
                 if id(old) not in new:
                     new[id(old)] = Root(self._twin(old.value), old.view, old.dtype)
                     self._held[new[id(old)].value] = storage
+                    self._roots[new[id(old)].value] = new[id(old)]
                 piece.root = new[id(old)]
             storage.views.clear()
 
@@ -351,13 +354,23 @@ class Memory:
         """
         tape, state = self._tape, key in used.state
         left = None if after is None else after.value
-        if after is not None and (
-            not after.changed or self._same_constant(named.origin, after.value)
-        ):
+        if after is not None and not after.changed:
             same[named.twin] = named.origin
             return
-        if left is not None and left in tape.known and named.origin in tape.known:
-            same[named.twin] = named.origin
+        goes_on = left in tape.known and named.origin in tape.known
+        if left is not None and self._same_constant(named.origin, left):
+            same[named.twin] = self._before_broadcasts()[named.origin]
+            if state and same[named.twin] in self._received():
+                raise UnsupportedError(
+                    f"{self._said(key, named)} is read by the step before another rank broadcasts "
+                    f"it anew; read it after that, or let Program.state name it"
+                )
+            return
+        if left is not None and not goes_on:
+            goes_on = self._are_integers(named, left)
+        if left is not None and goes_on:
+            if named.twin not in tape.given:
+                same[named.twin] = named.origin
             if state or key[0] == "buffer":
                 kept.numbers.extend(
                     Number(self._called(name), _text(tape.known[left]), tape.made_at(left))
@@ -413,14 +426,59 @@ class Memory:
         )
 
     def _same_constant(self, one: int, other: int) -> bool:
-        """Return True if two values are the same constant."""
-        known = self._tape.known
-        if one in known and other in known:
-            with _disable_current_modes():
-                return known[one].shape == known[other].shape and bool(
-                    torch.equal(known[one], known[other])
-                )
-        return False
+        """Return True if two values are the same constant, on this rank or by communication."""
+        first = self._tape.numbers(one)
+        second = None if first is None else self._tape.numbers(other)
+        if first is None or second is None:
+            return False
+        with _disable_current_modes():
+            return first.shape == second.shape and bool(torch.equal(first, second))
+
+    def _are_integers(self, named: Named, left: int) -> bool:
+        """Return True if a tensor has integers that communication tells, before and after the step.
+
+        Its value before is then given as these, not as what earlier communication gave.
+        """
+        if named.held.tensor.dtype not in INTEGERS:
+            return False
+        begun = self._tape.numbers(named.origin)
+        if begun is None or self._tape.numbers(left) is None:
+            return False
+        with _disable_current_modes():
+            integers = tuple(int(item) for item in begun.reshape(-1).tolist())
+        self._tape.given[named.twin] = Given(named.twin, "constant", "", integers=integers)
+        return True
+
+    def _broadcasts(self) -> Iterator[tuple[int, Event, bool]]:
+        """Yield place and event of each broadcast before the step, and if this rank is its root."""
+        for place, event in enumerate(self._tape.events[: self._start]):
+            if event.operator == "broadcast":
+                root = event.arguments[1]
+                yield place, event, isinstance(root, int) and event.group[root] == dist.get_rank()
+
+    def _before_broadcasts(self) -> _Final:
+        """Map what this rank has broadcast to what it was before, which is the same.
+
+        The other members have what the last broadcast gave them, and read none before it.
+        """
+        return _Final(
+            {
+                event.outputs[0]: operand.value
+                for _, event, is_root in self._broadcasts()
+                if is_root
+                and event.outputs[0] is not None
+                and isinstance(operand := event.arguments[0], Ref)
+            }
+        )
+
+    def _received(self) -> set[int]:
+        """Return the values that broadcasts of other ranks gave before the step."""
+        return {
+            number
+            for _, event, is_root in self._broadcasts()
+            if not is_root
+            for number in event.tensors
+        }
 
     def _made_of(self, twin: int) -> set[int]:
         """Return all values that depend on a value, including itself."""
@@ -436,9 +494,26 @@ class Memory:
         for value in sorted(needed & self._held.keys()):
             storage = self._held[value]
             if value not in same and value not in self._tape.given:
-                if _size(storage, value) != self._sizes[value]:
+                if _size(storage, value) != self._sizes[value] and not self._again(value, storage):
                     raise UnsupportedError(self._unnamed(value, storage))
                 same[value] = self._origins[value]
+
+    def _again(self, value: int, storage: Storage) -> bool:
+        """Return True if the numbers of a value have been written again in its places.
+
+        A counter or map is reset so before its next use.
+        """
+        begun = self._roots[value]
+        roots = {id(piece.root): piece.root for piece in storage.pieces if piece.stop > piece.start}
+        if len(roots) != 1:
+            return False
+        (root,) = roots.values()
+        return (
+            root.view == begun.view
+            and root.dtype == begun.dtype
+            and _size(storage, root.value) == self._sizes[value]
+            and self._same_constant(self._origins[value], root.value)
+        )
 
     def _unnamed(self, value: int, storage: Storage) -> str:
         kind = self._tape.kinds[value]
@@ -463,6 +538,10 @@ class Memory:
     ) -> tuple[list[Result], Kept]:
         final = _Final(same)
         events = self._tape.events
+        before = self._before_broadcasts()
+        for place, event, is_root in list(self._broadcasts()):
+            if is_root:
+                events[place] = with_operands(event, before)
         for place in range(self._start, len(events)):
             events[place] = with_operands(events[place], final)
         self._check_batch(events, [final[result.value] for result in (*results, *kept.results)])

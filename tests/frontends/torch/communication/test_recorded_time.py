@@ -14,7 +14,7 @@ from frontends.torch.proving import proven
 from torch import nn
 from torch.distributed import P2POp, ReduceOp, batch_isend_irecv, irecv, isend
 
-from pitcheck.errors import PlanError
+from pitcheck.errors import PlanError, UnsupportedError
 
 FUNCTIONAL = torch.ops._c10d_functional
 
@@ -62,7 +62,7 @@ def late_but_right(model: nn.Sequential) -> None:
         [P2POp(isend, fourth.grad, peer()), P2POp(irecv, received[1], peer())]
     )
     work.get_future().wait()
-    row.get_future().then(lambda future: future.value())
+    torch.futures.wait_all([row.get_future().then(lambda future: future.value())])
     for waited in (*batch, receive, send):
         waited.wait()
     seen /= 2
@@ -130,6 +130,37 @@ def future_not_waited(model: nn.Sequential) -> None:
     model[2].bias.grad.div_(2)
 
 
+def callback_not_waited(model: nn.Sequential) -> None:
+    """Whoever gives a callback goes on at once."""
+    average(model)
+    dist.all_reduce(model[2].bias.grad, async_op=True).get_future().then(lambda future: future)
+    model[2].bias.grad.div_(2)
+
+
+def beside_a_callback(model: nn.Sequential) -> None:
+    """A gradient is read that a callback divides at some time."""
+    average(model)
+    gradient = model[2].bias.grad
+    future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    future = future.then(lambda _: gradient.mul_(1))
+    model[0].bias.grad.add_(gradient.sum() * 0)
+    future.wait()
+
+
+def one_of_several(model: nn.Sequential) -> None:
+    """Two are in flight, and the program waits for one."""
+    average(model)
+    kept = [torch.ones(3), torch.ones(3)]
+    futures = [dist.all_reduce(each, async_op=True).get_future() for each in kept]
+    torch.futures.collect_all(futures[:1]).wait()
+    kept[1].mul_(2)
+
+
+def asked_future(model: nn.Sequential) -> None:
+    average(model)
+    dist.all_reduce(torch.ones(3), async_op=True).get_future().done()
+
+
 def exchanged_in_place(model: nn.Sequential) -> None:
     average(model)
     rows = torch.ones(4)
@@ -142,6 +173,18 @@ def exchanged_in_place(model: nn.Sequential) -> None:
         (
             future_not_waited,
             r"div_ at .* reads .* that the allreduce launched at .* is still writing to",
+        ),
+        (
+            callback_not_waited,
+            r"div_ at .* reads .* that the callback given at .* is still writing to",
+        ),
+        (
+            beside_a_callback,
+            r"sum at .* reads .* that the callback given at .* is still writing to",
+        ),
+        (
+            one_of_several,
+            r"mul_ at .* reads .* that the allreduce launched at .* is still writing to",
         ),
         (exchanged_in_place, r"alltoall_base writes to .* in the memory of another of its tensors"),
         (
@@ -181,6 +224,11 @@ def exchanged_in_place(model: nn.Sequential) -> None:
 def test_memory_in_flight(sync, message) -> None:
     with pytest.raises(PlanError, match=rf"rank 0 .*{message}"):
         recorded(sync)
+
+
+def test_time_is_not_asked() -> None:
+    with pytest.raises(UnsupportedError, match=r"Future\.done\(\) depends on time; call wait"):
+        recorded(asked_future)
 
 
 def on_one_rank(model: nn.Sequential) -> None:
