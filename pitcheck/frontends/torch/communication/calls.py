@@ -23,6 +23,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.communication.backward_pass import called_by_engine
 from pitcheck.frontends.torch.communication.flights import Flights
 from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
@@ -282,7 +283,8 @@ class Communication:
 
         ``waits`` says that operands are in use, and results may not be read, until the program has
         waited. It waits for the work or, if that is None, for a tensor that the operator writes to.
-        Raises PlanError if memory that it uses is in use by another operator.
+        C++ of a backward pass waits for what it has launched before the pass ends. Raises PlanError
+        if memory that it uses is in use by another operator.
         """
         flight = Flight(landings, sends, None if work is None else Work.unbox(work))
         handle = id(flight) if flight.work is None else id(flight.work)
@@ -292,6 +294,9 @@ class Communication:
             self.flights.finish(handle)
             self._complete(landing.raw for landing in landings)
             self._land(landings, {})
+            return
+        if flight.work is not None and called_by_engine():
+            self._finish(handle, flight)
             return
         # The flight holds the work, so that no other object gets its identity.
         self._launched[handle] = flight

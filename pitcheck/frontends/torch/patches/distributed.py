@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
+from pitcheck.frontends.torch.communication.backward_pass import in_backward
 from pitcheck.frontends.torch.communication.calls import PREMULTIPLIED, kind_number
 from pitcheck.frontends.torch.patches.patching import Patch
 from pitcheck.frontends.torch.recording.recorder import Recorder
@@ -37,10 +38,6 @@ REDUCING = frozenset(
     }
 )
 """The methods of a process group that take a kind of reduction."""
-
-
-OUTSIDE = -1
-"""The number of the backward pass that runs where none does."""
 
 
 def distributed_patches(recorder: Recorder) -> Iterator[Patch]:
@@ -167,7 +164,7 @@ def _future(recorder: Recorder) -> Callable[[Work], Any]:
 
     def get_future(work: Work) -> Any:
         future = Future(recorder, work)
-        if torch._C._current_graph_task_id() != OUTSIDE:
+        if in_backward():
             recorder.communication.waited(work)
         return future
 
