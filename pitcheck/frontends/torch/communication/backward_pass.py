@@ -6,6 +6,7 @@ engine runs in a frame of ``torch.autograd.graph``, its final callbacks included
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,14 @@ from torch.autograd.graph import _engine_run_backward
 
 from pitcheck.frontends.torch.recording.blame import PITCHECK
 
-WRAPPING = tuple(
-    str(Path(torch.__file__).parent / name) for name in ("_compile.py", "_dynamo/eval_frame.py")
+RECORDING = (
+    *(str(Path(torch.__file__).parent / name) for name in ("_compile.py", "_dynamo/eval_frame.py")),
+    *(f"{PITCHECK}frontends{os.sep}torch{os.sep}{name}" for name in ("communication", "recording")),
 )
-"""The files whose functions stand around each call of a recorder's mode."""
+"""The files and folders whose functions stand between a call and what is recorded of it.
+
+Patches stand in the place of Python's functions. C++ does not call them.
+"""
 
 
 def in_backward() -> bool:
@@ -41,7 +46,7 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _is_own(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((PITCHECK, *WRAPPING))
+    return frame.f_code.co_filename.startswith(RECORDING)
 
 
 def _runs(frame: FrameType) -> bool:
