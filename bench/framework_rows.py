@@ -476,6 +476,7 @@ ROWS: tuple[Row, ...] = (
             ("BERT", {"model": "BERT"}),
             ("OPT, tied embeddings", {"model": "OPT"}),
             ("ViT", {"model": "ViT"}),
+            ("Whisper", {"model": "Whisper"}),
         )
     ),
 )
