@@ -46,12 +46,14 @@ DP2, DP3, DP4, TP2, TP4, PP2, PP4 = (
     {"pp": 2},
     {"pp": 4},
 )
+CP2 = {"cp": 2}
 BOTH = {"rep": 2, "dp": 2}
 """Replicas of sharded parameters."""
 STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", "NAdam")
 TESTED = "tests/frontends/torch/parallelism/test_"
 RATE = "another learning rate on one rank"
 NOTHING = "a hook that reduces nothing"
+OFFSET, UNSUMMED = "experts counted from another one", "outputs of experts not summed"
 
 
 def _replicated(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
@@ -105,6 +107,20 @@ def _distributed(feature: str, mesh: Mapping[str, int], *mistakes: str, **option
 
 def _titan(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
     return Row("torchtitan", f"Llama 3, {feature}", "titan_llama", mesh, mistakes, options)
+
+
+def _routed(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("transformers", feature, "hf_experts", mesh, mistakes, options)
+
+
+def _ring(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row(
+        "torch", f"context_parallel, {feature}", "context_parallels", mesh, mistakes, options
+    )
+
+
+def _trained(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("transformers", f"Trainer, {feature}", "hf_trainer", mesh, mistakes, options)
 
 
 ROWS: tuple[Row, ...] = (
@@ -352,7 +368,7 @@ ROWS: tuple[Row, ...] = (
         micro=2,
         clip=1.0,
     ),
-    _accelerated("DDP, gather", DP2, "loss of one rank", gathered=True),
+    _accelerated("DDP, gather", DP2, "loss of one rank", gathered="gather"),
     _accelerated("FSDP2", DP2, RATE, kind="FSDP2"),
     _accelerated("FSDP2, uneven shards", DP3, RATE, kind="FSDP2"),
     _accelerated(
@@ -365,7 +381,7 @@ ROWS: tuple[Row, ...] = (
         optimizer="SGD",
     ),
     _accelerated("FSDP2, clip_grad_norm_", DP2, RATE, kind="FSDP2", clip=1.0),
-    _accelerated("FSDP2, gather", DP2, "loss of one rank", kind="FSDP2", gathered=True),
+    _accelerated("FSDP2, gather", DP2, "loss of one rank", kind="FSDP2", gathered="gather"),
     _accelerated("FSDP1", DP2, RATE, kind="FSDP1"),
     _accelerated("FSDP1, use_orig_params", DP2, RATE, kind="FSDP1", original=True),
     _accelerated("FSDP1, clip_grad_norm_", DP2, RATE, kind="FSDP1", clip=1.0),
@@ -457,4 +473,73 @@ ROWS: tuple[Row, ...] = (
         for name in ("Adafactor", "Muon", "Adamax", "RAdam", "Adadelta", "ASGD")
     ),
     _sharded("fused AdamW", DP2, "a shard not updated", optimizer="fused AdamW"),
+    # --- mixtures of experts of transformers
+    _routed("Mixtral, its expert and FSDP2 plans", DP2, OFFSET),
+    _routed("Mixtral, experts by all-to-all within tensor parallelism", TP2, OFFSET),
+    _routed(
+        "Mixtral, experts by all-reduce within tensor parallelism",
+        TP2,
+        UNSUMMED,
+        ep_implementation="all_reduce",
+    ),
+    _routed("Mixtral, its tensor parallel plan", TP2, UNSUMMED, expert_parallel=False),
+    _routed(
+        "Qwen3-MoE, its tensor parallel plan",
+        TP2,
+        UNSUMMED,
+        model="Qwen3Moe",
+        expert_parallel=False,
+    ),
+    _routed("Qwen3-MoE, its expert and FSDP2 plans", DP2, OFFSET, model="Qwen3Moe"),
+    _routed("gpt-oss, its expert and FSDP2 plans", DP2, OFFSET, model="GptOss"),
+    _routed("DeepSeek-V3, its expert and FSDP2 plans", DP2, OFFSET, model="DeepseekV3"),
+    _routed(
+        "DeepSeek-V3, its tensor parallel plan",
+        TP2,
+        "shared expert not summed",
+        UNSUMMED,
+        model="DeepseekV3",
+        expert_parallel=False,
+    ),
+    # --- more of accelerate
+    _accelerated("DDP, gather_for_metrics", DP2, "loss of one rank", gathered="gather_for_metrics"),
+    # --- context_parallel
+    _ring(
+        "all-gather",
+        CP2,
+        "gradients not averaged",
+        "positions not divided",
+        balanced=False,
+    ),
+    _ring("all-to-all", CP2, "gradients not averaged", balanced=False, rotation="alltoall"),
+    _ring("all-gather, balanced", CP2, "targets in the order of the batch"),
+    _ring(
+        "all-to-all, balanced",
+        CP2,
+        "targets in the order of the batch",
+        "positions not divided",
+        rotation="alltoall",
+    ),
+    # --- the Trainer of transformers
+    _trained("DDP, max_grad_norm", DP2, "tokens of one rank", clip=1.0, optim="sgd"),
+    _trained(
+        "DDP, gradient accumulation, max_grad_norm",
+        DP2,
+        "tokens of one rank",
+        "loss not divided",
+        micro=2,
+        clip=1.0,
+        optim="sgd",
+    ),
+    _trained("DDP, max_grad_norm, AdamW", DP2, RATE, clip=1.0, optim="adamw_torch"),
+    # --- attention with biases
+    *(
+        Row("transformers", f"{name}, DDP", "hf_encoders", DP2, ("never synchronised",), options)
+        for name, options in (
+            ("BERT", {"model": "BERT"}),
+            ("OPT, tied embeddings", {"model": "OPT"}),
+            ("ViT", {"model": "ViT"}),
+            ("Whisper", {"model": "Whisper"}),
+        )
+    ),
 )

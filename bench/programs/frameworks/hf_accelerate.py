@@ -38,7 +38,7 @@ def spec(
     optimizer: str = "AdamW",
     micro: int = 1,
     clip: float | None = None,
-    gathered: bool = False,
+    gathered: str = "",
     original: bool = False,
 ) -> Spec:
     """Return the network on one device, and the same loop with an Accelerator."""
@@ -94,7 +94,7 @@ def spec(
                 return total
             if mistake == "loss of one rank":
                 return total
-            return accelerator.gather(total).mean()
+            return getattr(accelerator, gathered)(total).mean()
 
         return Program(model, step, made, names=lambda name: name.removeprefix("module."))
 

@@ -47,7 +47,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen3": ("Qwen3ForCausalLM", {**GATED, "head_dim": 4}),
     "Mistral": ("MistralForCausalLM", {**GATED, "sliding_window": None}),
     "Phi3": ("Phi3ForCausalLM", GATED),
-    "Gemma": ("GemmaForCausalLM", {**GATED, "head_dim": 4}),
+    "Gemma": ("GemmaForCausalLM", {**GATED, "head_dim": 4, "tie_word_embeddings": False}),
     "Granite": ("GraniteForCausalLM", GATED),
     "OLMo2": ("Olmo2ForCausalLM", GATED),
     "GPT-2": ("GPT2LMHeadModel", GPT2),

@@ -19,7 +19,8 @@ from pitcheck.base.numbers import Root
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare, elementwise
-from pitcheck.ops.term import Term, exact
+from pitcheck.ops.meanings.normalization import log_of_sum
+from pitcheck.ops.term import Term, concatenate, exact
 from pitcheck.ops.traits import Trait
 
 _GELU_CUBIC = Fraction(44715, 10**6)
@@ -27,6 +28,12 @@ _GELU_CUBIC = Fraction(44715, 10**6)
 
 def _relu(x: Term) -> Term:
     return x.maximum(x.constant(Fraction(0), x.kind))
+
+
+def _softplus(x: Term) -> Term:
+    """Return log(exp(0) + exp(x)) of shifted exponents, which stay in the range of floats."""
+    pair = concatenate((x.like(0).unsqueeze(-1), x.unsqueeze(-1)), -1)
+    return log_of_sum(pair, pair.ndim - 1).squeeze(-1)
 
 
 def _step(x: Term) -> Term:
@@ -110,9 +117,7 @@ OPERATORS = (
         mistaken_for="sigmoid",
         doc="2 sigmoid(2x) - 1.",
     ),
-    elementwise(
-        "softplus", lambda x: (1 + x.exp()).log(), lambda d: d.x.sigmoid(), doc="log(1 + exp(x))."
-    ),
+    elementwise("softplus", _softplus, lambda d: d.x.sigmoid(), doc="log(1 + exp(x))."),
     elementwise(
         "relu",
         _relu,

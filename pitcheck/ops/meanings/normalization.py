@@ -43,6 +43,13 @@ def log_sum_exp_of(x: Term, axis: int) -> Term:
     return m + (x - m).exp().sum(axis, keep=True).log()
 
 
+def log_of_sum(x: Term, axis: int) -> Term:
+    """Return log sum exp(x) along ``axis``, which keeps size 1, also where x is infinite."""
+    zero = x.constant(Fraction(0))
+    m = endless(x, axis).where(zero, nothing_left(x, axis).where(zero, x.shift_over(axis)))
+    return m + (x - m).exp().sum(axis, keep=True).log()
+
+
 def softmax_gradient(y: Term, dy: Term, axis: int) -> Term:
     """Return y (dy - sum y dy), the gradient of the argument of a softmax with result y."""
     return y * (dy - (y * dy).sum(axis, keep=True))
@@ -84,9 +91,7 @@ def _log_softmax_backward(local: Local) -> Sequence[Lazy | None]:
 def _logsumexp(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
     axis = _axis(x, attributes)
-    zero = x.constant(Fraction(0))
-    m = endless(x, axis).where(zero, nothing_left(x, axis).where(zero, x.shift_over(axis)))
-    result = m + (x - m).exp().sum(axis, keep=True).log()
+    result = log_of_sum(x, axis)
     return [result if flag(attributes, "keepdim") else result.squeeze(axis)]
 
 

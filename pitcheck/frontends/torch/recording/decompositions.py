@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.formulas import (
     activations,
+    attention,
     batch_norms,
     convolutions,
     embeddings,
@@ -174,6 +175,8 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "celu_"): activations.in_place(activations.celu),
     ("aten", "_prelu_kernel"): activations.prelu,
     ("aten", "_prelu_kernel_backward"): activations.prelu_backward,
+    ("aten", "_scaled_dot_product_flash_attention"): attention.flash_attention,
+    ("aten", "_scaled_dot_product_flash_attention_backward"): attention.flash_attention_backward,
     ("aten", "binary_cross_entropy"): losses.binary_cross_entropy,
     ("aten", "binary_cross_entropy_backward"): losses.binary_cross_entropy_backward,
     ("aten", "convolution"): convolutions.convolution,

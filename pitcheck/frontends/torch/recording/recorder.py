@@ -12,6 +12,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     FakeTensor,
 )
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
@@ -19,6 +20,7 @@ from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.communication.c10d import COMMUNICATION
 from pitcheck.frontends.torch.communication.calls import Communication
 from pitcheck.frontends.torch.communication.functional import FUNCTIONAL
+from pitcheck.frontends.torch.formulas.attention import OF_GPUS
 from pitcheck.frontends.torch.recording.arguments import (
     Parameter,
     Signature,
@@ -120,7 +122,7 @@ class Recorder(TorchDispatchMode):
         if any(kind not in PLAIN for kind in types):
             # A subclass such as DTensor splits the call into calls on plain tensors, which come
             # here again.
-            return NotImplemented
+            return self._spread(func, types, args, kwargs or {})
         try:
             return self._call(func, args, _on_the_cpu(kwargs or {}))
         except PitcheckError as error:
@@ -130,6 +132,20 @@ class Recorder(TorchDispatchMode):
             raise self.tape.unsupported(
                 f"{func} needs numbers, which nobody has while a program is recorded: {error}"
             ) from error
+
+    def _spread(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any],
+        given: Mapping[str, Any],
+    ) -> Any:
+        """Leave a call to a subclass, or run it as DTensor has rules for it."""
+        kernel = OF_GPUS.get(func) if DTensor in types else None
+        if kernel is None:
+            return NotImplemented
+        with self:
+            return kernel(*args, **given)
 
     def _call(self, func: OpOverload, args: Sequence[Any], given: dict[str, Any]) -> Any:
         space, name = func._schema.name.split("::")

@@ -15,7 +15,7 @@ import torch.testing._internal.distributed.fake_pg  # its import registers the b
 from msgspec.structs import replace
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.errors import PlanError
+from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.packing.derived import call_before, index_of, of_document
 from pitcheck.frontends.torch.packing.layout import Document, Layout, layouts
 from pitcheck.frontends.torch.patches.bypasses import bypass_patches
@@ -178,7 +178,9 @@ class _Session:
 
         The first call makes what frameworks make lazily.
         """
+        shapes = self._shapes()
         self._step(call_before(self._spec))
+        self._check_shapes(shapes)
         self._recorder.communication.settle()
         copies = ParameterCopies(self._recorder, self._names)
         memory = Memory(self._recorder, self._names)
@@ -224,6 +226,22 @@ class _Session:
             accumulated=tuple(kept.accumulated),
             routers=() if routers is None else routers.found(),
         )
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {held.name: tuple(held.memory.shape) for held in self._names.buffers()}
+
+    def _check_shapes(self, built: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise UnsupportedError for a saved buffer whose shape the first call has changed.
+
+        By its new shape it could be taken for the rank's part of the reference's buffer.
+        """
+        for name, shape in self._shapes().items():
+            if shape != built.get(name, shape):
+                raise UnsupportedError(
+                    f"the step leaves the buffer {name!r} with the shape {shape}, and has found it "
+                    f"with {built[name]}; what it then holds of the reference's is not known: give "
+                    f"it its shape when the program is built"
+                )
 
     def _step(self, spec: Spec) -> Any:
         if self._recorder.routers is not None:

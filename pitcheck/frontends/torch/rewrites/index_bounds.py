@@ -18,6 +18,7 @@ from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor
 from pitcheck.frontends.torch.aten.row import Row, row
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value, operands
 
+FLOATS = ("float", "bfloat")
 BOUNDARY = "boundary"
 """The operator (table, axis, offset) that returns a place along a table, as a number."""
 COMPARISONS = {f"{name}.Scalar": f"{name}.Tensor" for name in ("lt", "le", "gt", "ge")}
@@ -154,15 +155,22 @@ def _lookups(event: Event) -> Iterator[Lookup]:
 
 
 def _cone(trace: Trace, made: Mapping[int, int], value: int) -> list[int]:
-    """Return the events by which an index is computed, in their order."""
+    """Return the events by which an index is computed from integers, in their order."""
     found: set[int] = set()
     waiting = [value]
     while waiting:
         number = made.get(waiting.pop())
-        if number is not None and number not in found and trace.events[number].operator in FOLLOWED:
+        if number is not None and number not in found and _follows(trace, trace.events[number]):
             found.add(number)
             waiting.extend(operands(trace.events[number].arguments))
     return sorted(found)
+
+
+def _follows(trace: Trace, event: Event) -> bool:
+    """Return True if an event computes an index, and not from floating-point numbers."""
+    return event.operator in FOLLOWED and not any(
+        trace.values[value].dtype.startswith(FLOATS) for value in operands(event.arguments)
+    )
 
 
 def _number(event: Event) -> int | None:

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.known_values import evaluate
-from pitcheck.frontends.torch.recording.parameter_lineage import Part
+from pitcheck.frontends.torch.recording.parameter_lineage import Part, local
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.recorder import Recorder
 from pitcheck.frontends.torch.recording.tape import Tape

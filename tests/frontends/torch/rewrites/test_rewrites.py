@@ -294,3 +294,39 @@ def test_what_a_mean_is_taken_of_shrinks() -> None:
 @pytest.mark.parametrize("divisor", [999.0, 1001.0, 500.0, 64.0])
 def test_another_divisor_is_caught(divisor: float) -> None:
     assert check(normalized(divisor)).verdict == "mismatch"
+
+
+# --- indices that are counted as floating-point numbers
+
+
+def counted(shift: int) -> Spec:
+    """Rows of a table at places that are counted up as floats; ``shift``: of a rank's places."""
+
+    def training(ranks: int, more: int) -> Program:
+        model = nn.Embedding(6, 2)
+
+        def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+            places = (torch.ones(len(batch["x"]), 3).cumsum(1) - 1).long() + 2
+            loss = (model(places + more) * batch["x"]).sum()
+            loss.backward()
+            if ranks > 1:
+                dist.all_reduce(model.weight.grad)
+            return loss
+
+        return Program(model, step)
+
+    return Spec(
+        lambda: training(1, 0),
+        lambda rank: training(2, shift * rank.number),
+        {"dp": 2},
+        {"x": Input((4, 3, 2), split={0: "dp"})},
+        {"loss": Part(sum="dp")},
+    )
+
+
+def test_places_that_are_counted_as_floats() -> None:
+    assert_equivalent(counted(0))
+
+
+def test_places_of_another_row_are_caught() -> None:
+    assert check(counted(1)).verdict == "mismatch"

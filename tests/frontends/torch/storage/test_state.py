@@ -519,6 +519,46 @@ class Keeper:
         return default
 
 
+# --- a buffer that shrinks
+
+
+class Weighed(nn.Linear):
+    """Weighs the rows of a call by the first ones of a table."""
+
+    def __init__(self, ranks: int, mistake: str) -> None:
+        super().__init__(IN, OUT, bias=False)
+        rows = len(range(0, 4, ranks)) if mistake == "built" else 4
+        self.register_buffer("table", torch.ones(rows, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.table = self.table[: len(x)]
+        result: torch.Tensor = super().forward(x * self.table)
+        return result
+
+
+def weighed(ranks: int, mistake: str) -> Program:
+    model = Weighed(ranks, mistake)
+
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        model.zero_grad()
+        loss = backward(model, batch)
+        mean(model.weight.grad, ranks)
+        return loss
+
+    return Program(model, step)
+
+
+def test_a_buffer_of_which_the_first_call_keeps_the_first_rows() -> None:
+    """The first rows are those of rank 0, and its shape is that of any rank's part."""
+    refused(weighed, "", "leaves the buffer 'table' with the shape (2, 1)")
+
+
+def test_a_buffer_that_is_built_as_a_part() -> None:
+    report = checked(weighed, "built")
+    assert report.verdict == "equivalent", report.findings
+    assert any("'table' is split along dimension 0 over dp" in each for each in report.assumptions)
+
+
 def test_tensors_are_found_by_their_way() -> None:
     linear, inner = nn.Linear(1, 1), [torch.zeros(4)]
     linear.weight.main_grad = torch.zeros(1, 1)  # type: ignore[assignment]
