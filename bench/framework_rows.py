@@ -101,6 +101,10 @@ def _titan(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any
     return Row("torchtitan", f"Llama 3, {feature}", "titan_llama", mesh, mistakes, options)
 
 
+def _mixed(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    return Row("torchtitan", feature, "titan_moe", mesh, mistakes, options)
+
+
 ROWS: tuple[Row, ...] = (
     # --- plain torch.distributed
     _by_hand(
@@ -393,5 +397,52 @@ ROWS: tuple[Row, ...] = (
     _titan("tensor and sequence parallelism", TP2, "a norm's gradient not summed"),
     _titan(
         "FSDP2, tensor and sequence parallelism", {"dp": 2, "tp": 2}, "a norm's gradient not summed"
+    ),
+    _titan("replicas of shards", BOTH, "replicas not synchronised"),
+    _titan("FSDP2, its clipping, AdamW", DP2, "clipped by the norm of a shard", clipped=True),
+    _titan("FSDP2, all recomputed", DP2, "a mean over own tokens", recomputed="full"),
+    _titan("FSDP2, products recomputed", DP2, "a mean over own tokens", recomputed="selective"),
+    _titan(
+        "tensor parallelism, a loss over columns",
+        TP2,
+        "exponentials summed over own columns",
+        sequence=False,
+    ),
+    _titan(
+        "tensor and sequence parallelism, a loss over columns, all recomputed",
+        TP2,
+        "largest of own columns",
+        recomputed="full",
+    ),
+    _titan(
+        "tensor and sequence parallelism, full_dtensor",
+        TP2,
+        "a norm's gradient not summed",
+        backend="full_dtensor",
+    ),
+    _mixed(
+        "Qwen3-MoE, experts over ranks",
+        DP2,
+        "gradients of experts halved",
+        "tokens of the place beside",
+        "a mean over own tokens",
+    ),
+    _mixed(
+        "DeepSeek-V3, experts over ranks",
+        DP2,
+        "gradients of experts halved",
+        "tokens of the place beside",
+        model="DeepSeek-V3",
+    ),
+    _mixed(
+        "Qwen3-MoE, experts over ranks, biases of experts, AdamW",
+        DP2,
+        "biases by the tokens of a rank",
+        balanced=True,
+    ),
+    _mixed(
+        "Qwen3-MoE, experts over ranks, tensor and sequence parallelism",
+        {"dp": 2, "tp": 2},
+        "gradients of experts halved",
     ),
 )

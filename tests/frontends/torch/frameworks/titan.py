@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import count
 from math import prod
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import torch.distributed._functional_collectives as funcol
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 
 from pitcheck.torch import Input, Part, Program, Rank, Spec
@@ -48,11 +52,13 @@ from torchtitan.models.llama3 import Llama3Model, Llama3TransformerBlock, parall
 from torchtitan.models.llama3.sharding import set_llama3_sharding_config  # noqa: E402
 
 WIDTH, HEADS, KEYS, HIDDEN, VOCABULARY, LENGTH, BATCH = 16, 4, 2, 12, 24, 4, 4
+NORM = 1.0
 TOKENS = {
     name: Input((BATCH, LENGTH), "int64", (0, VOCABULARY), split={0: "dp"})
     for name in ("tokens", "labels")
 }
 TERM = Part(sum="dp")
+REPLICATED = {name: replace(each, split={0: ("rep", "dp")}) for name, each in TOKENS.items()}
 RECOMPUTED = {"": None, "full": FullAC.Config(), "selective": SelectiveAC.Config()}
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Change = Callable[[Llama3Model], None]
@@ -60,11 +66,12 @@ Change = Callable[[Llama3Model], None]
 
 @dataclass(frozen=True)
 class Setup:
-    """Degrees of data (FSDP2) and tensor parallelism; ``recomputed``: activation checkpointing;
-    ``clipped``: AdamW after clipping.
+    """Degrees of data (FSDP2) and tensor parallelism; ``replicas``: of sharded parameters;
+    ``recomputed``: activation checkpointing; ``clipped``: AdamW after clipping.
     """
 
     data: int = 1
+    replicas: int = 1
     tensor: int = 1
     sequence: bool = True
     recomputed: str = ""
@@ -73,6 +80,7 @@ class Setup:
 
     def __str__(self) -> str:
         said = [
+            f"rep{self.replicas}" if self.replicas > 1 else "",
             f"dp{self.data}",
             f"tp{self.tensor}",
             "sp" if self.sequence else "",
@@ -129,8 +137,17 @@ def summed(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return cross_entropy_loss(logits, labels, global_vocab_size=VOCABULARY)
 
 
+def clipped(built: Llama3Model) -> None:
+    """torchtitan's own clipping, by the norm of all gradients."""
+    clip_grad_norm_(list(built.parameters()), NORM)
+
+
 def training(
-    built: Llama3Model, setup: Setup, dims: ParallelDims | None = None, loss_of: Loss = summed
+    built: Llama3Model,
+    setup: Setup,
+    dims: ParallelDims | None = None,
+    loss_of: Loss = summed,
+    clip: Change = clipped,
 ) -> Program:
     optimizer = torch.optim.AdamW(built.parameters(), lr=0.1) if setup.clipped else None
 
@@ -141,7 +158,7 @@ def training(
         loss = loss_of(built(tokens), labels)
         loss.backward()
         if optimizer is not None:
-            clip_grad_norm_(list(built.parameters()), 1.0)
+            clip(built)
             optimizer.step()
             optimizer.zero_grad()
         return loss.to_local() if isinstance(loss, DTensor) else loss
@@ -150,11 +167,17 @@ def training(
 
 
 def spec(
-    setup: Setup, loss_of: Loss = summed, change: Change = lambda _: None, loss: Part = TERM
+    setup: Setup,
+    loss_of: Loss = summed,
+    change: Change = lambda _: None,
+    loss: Part | None = None,
+    clip: Change = clipped,
 ) -> Spec:
     """Its model on one device, and the same model after ``parallelize_llama``. Both take
-    ``loss_of``; ``change`` plants a mistake in the latter.
+    ``loss_of``; ``change`` and ``clip`` plant a mistake in the latter. ``loss``: by default a term
+    of a sum over all data.
     """
+    replicated = setup.replicas > 1
 
     def reference() -> Program:
         built = model()
@@ -165,6 +188,7 @@ def spec(
         parallel_dims.device_type = "cpu"
         set_spmd_backend(setup.backend)
         parallelism = ParallelismConfig(
+            data_parallel_replicate_degree=setup.replicas,
             data_parallel_shard_degree=setup.data,
             tensor_parallel_degree=setup.tensor,
             enable_sequence_parallel=setup.sequence,
@@ -184,9 +208,13 @@ def spec(
         )
         built.init_states()
         change(built)
-        return training(built, setup, dims, loss_of)
+        return training(built, setup, dims, loss_of, clip)
 
-    return Spec(reference, parallel, {"dp": setup.data, "tp": setup.tensor}, TOKENS, {"loss": loss})
+    mesh = {"dp": setup.data, "tp": setup.tensor}
+    if not replicated:
+        return Spec(reference, parallel, mesh, TOKENS, {"loss": loss or TERM})
+    term = loss or Part(sum=("rep", "dp"))
+    return Spec(reference, parallel, {"rep": setup.replicas, **mesh}, REPLICATED, {"loss": term})
 
 
 # --- mistakes
@@ -197,6 +225,39 @@ def averaged(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     summed there and not averaged.
     """
     return summed(logits, labels) / labels.numel()
+
+
+def of_own_columns(place: int) -> Loss:
+    """The loss over columns, one of whose reductions a rank leaves out: 0 is that of the largest
+    score, 1 that of the exponentials.
+    """
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        calls, whole = count(), funcol.all_reduce
+
+        def all_reduce(x: torch.Tensor, **how: Any) -> torch.Tensor:
+            return x if next(calls) == place else whole(x, **how)
+
+        with patch.object(funcol, "all_reduce", all_reduce):
+            return summed(logits, labels)
+
+    return loss
+
+
+def own_replicas(built: Llama3Model) -> None:
+    """Gradients are summed over the shards of one replica, and never over replicas."""
+    for module in built.modules():
+        if isinstance(module, FSDPModule):
+            module.set_requires_all_reduce(False)
+
+
+def own_shards(built: Llama3Model) -> None:
+    """Gradients are clipped by the norm of what this rank holds of them."""
+    parameters = list(built.parameters())
+    norm = torch.linalg.vector_norm(
+        torch.stack([each.grad.to_local().norm() for each in parameters])  # type: ignore[union-attr]
+    )
+    nn.utils.clip_grads_with_norm_(parameters, NORM, norm)
 
 
 def local_norm(built: Llama3Model) -> None:
