@@ -399,7 +399,6 @@ ROWS: tuple[Row, ...] = (
         "FSDP2, tensor and sequence parallelism", {"dp": 2, "tp": 2}, "a norm's gradient not summed"
     ),
     _titan("replicas of shards", BOTH, "replicas not synchronised"),
-    _titan("FSDP2, its clipping, AdamW", DP2, "clipped by the norm of a shard", clipped=True),
     _titan("FSDP2, all recomputed", DP2, "a mean over own tokens", recomputed="full"),
     _titan("FSDP2, products recomputed", DP2, "a mean over own tokens", recomputed="selective"),
     _titan(
@@ -417,7 +416,7 @@ ROWS: tuple[Row, ...] = (
     _titan(
         "tensor and sequence parallelism, full_dtensor",
         TP2,
-        "a norm's gradient not summed",
+        "largest of own columns",
         backend="full_dtensor",
     ),
     _mixed(

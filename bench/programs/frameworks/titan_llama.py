@@ -15,8 +15,7 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "a mean over own tokens": {"loss_of": titan.averaged, "loss": Part(mean="dp")},
     "exponentials summed over own columns": {"loss_of": titan.of_own_columns(1)},
     "largest of own columns": {"loss_of": titan.of_own_columns(0)},
-    "replicas not synchronised": {"change": titan.own_replicas},
-    "clipped by the norm of a shard": {"clip": titan.own_shards},
+    "replicas not synchronised": {"dims_of": titan.of_one_replica},
 }
 AXES = {"replicas": "rep", "data": "dp", "tensor": "tp"}
 

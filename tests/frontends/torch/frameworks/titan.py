@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import count
@@ -21,7 +22,6 @@ from unittest.mock import patch
 import torch
 import torch.distributed._functional_collectives as funcol
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 
 from pitcheck.torch import Input, Part, Program, Rank, Spec
@@ -52,7 +52,6 @@ from torchtitan.models.llama3 import Llama3Model, Llama3TransformerBlock, parall
 from torchtitan.models.llama3.sharding import set_llama3_sharding_config  # noqa: E402
 
 WIDTH, HEADS, KEYS, HIDDEN, VOCABULARY, LENGTH, BATCH = 16, 4, 2, 12, 24, 4, 4
-NORM = 1.0
 TOKENS = {
     name: Input((BATCH, LENGTH), "int64", (0, VOCABULARY), split={0: "dp"})
     for name in ("tokens", "labels")
@@ -137,17 +136,8 @@ def summed(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return cross_entropy_loss(logits, labels, global_vocab_size=VOCABULARY)
 
 
-def clipped(built: Llama3Model) -> None:
-    """torchtitan's own clipping, by the norm of all gradients."""
-    clip_grad_norm_(list(built.parameters()), NORM)
-
-
 def training(
-    built: Llama3Model,
-    setup: Setup,
-    dims: ParallelDims | None = None,
-    loss_of: Loss = summed,
-    clip: Change = clipped,
+    built: Llama3Model, setup: Setup, dims: ParallelDims | None = None, loss_of: Loss = summed
 ) -> Program:
     optimizer = torch.optim.AdamW(built.parameters(), lr=0.1) if setup.clipped else None
 
@@ -158,7 +148,7 @@ def training(
         loss = loss_of(built(tokens), labels)
         loss.backward()
         if optimizer is not None:
-            clip(built)
+            clip_grad_norm_(list(built.parameters()), 1.0)
             optimizer.step()
             optimizer.zero_grad()
         return loss.to_local() if isinstance(loss, DTensor) else loss
@@ -171,10 +161,10 @@ def spec(
     loss_of: Loss = summed,
     change: Change = lambda _: None,
     loss: Part | None = None,
-    clip: Change = clipped,
+    dims_of: Callable[[ParallelDims], ParallelDims] = lambda dims: dims,
 ) -> Spec:
     """Its model on one device, and the same model after ``parallelize_llama``. Both take
-    ``loss_of``; ``change`` and ``clip`` plant a mistake in the latter. ``loss``: by default a term
+    ``loss_of``; ``change`` and ``dims_of`` plant a mistake in the latter. ``loss``: by default a term
     of a sum over all data.
     """
     replicated = setup.replicas > 1
@@ -199,7 +189,7 @@ def spec(
         built = model(setup.sequence)
         parallelize_llama(
             built,
-            parallel_dims=dims,
+            parallel_dims=dims_of(dims),
             training=TrainingConfig(mixed_precision_param="float32"),
             parallelism=parallelism,
             compile_config=CompileConfig(enable=False),
@@ -208,7 +198,7 @@ def spec(
         )
         built.init_states()
         change(built)
-        return training(built, setup, dims, loss_of, clip)
+        return training(built, setup, dims, loss_of)
 
     mesh = {"dp": setup.data, "tp": setup.tensor}
     if not replicated:
@@ -244,20 +234,13 @@ def of_own_columns(place: int) -> Loss:
     return loss
 
 
-def own_replicas(built: Llama3Model) -> None:
-    """Gradients are summed over the shards of one replica, and never over replicas."""
-    for module in built.modules():
-        if isinstance(module, FSDPModule):
-            module.set_requires_all_reduce(False)
-
-
-def own_shards(built: Llama3Model) -> None:
-    """Gradients are clipped by the norm of what this rank holds of them."""
-    parameters = list(built.parameters())
-    norm = torch.linalg.vector_norm(
-        torch.stack([each.grad.to_local().norm() for each in parameters])  # type: ignore[union-attr]
-    )
-    nn.utils.clip_grads_with_norm_(parameters, NORM, norm)
+def of_one_replica(dims: ParallelDims) -> ParallelDims:
+    """The dimensions without replicas: gradients are summed over the shards of one, and never over
+    replicas.
+    """
+    one = copy(dims)
+    one.dp_replicate = 1
+    return one
 
 
 def local_norm(built: Llama3Model) -> None:
