@@ -50,6 +50,7 @@ BOTH = {"rep": 2, "dp": 2}
 """Replicas of sharded parameters."""
 STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", "NAdam")
 TESTED = "tests/frontends/torch/parallelism/test_"
+TITAN = "tests/frontends/torch/frameworks/titan"
 RATE = "another learning rate on one rank"
 
 
@@ -98,11 +99,19 @@ def _distributed(feature: str, mesh: Mapping[str, int], *mistakes: str, **option
 
 
 def _titan(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
-    return Row("torchtitan", f"Llama 3, {feature}", "titan_llama", mesh, mistakes, options)
+    name, counted = f"Llama 3, {feature}", f"{TITAN}.py:spec"
+    return Row("torchtitan", name, "titan_llama", mesh, mistakes, options, counted=counted)
 
 
 def _mixed(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
-    return Row("torchtitan", feature, "titan_moe", mesh, mistakes, options)
+    counted = f"{TITAN}_experts.py:spec"
+    return Row("torchtitan", feature, "titan_moe", mesh, mistakes, options, counted=counted)
+
+
+def _staged(schedule: str, mesh: Mapping[str, int]) -> Row:
+    mistakes = ("gradients divided as of a mean", "a micro-batch taken twice")
+    name, options = f"Llama 3, pipeline_llm, {schedule}", {"schedule": schedule}
+    return Row("torchtitan", name, "titan_pipeline", mesh, mistakes, options)
 
 
 ROWS: tuple[Row, ...] = (
@@ -419,6 +428,8 @@ ROWS: tuple[Row, ...] = (
         "largest of own columns",
         backend="full_dtensor",
     ),
+    *(_staged(name, PP2) for name in ("1F1B", "Interleaved1F1B")),
+    _staged("1F1B", {"pp": 2, "dp": 2}),
     _mixed(
         "Qwen3-MoE, experts over ranks",
         DP2,
