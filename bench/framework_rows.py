@@ -51,6 +51,7 @@ BOTH = {"rep": 2, "dp": 2}
 """Replicas of sharded parameters."""
 STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", "NAdam")
 TESTED = "tests/frontends/torch/parallelism/test_"
+TITAN = "tests/frontends/torch/frameworks/titan"
 RATE = "another learning rate on one rank"
 NOTHING = "a hook that reduces nothing"
 OFFSET, UNSUMMED = "experts counted from another one", "outputs of experts not summed"
@@ -106,7 +107,19 @@ def _distributed(feature: str, mesh: Mapping[str, int], *mistakes: str, **option
 
 
 def _titan(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
-    return Row("torchtitan", f"Llama 3, {feature}", "titan_llama", mesh, mistakes, options)
+    name, counted = f"Llama 3, {feature}", f"{TITAN}.py:spec"
+    return Row("torchtitan", name, "titan_llama", mesh, mistakes, options, counted=counted)
+
+
+def _mixed(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    counted = f"{TITAN}_experts.py:spec"
+    return Row("torchtitan", feature, "titan_moe", mesh, mistakes, options, counted=counted)
+
+
+def _staged(schedule: str, mesh: Mapping[str, int]) -> Row:
+    mistakes = ("gradients divided as of a mean", "a micro-batch taken twice")
+    name, options = f"Llama 3, pipeline_llm, {schedule}", {"schedule": schedule}
+    return Row("torchtitan", name, "titan_pipeline", mesh, mistakes, options)
 
 
 def _routed(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
@@ -541,5 +554,52 @@ ROWS: tuple[Row, ...] = (
             ("ViT", {"model": "ViT"}),
             ("Whisper", {"model": "Whisper"}),
         )
+    _titan("replicas of shards", BOTH, "replicas not synchronised"),
+    _titan("FSDP2, all recomputed", DP2, "a mean over own tokens", recomputed="full"),
+    _titan("FSDP2, products recomputed", DP2, "a mean over own tokens", recomputed="selective"),
+    _titan(
+        "tensor parallelism, a loss over columns",
+        TP2,
+        "exponentials summed over own columns",
+        sequence=False,
+    ),
+    _titan(
+        "tensor and sequence parallelism, a loss over columns, all recomputed",
+        TP2,
+        "largest of own columns",
+        recomputed="full",
+    ),
+    _titan(
+        "tensor and sequence parallelism, full_dtensor",
+        TP2,
+        "largest of own columns",
+        backend="full_dtensor",
+    ),
+    *(_staged(name, PP2) for name in ("1F1B", "Interleaved1F1B")),
+    _staged("1F1B", {"pp": 2, "dp": 2}),
+    _mixed(
+        "Qwen3-MoE, experts over ranks",
+        DP2,
+        "gradients of experts halved",
+        "tokens of the place beside",
+        "a mean over own tokens",
+    ),
+    _mixed(
+        "DeepSeek-V3, experts over ranks",
+        DP2,
+        "gradients of experts halved",
+        "tokens of the place beside",
+        model="DeepSeek-V3",
+    ),
+    _mixed(
+        "Qwen3-MoE, experts over ranks, biases of experts, AdamW",
+        DP2,
+        "biases by the tokens of a rank",
+        balanced=True,
+    ),
+    _mixed(
+        "Qwen3-MoE, experts over ranks, tensor and sequence parallelism",
+        {"dp": 2, "tp": 2},
+        "gradients of experts halved",
     ),
 )

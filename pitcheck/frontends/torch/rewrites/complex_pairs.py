@@ -222,6 +222,16 @@ def _indexed(to: _Pairs, z: Argument, indices: Argument) -> int:
     return to.new("index.Tensor", (Ref(pair), indices), to.out_shape(), pair)
 
 
+def _gathered(to: _Pairs, z: Argument, dim: Argument, index: Argument, *_: Argument) -> int:
+    """Gather both parts by the same places: the index is repeated along the last dimension."""
+    pair, places = to.pair(z), cast(Ref, index).value
+    rank, both = len(to.shape(pair)) - 1, (*to.shape(places), 2)
+    column = to.new("unsqueeze.default", (Ref(places), rank), (*both[:-1], 1), places)
+    repeated = to.new("expand.default", (Ref(column), both, False), both, places)
+    arguments = (Ref(pair), cast(int, dim) % rank, Ref(repeated), False)
+    return to.new("gather.default", arguments, to.out_shape(), pair)
+
+
 def _itself(to: _Pairs, z: Argument, *_: Argument) -> int:
     return to.pair(z)
 
@@ -251,4 +261,5 @@ HANDLERS: dict[str, Callable[..., int]] = {
     "sum.dim_IntList": _summed,
     "cat.default": _cat,
     "index.Tensor": _indexed,
+    "gather.default": _gathered,
 }

@@ -28,6 +28,7 @@ RIGHT: list[dict[str, Any]] = [
     {"tensor": 2},
     {"tensor": 2, "sequence": False},
     {"data": 2, "tensor": 2},
+    {"replicas": 2, "data": 2},
     {"data": 2, "tensor": 2, "recomputed": "full"},
     {"data": 2, "tensor": 2, "recomputed": "selective"},
     {"data": 2, "tensor": 2, "backend": "full_dtensor"},
@@ -70,6 +71,25 @@ def test_a_mean_over_own_tokens_is_caught(titan: Any) -> None:
     """
     finding = found(titan.spec(titan.Setup(data=2), loss_of=titan.averaged, loss=Part(mean="dp")))
     assert finding.code == "PIT101" and "2 = size of dp" in finding.cause, finding
+
+
+@pytest.mark.nightly
+def test_replicas_that_nobody_sums_are_caught(titan: Any) -> None:
+    setup = titan.Setup(replicas=2, data=2)
+    finding = found(titan.spec(setup, dims_of=titan.of_one_replica))
+    assert "rep" in finding.cause, finding
+
+
+@pytest.mark.nightly
+def test_the_largest_score_of_own_columns_is_caught_at_its_line(titan: Any) -> None:
+    finding = found(titan.spec(titan.Setup(tensor=2), titan.of_own_columns(0)))
+    assert finding.code == "PIT104" and "over tp" in finding.cause
+    assert "torch.amax(" in line(finding)
+
+
+@pytest.mark.nightly
+def test_exponentials_of_own_columns_are_caught(titan: Any) -> None:
+    found(titan.spec(titan.Setup(tensor=2, sequence=False), titan.of_own_columns(1)))
 
 
 def found(spec: Any) -> Any:

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import count
 from math import prod
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import torch.distributed._functional_collectives as funcol
 from torch import nn
 from torch.distributed.tensor import DTensor, Shard
 
@@ -53,6 +57,7 @@ TOKENS = {
     for name in ("tokens", "labels")
 }
 TERM = Part(sum="dp")
+REPLICATED = {name: replace(each, split={0: ("rep", "dp")}) for name, each in TOKENS.items()}
 RECOMPUTED = {"": None, "full": FullAC.Config(), "selective": SelectiveAC.Config()}
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Change = Callable[[Llama3Model], None]
@@ -60,11 +65,12 @@ Change = Callable[[Llama3Model], None]
 
 @dataclass(frozen=True)
 class Setup:
-    """Degrees of data (FSDP2) and tensor parallelism; ``recomputed``: activation checkpointing;
-    ``clipped``: AdamW after clipping.
+    """Degrees of data (FSDP2) and tensor parallelism; ``replicas``: of sharded parameters;
+    ``recomputed``: activation checkpointing; ``clipped``: AdamW after clipping.
     """
 
     data: int = 1
+    replicas: int = 1
     tensor: int = 1
     sequence: bool = True
     recomputed: str = ""
@@ -73,6 +79,7 @@ class Setup:
 
     def __str__(self) -> str:
         said = [
+            f"rep{self.replicas}" if self.replicas > 1 else "",
             f"dp{self.data}",
             f"tp{self.tensor}",
             "sp" if self.sequence else "",
@@ -87,29 +94,40 @@ def model(sequence: bool | None = None) -> Llama3Model:
     """One layer with grouped queries and a fused projection; ``sequence``: declared for tensor
     parallelism, with sequence parallelism or without.
     """
+    config = configured(1)
+    if sequence is not None:
+        set_llama3_sharding_config(config, enable_sp=sequence)
+    return config.build()
+
+
+def configured(layers: int) -> Llama3Model.Config:
+    """The configuration of a model with equal layers."""
 
     def norm() -> RMSNorm.Config:
         return RMSNorm.Config(normalized_shape=WIDTH, param_init={"weight": nn.init.ones_})
 
     normal = {"weight": nn.init.normal_}
-    layer = Llama3TransformerBlock.Config(
-        attention_norm=norm(),
-        ffn_norm=norm(),
-        attention=make_gqa_config(
-            dim=WIDTH,
-            n_heads=HEADS,
-            n_kv_heads=KEYS,
-            wqkv_param_init=normal,
-            wo_param_init=normal,
-            inner_attention=ScaledDotProductAttention.Config(),
-            fuse_qkv=True,
-            rope=ComplexRoPE.Config(dim=WIDTH // HEADS, max_seq_len=LENGTH, theta=10000),
-        ),
-        feed_forward=make_ffn_config(
-            dim=WIDTH, hidden_dim=HIDDEN, w1_param_init=normal, w2w3_param_init=normal
-        ),
-    )
-    config = Llama3Model.Config(
+
+    def layer() -> Llama3TransformerBlock.Config:
+        return Llama3TransformerBlock.Config(
+            attention_norm=norm(),
+            ffn_norm=norm(),
+            attention=make_gqa_config(
+                dim=WIDTH,
+                n_heads=HEADS,
+                n_kv_heads=KEYS,
+                wqkv_param_init=normal,
+                wo_param_init=normal,
+                inner_attention=ScaledDotProductAttention.Config(),
+                fuse_qkv=True,
+                rope=ComplexRoPE.Config(dim=WIDTH // HEADS, max_seq_len=LENGTH, theta=10000),
+            ),
+            feed_forward=make_ffn_config(
+                dim=WIDTH, hidden_dim=HIDDEN, w1_param_init=normal, w2w3_param_init=normal
+            ),
+        )
+
+    return Llama3Model.Config(
         dim=WIDTH,
         vocab_size=VOCABULARY,
         tok_embeddings=Embedding.Config(
@@ -117,11 +135,8 @@ def model(sequence: bool | None = None) -> Llama3Model:
         ),
         norm=norm(),
         lm_head=Linear.Config(in_features=WIDTH, out_features=VOCABULARY, param_init=normal),
-        layers=[layer],
+        layers=[layer() for _ in range(layers)],
     )
-    if sequence is not None:
-        set_llama3_sharding_config(config, enable_sp=sequence)
-    return config.build()
 
 
 def summed(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -150,11 +165,17 @@ def training(
 
 
 def spec(
-    setup: Setup, loss_of: Loss = summed, change: Change = lambda _: None, loss: Part = TERM
+    setup: Setup,
+    loss_of: Loss = summed,
+    change: Change = lambda _: None,
+    loss: Part | None = None,
+    dims_of: Callable[[ParallelDims], ParallelDims] = lambda dims: dims,
 ) -> Spec:
     """Its model on one device, and the same model after ``parallelize_llama``. Both take
-    ``loss_of``; ``change`` plants a mistake in the latter.
+    ``loss_of``; ``change`` and ``dims_of`` plant a mistake in the latter. ``loss``: by default a
+    term of a sum over all data.
     """
+    replicated = setup.replicas > 1
 
     def reference() -> Program:
         built = model()
@@ -165,6 +186,7 @@ def spec(
         parallel_dims.device_type = "cpu"
         set_spmd_backend(setup.backend)
         parallelism = ParallelismConfig(
+            data_parallel_replicate_degree=setup.replicas,
             data_parallel_shard_degree=setup.data,
             tensor_parallel_degree=setup.tensor,
             enable_sequence_parallel=setup.sequence,
@@ -175,7 +197,7 @@ def spec(
         built = model(setup.sequence)
         parallelize_llama(
             built,
-            parallel_dims=dims,
+            parallel_dims=dims_of(dims),
             training=TrainingConfig(mixed_precision_param="float32"),
             parallelism=parallelism,
             compile_config=CompileConfig(enable=False),
@@ -186,7 +208,11 @@ def spec(
         change(built)
         return training(built, setup, dims, loss_of)
 
-    return Spec(reference, parallel, {"dp": setup.data, "tp": setup.tensor}, TOKENS, {"loss": loss})
+    mesh = {"dp": setup.data, "tp": setup.tensor}
+    if not replicated:
+        return Spec(reference, parallel, mesh, TOKENS, {"loss": loss or TERM})
+    term = loss or Part(sum=("rep", "dp"))
+    return Spec(reference, parallel, {"rep": setup.replicas, **mesh}, REPLICATED, {"loss": term})
 
 
 # --- mistakes
@@ -197,6 +223,32 @@ def averaged(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     summed there and not averaged.
     """
     return summed(logits, labels) / labels.numel()
+
+
+def of_own_columns(place: int) -> Loss:
+    """The loss over columns, one of whose reductions a rank leaves out: 0 is that of the largest
+    score, 1 that of the exponentials.
+    """
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        calls, whole = count(), funcol.all_reduce
+
+        def all_reduce(x: torch.Tensor, **how: Any) -> torch.Tensor:
+            return x if next(calls) == place else whole(x, **how)
+
+        with patch.object(funcol, "all_reduce", all_reduce):
+            return summed(logits, labels)
+
+    return loss
+
+
+def of_one_replica(dims: ParallelDims) -> ParallelDims:
+    """The dimensions without replicas: gradients are summed over the shards of one, and never over
+    replicas.
+    """
+    one = copy(dims)
+    one.dp_replicate = 1
+    return one
 
 
 def local_norm(built: Llama3Model) -> None:

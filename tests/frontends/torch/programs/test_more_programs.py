@@ -236,6 +236,28 @@ def test_complex_rotation() -> None:
     alone(program)
 
 
+@pytest.mark.parametrize("dim", [0, -1])
+def test_complex_numbers_that_are_gathered(dim: int) -> None:
+    """Rotary embedding at given positions; the places are those of both parts."""
+
+    def program() -> Program:
+        model = nn.Linear(8, 8)
+        angles = torch.outer(torch.arange(8.0), torch.tensor([0.5, 0.25, 0.125, 1.0]))
+        turns = torch.polar(torch.ones_like(angles), angles)
+        places = torch.tensor([[3, 1, 0, 2], [0, 0, 3, 1], [1, 2, 3, 0], [2, 3, 1, 1]])
+
+        def step(batch):
+            x = torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2))
+            turned = torch.view_as_real(x * torch.gather(turns, dim, places)).flatten(1)
+            loss = (turned**3).sum()
+            loss.backward()
+            return loss
+
+        return Program(model, step)
+
+    alone(program)
+
+
 def test_complex_numbers_that_are_written_as_real_ones() -> None:
     """Both lie in the same memory: what is written as the one is read as the other, in
     part, too.
