@@ -46,6 +46,8 @@ DP2, DP3, DP4, TP2, TP4, PP2, PP4 = (
     {"pp": 2},
     {"pp": 4},
 )
+EP2 = {"ep": 2}
+"""Experts over data parallel ranks."""
 BOTH = {"rep": 2, "dp": 2}
 """Replicas of sharded parameters."""
 STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", "NAdam")
@@ -99,6 +101,14 @@ def _distributed(feature: str, mesh: Mapping[str, int], *mistakes: str, **option
 
 def _titan(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
     return Row("torchtitan", f"Llama 3, {feature}", "titan_llama", mesh, mistakes, options)
+
+
+def _megatron(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    counted = "tests/frontends/torch/frameworks/megatron_gpt.py:spec"
+    options = {"layers": 1, **options}
+    return Row(
+        "megatron-core", feature, "megatron_models", mesh, mistakes, options, counted=counted
+    )
 
 
 ROWS: tuple[Row, ...] = (
@@ -394,4 +404,48 @@ ROWS: tuple[Row, ...] = (
     _titan(
         "FSDP2, tensor and sequence parallelism", {"dp": 2, "tp": 2}, "a norm's gradient not summed"
     ),
+    # --- Megatron-core
+    _megatron("GPT, tensor parallelism", TP2, "an input's gradient not summed"),
+    _megatron(
+        "GPT, tensor and sequence parallelism",
+        TP2,
+        "a norm's gradient not summed",
+        "largest of own logits",
+        sequence=True,
+    ),
+    _megatron(
+        "GPT, DistributedDataParallel",
+        DP2,
+        "gradients summed, not averaged",
+        "gradients not summed",
+    ),
+    _megatron(
+        "GPT, DistributedDataParallel, 2 micro-batches", DP2, "micro-batches not averaged", micro=2
+    ),
+    _megatron("GPT, a loss per token", DP2, "tokens of one rank", micro=2, per_token=True),
+    _megatron(
+        "GPT, pipeline with tied embeddings",
+        PP2,
+        "tied gradients not summed",
+        "a gradient sent twice",
+        layers=2,
+        micro=2,
+        tied=True,
+    ),
+    _megatron(
+        "GPT, interleaved pipeline",
+        PP2,
+        "micro-batches not averaged",
+        layers=4,
+        chunks=2,
+        micro=2,
+    ),
+    _megatron(
+        "GPT, multi-latent attention, mended",
+        TP2,
+        "as it is published",
+        latent=True,
+        mended=True,
+    ),
+    _megatron("GPT, experts by all-to-all", EP2, "experts swapped", experts=4),
 )

@@ -206,6 +206,7 @@ class _Session:
             trace,
             numbers=tuple(kept.numbers),
             accumulated=tuple(kept.accumulated),
+            scattered=tuple(self._names.scattered),
             routers=() if routers is None else routers.found(),
         )
 
@@ -230,6 +231,11 @@ class _Session:
             said.append(
                 "the recorded step is the optimizer's second: corrections that depend on the "
                 "number of the step have the numbers of that one"
+            )
+        if self._names.scattered:
+            said.append(
+                f"of the gradients of {len(self._names.scattered)} parameters each rank has the "
+                f"elements that Program.scattered gives it; nobody uses what lies beside them"
             )
         if self._names.replicated:
             said.append("the buckets of DistributedDataParallel are those of its first step")
