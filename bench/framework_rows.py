@@ -47,6 +47,8 @@ DP2, DP3, DP4, TP2, TP4, PP2, PP4 = (
     {"pp": 4},
 )
 CP2 = {"cp": 2}
+EP2 = {"ep": 2}
+"""Experts over data parallel ranks."""
 BOTH = {"rep": 2, "dp": 2}
 """Replicas of sharded parameters."""
 STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", "NAdam")
@@ -134,6 +136,14 @@ def _ring(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any)
 
 def _trained(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
     return Row("transformers", f"Trainer, {feature}", "hf_trainer", mesh, mistakes, options)
+
+
+def _megatron(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any) -> Row:
+    counted = "tests/frontends/torch/frameworks/megatron_gpt.py:spec"
+    options = {"layers": 1, **options}
+    return Row(
+        "megatron-core", feature, "megatron_models", mesh, mistakes, options, counted=counted
+    )
 
 
 ROWS: tuple[Row, ...] = (
@@ -554,6 +564,7 @@ ROWS: tuple[Row, ...] = (
             ("ViT", {"model": "ViT"}),
             ("Whisper", {"model": "Whisper"}),
         )
+    ),
     _titan("replicas of shards", BOTH, "replicas not synchronised"),
     _titan("FSDP2, all recomputed", DP2, "a mean over own tokens", recomputed="full"),
     _titan("FSDP2, products recomputed", DP2, "a mean over own tokens", recomputed="selective"),
@@ -602,4 +613,48 @@ ROWS: tuple[Row, ...] = (
         {"dp": 2, "tp": 2},
         "gradients of experts halved",
     ),
+    # --- Megatron-core
+    _megatron("GPT, tensor parallelism", TP2, "an input's gradient not summed"),
+    _megatron(
+        "GPT, tensor and sequence parallelism",
+        TP2,
+        "a norm's gradient not summed",
+        "largest of own logits",
+        sequence=True,
+    ),
+    _megatron(
+        "GPT, DistributedDataParallel",
+        DP2,
+        "gradients summed, not averaged",
+        "gradients not summed",
+    ),
+    _megatron(
+        "GPT, DistributedDataParallel, 2 micro-batches", DP2, "micro-batches not averaged", micro=2
+    ),
+    _megatron("GPT, a loss per token", DP2, "tokens of one rank", micro=2, per_token=True),
+    _megatron(
+        "GPT, pipeline with tied embeddings",
+        PP2,
+        "tied gradients not summed",
+        "a gradient sent twice",
+        layers=2,
+        micro=2,
+        tied=True,
+    ),
+    _megatron(
+        "GPT, interleaved pipeline",
+        PP2,
+        "micro-batches not averaged",
+        layers=4,
+        chunks=2,
+        micro=2,
+    ),
+    _megatron(
+        "GPT, multi-latent attention, mended",
+        TP2,
+        "as it is published",
+        latent=True,
+        mended=True,
+    ),
+    _megatron("GPT, experts by all-to-all", EP2, "experts swapped", experts=4),
 )

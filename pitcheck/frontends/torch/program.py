@@ -91,6 +91,10 @@ class Program:
       pattern of names ("*.experts.*.weight", as of the shell; "*" matches dots, too). A part is
       ``Part(split={0: "ep"})`` if all ranks hold equal stretches. Otherwise it has, for each
       dimension, the half-open intervals of the reference's dimension that this rank holds.
+    - ``scattered``: the elements that this rank has of gradients which ranks scatter among each
+      other, while the memory here has room for all of a gradient. It maps a parameter's name here
+      to the first element of the flattened gradient and to the end. What lies beside is left over
+      from communication, and is not compared. All ranks together must have every element.
     - ``state``: returns, after a call of ``step``, further tensors that the step keeps for the next
       one, by their names in the reference. Kept tensors that it does not name are called after the
       way to them ("step.momentum.0").
@@ -102,6 +106,7 @@ class Program:
     optimizer: Any = None
     names: Callable[[str], str] | None = None
     parts: Mapping[str, StatedPart] = field(default_factory=dict)
+    scattered: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     state: Callable[[], Mapping[str, Any]] | None = None
     assumptions: Sequence[str] = ()
 

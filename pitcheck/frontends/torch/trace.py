@@ -204,6 +204,7 @@ class Trace(msgspec.Struct, frozen=True):
     - ``numbers``: the known numbers that the step has changed.
     - ``accumulated``: if the step changes no parameter, the names of those to whose gradients it
       adds. Their gradients are taken to be zeroed before the call.
+    - ``scattered``: the parameters of whose gradients each rank is said to have some elements.
     - ``routers``: the routers whose choices are those of a routing, in the order of their calls.
     """
 
@@ -215,6 +216,7 @@ class Trace(msgspec.Struct, frozen=True):
     assumptions: tuple[str, ...] = ()
     numbers: tuple[Number, ...] = ()
     accumulated: tuple[str, ...] = ()
+    scattered: tuple[str, ...] = ()
     routers: tuple[Router, ...] = ()
 
 

@@ -33,13 +33,14 @@ def on_cpu(build: Callable[P, Program]) -> Callable[P, Program]:
     The program is built, and its step runs, with the replacements of
     :mod:`pitcheck.frontends.torch.megatron.shims`. Without a process group it gets one of a single
     rank. If the program has no ``names``, parameters are called after the number that Megatron
-    gives to their layer and their expert.
+    gives to their layer and their expert. Optimizers may be Megatron's.
 
     Raises:
         UsageError: if Megatron-core is not installed.
     """
     _import()
     from pitcheck.frontends.torch.megatron.names import reference_names, unwrapped  # noqa: PLC0415
+    from pitcheck.frontends.torch.megatron.optimizers import inner, scattered  # noqa: PLC0415
     from pitcheck.frontends.torch.megatron.shims import shims, start_group  # noqa: PLC0415
 
     @wraps(build)
@@ -57,6 +58,8 @@ def on_cpu(build: Callable[P, Program]) -> Callable[P, Program]:
             program,
             model=models if len(models) > 1 else models[0],
             step=wraps(program.step)(step),
+            optimizer=inner(program.optimizer) or None,
+            scattered=program.scattered or scattered(program.model, models),
             names=program.names or reference_names(models),
             assumptions=(*program.assumptions, ASSUMED),
         )

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
+from megatron.core.optimizer import clip_grads, optimizer
 from megatron.core.tensor_parallel import random as generators
 from megatron.core.transformer.dot_product_attention import DotProductAttention
 from megatron.core.transformer.moe import moe_utils
@@ -21,7 +22,7 @@ from megatron.core.transformer.torch_norm import WrappedTorchNorm
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from pitcheck.frontends.torch.megatron.cuda import CpuForCuda, Event, Stream, entered
-from pitcheck.frontends.torch.patches.patching import Patch, patched
+from pitcheck.frontends.torch.patches.patching import Patch, patched, replaced
 
 
 def start_group() -> None:
@@ -74,6 +75,11 @@ def _patches() -> Iterator[Patch]:
     # Multi-latent attention names the widths of keys and values, which Transformer Engine's
     # attention takes and Megatron's does not.
     yield DotProductAttention, "__init__", _attention(DotProductAttention.__init__)
+    # Megatron reads the norm of all gradients as a number, and compares it with the largest one
+    # allowed. Here it stays a tensor, and the factor is the smaller one of the quotient and 1.
+    yield clip_grads, "l2_norm_impl", _norm_of_all
+    yield optimizer, "get_grad_norm_fp32", _unread(clip_grads.get_grad_norm_fp32)
+    yield optimizer, "clip_grad_by_total_norm_fp32", _clip
     # A group of gloo would connect to other processes.
     yield parallel_state, "create_group", _group(parallel_state.create_group)
     yield from _without_engine()
@@ -139,6 +145,39 @@ def _attention(original: Callable[..., None]) -> Callable[..., None]:
             attention.hidden_size_per_partition = heads * v_channels
 
     return init
+
+
+def _norm_of_all(
+    _: int, __: torch.Tensor, lists: Sequence[Sequence[torch.Tensor]], *___: Any
+) -> tuple[torch.Tensor, None]:
+    """Return the norm of all tensors, of shape (1,), as the kernel of the same name does."""
+    norms = [torch.linalg.vector_norm(tensor) for tensors in lists for tensor in tensors]
+    return torch.linalg.vector_norm(torch.stack(norms)).reshape(1), None
+
+
+def _unread(original: Callable[..., Any]) -> Callable[..., Any]:
+    def norm(*args: Any, **kwargs: Any) -> Any:
+        with replaced(torch.Tensor, "item", lambda tensor: tensor.reshape(())):
+            return original(*args, **kwargs)
+
+    return norm
+
+
+def _clip(
+    parameters: Iterable[torch.Tensor],
+    max_norm: float,
+    total_norm: torch.Tensor,
+    use_decoupled_grad: bool = False,
+) -> None:
+    """Multiply gradients by the largest norm allowed over the norm of all, unless that is above 1.
+
+    They are multiplied in place.
+    """
+    factor = (max_norm / (total_norm + 1.0e-6)).clamp(max=1.0)
+    name = "decoupled_grad" if use_decoupled_grad else "grad"
+    for gradient in (getattr(parameter, name, None) for parameter in parameters):
+        if gradient is not None:
+            gradient.detach().mul_(factor)
 
 
 def _group(original: Callable[..., Any]) -> Callable[..., Any]:

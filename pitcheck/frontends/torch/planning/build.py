@@ -112,6 +112,7 @@ class _Building:
         self._boxes: dict[str, dict[int, Box]] = defaultdict(dict)
         self._wholes: dict[str, tuple[int, ...]] = {}
         self._from_shapes = PartsFromShapes(spec.mesh)
+        self._scattered = {name for trace in traces for name in trace.scattered}
         self._ends_at: dict[str, dict[int, Box]] = defaultdict(dict)
         self._bounds = {
             name: given.bounds for name, given in spec.batch.items() if given.bounds is not None
@@ -347,6 +348,9 @@ class _Building:
         ends = {rank: box or held.get(rank) for rank, box in self._ends_at[name].items()}
         if all(box == held.get(rank) for rank, box in ends.items()):
             return None
+        if result.kind == "gradient" and result.name in self._scattered:
+            # All elements together are those of the whole, which was checked.
+            return of_boxes(name, self._wholes[result.name], ends, self._places)
         whole = tuple(((0, size),) for size in self._wholes[result.name])
         wrong = next((rank for rank, box in ends.items() if box != whole), None)
         if wrong is not None:

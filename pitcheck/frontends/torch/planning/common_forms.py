@@ -18,6 +18,7 @@ from math import prod
 from msgspec.structs import replace
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.recording.parameter_lineage import flattened
 from pitcheck.frontends.torch.trace import (
     LEFT,
     Argument,
@@ -40,8 +41,7 @@ FREE = -1
 def in_one_form(reference: Trace, traces: Sequence[Trace]) -> tuple[Trace, list[Trace]]:
     """Return both programs with one form for each tensor that they begin or end with.
 
-    Raises UnsupportedError if one rank holds a stretch of the flattened elements, and another one
-    a part that is no stretch.
+    Raises UnsupportedError for elements of a flat result that no rank has.
     """
     shapes = {key: reference.values[value].shape for key, value, _ in _ends(reference)}
     flat = {
@@ -54,8 +54,33 @@ def in_one_form(reference: Trace, traces: Sequence[Trace]) -> tuple[Trace, list[
     if wanted:
         reference = _Forms(reference, shapes).flattened(wanted)
         traces = [_Forms(trace, shapes).flattened(wanted) for trace in traces]
+        _check_covered(traces, wanted)
     sizes = _largest(traces)
     return reference, [_Forms(trace, shapes).padded(sizes) for trace in traces]
+
+
+def _check_covered(traces: Sequence[Trace], wanted: Mapping[Key, Shape]) -> None:
+    """Raise UnsupportedError if ranks together lack elements of a flat result.
+
+    These would not be compared.
+    """
+    held: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for trace in traces:
+        for result in trace.results:
+            key = result.kind, result.name
+            if key in wanted:
+                held[key].extend(result.box[0] if result.box else ((0, *wanted[key]),))
+    for (kind, name), intervals in held.items():
+        (size,), end = wanted[kind, name], 0
+        for start, stop in sorted(intervals):
+            if start > end:
+                break
+            end = max(end, stop)
+        if end < size:
+            raise UnsupportedError(
+                f"no rank has element {end} of the {size} elements of {name!r} ({kind}), so that "
+                f"it is not compared; Program.scattered must give every element to a rank"
+            )
 
 
 def _ends(trace: Trace) -> Iterator[tuple[Key, int, Shape]]:
@@ -149,7 +174,9 @@ class _Forms:
         if form is None:
             return given
         flat = self._new((prod(value.shape),), given.value)
-        self._before.append(_event("view.default", (Ref(flat), value.shape), given.value))
+        # A plan leaves out what nothing reads, and then nothing may be made of it.
+        if not given.idle or any(result.value == given.value for result in self._trace.results):
+            self._before.append(_event("view.default", (Ref(flat), value.shape), given.value))
         return replace(given, value=flat, **form)
 
     def _flat_result(self, result: Result) -> Result:
@@ -170,20 +197,7 @@ class _Forms:
             return None
         if not held.box:
             return {"whole": (prod(shape),) if held.whole else (), "box": ()}
-        return {"whole": (prod(shape),), "box": (self._stretches(key[1], held.box, shape),)}
-
-    def _stretches(self, name: str, box: Sequence[Intervals], shape: Shape) -> Intervals:
-        """Return the stretches of the flattened tensor that some of its rows are.
-
-        Raises UnsupportedError for a part that is no rows.
-        """
-        if any(held != ((0, size),) for held, size in zip(box[1:], shape[1:], strict=True)):
-            raise UnsupportedError(
-                f"rank {self._trace.rank} holds columns of {name!r}, of which another rank holds a "
-                f"stretch of the flattened elements; such parts have no common form here"
-            )
-        row = prod(shape[1:])
-        return tuple((start * row, stop * row) for start, stop in box[0])
+        return {"whole": (prod(shape),), "box": (flattened(held.box, shape),)}
 
     # --- parts of different sizes
 

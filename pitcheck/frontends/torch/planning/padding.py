@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from math import prod
 
 from msgspec.structs import replace
 
 from pitcheck.frontends.torch.planning.groups import with_communicators
-from pitcheck.frontends.torch.rewrites.split_flat_buffers import VIEWS, Key, without_flat_buffers
-from pitcheck.frontends.torch.trace import Event, Given, Trace, operands
-
-POINT_TO_POINT = ("send", "receive")
+from pitcheck.frontends.torch.rewrites.needed_elements import needed_elements
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import VIEWS
+from pitcheck.frontends.torch.trace import Given, Trace, operands
 
 
 def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Trace]:
@@ -32,11 +30,11 @@ def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Tra
         )
         for trace in traces
     ]
-    apart = without_flat_buffers(with_communicators(bare), through=True)
-    needed = _needed(apart)
+    bare = with_communicators(bare)
+    needed = needed_elements(bare)
     names -= {
         given.name
-        for trace in apart
+        for trace in bare
         for given in trace.given
         if given.role == "kept" and given.value in needed[trace.rank]
     }
@@ -58,50 +56,6 @@ def _is_part(trace: Trace, given: Given, known: Collection[str]) -> bool:
         ):
             return False
     return whole.isdisjoint(result.value for result in trace.results if result.name != given.name)
-
-
-def _needed(traces: Sequence[Trace]) -> dict[int, set[int]]:
-    """Return for each rank the values on which a result of any rank depends.
-
-    A collective is needed by all of its members or by none.
-    """
-    keys = {trace.rank: _keys(trace) for trace in traces}
-    live: set[Key] = set()
-    while True:
-        before = len(live)
-        needed = {trace.rank: _of_rank(trace, keys[trace.rank], live) for trace in traces}
-        if len(live) == before:
-            return needed
-
-
-def _keys(trace: Trace) -> list[Key | None]:
-    counts: dict[tuple[tuple[int, ...], str], int] = defaultdict(int)
-    found: list[Key | None] = []
-    for event in trace.events:
-        group = event.group, event.communicator
-        collective = bool(event.group) and event.operator not in POINT_TO_POINT
-        found.append((*group, counts[group]) if collective else None)
-        counts[group] += collective
-    return found
-
-
-def _of_rank(trace: Trace, keys: Sequence[Key | None], live: set[Key]) -> set[int]:
-    """Return the values that a rank needs if the collectives in ``live`` are needed.
-
-    Adds the collectives that the rank itself needs to ``live``.
-    """
-    needed = {result.value for result in trace.results}
-    for event, key in zip(reversed(trace.events), reversed(keys), strict=True):
-        wanted = not needed.isdisjoint(event.tensors)
-        if wanted and key is not None:
-            live.add(key)
-        if wanted or _is_sent(event) or key in live:
-            needed.update(operands(event.arguments))
-    return needed
-
-
-def _is_sent(event: Event) -> bool:
-    return event.operator in POINT_TO_POINT
 
 
 def _zeroed(trace: Trace, names: Collection[str]) -> Trace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -95,7 +96,8 @@ def _of_megatron(tensor: torch.Tensor) -> Part:
         int(getattr(tensor, "partition_dim", -1)),
         int(getattr(tensor, "partition_stride", 1)),
     )
-    if dim < 0:
+    # Shards that an optimizer makes of flattened parameters have the attributes of these.
+    if not 0 <= dim < tensor.dim():
         return Part()
     whole = list(tensor.shape)
     whole[dim] *= members
@@ -137,3 +139,36 @@ def cut(intervals: Intervals, first: int, last: int) -> Intervals:
             found.append((start + begin, start + end))
         at += stop - start
     return tuple(found)
+
+
+def flattened(box: Sequence[Intervals], whole: Sequence[int]) -> Intervals:
+    """Return the intervals of the flattened whole that a part with intervals of each dimension has.
+
+    >>> flattened((((0, 2),), ((1, 2),)), (2, 3))
+    ((1, 2), (4, 5))
+    """
+    found: Intervals = ((0, 1),)
+    row = 1
+    for held, size in zip(reversed(box), reversed(whole), strict=True):
+        if found == ((0, row),):
+            found = tuple((start * row, stop * row) for start, stop in held)
+        else:
+            found = joined(
+                [
+                    tuple((index * row + first, index * row + last) for first, last in found)
+                    for start, stop in held
+                    for index in range(start, stop)
+                ]
+            )
+        row *= size
+    return found
+
+
+def stretch_of(part: Part, shape: Sequence[int], first: int, stop: int) -> Part:
+    """Return some neighbouring elements of a flattened tensor, as a part of the flattened whole.
+
+    ``part`` is that of the tensor, ``shape`` its shape here.
+    """
+    whole = part.whole or tuple(shape)
+    box = part.box or tuple(((0, size),) for size in shape)
+    return Part((prod(whole),), (cut(flattened(box, whole), first, stop),))

@@ -12,10 +12,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.known_names import check_known
 from pitcheck.frontends.torch.names.module_paths import paths_in_reference
 from pitcheck.frontends.torch.names.stated_parts import StatedParts
 from pitcheck.frontends.torch.program import Program
-from pitcheck.frontends.torch.recording.parameter_lineage import Part, cut, local, part_of
+from pitcheck.frontends.torch.recording.parameter_lineage import (
+    Part,
+    cut,
+    local,
+    part_of,
+    stretch_of,
+)
 from pitcheck.frontends.torch.recording.recorder import Recorder
 from pitcheck.frontends.torch.storage.flat_parameters import FLAT, Piece, pieces_of
 from pitcheck.frontends.torch.storage.reachable import reachable
@@ -47,7 +54,7 @@ class Held(NamedTuple):
             recorder.check(held)
             return held
         held = held.detach()
-        return held if self.stretch is None else held.narrow(0, *self.stretch)
+        return held if self.stretch is None else held.view(-1).narrow(0, *self.stretch)
 
 
 class Names:
@@ -69,6 +76,18 @@ class Names:
         self.models = [
             item.module if isinstance(item, DistributedDataParallel) else item for item in models
         ]
+        self.scattered = self._renamed_scattered()
+
+    def _renamed_scattered(self) -> dict[str, tuple[int, int]]:
+        """Return ``Program.scattered`` by names in the reference.
+
+        Raises PlanError for a name that no parameter has.
+        """
+        said, names = self._program.scattered, self._program.names or (lambda here: here)
+        if said:
+            known = [here for here, _ in self._plain_parameters()]
+            check_known(said, known, "Program.scattered")
+        return {names(here): (int(first), int(stop)) for here, (first, stop) in said.items()}
 
     def check_parts(self) -> None:
         """Raise PlanError if ``Program.parts`` names something else than a tensor of the program.
@@ -130,7 +149,7 @@ class Names:
         )
 
     def _plain_parameters(self) -> list[tuple[str, torch.Tensor]]:
-        return _called(self._unplaced())
+        return called(self._unplaced())
 
     def _unplaced(self) -> list[tuple[int, str, torch.Tensor]]:
         found: list[tuple[int, str, torch.Tensor]] = []
@@ -159,7 +178,7 @@ class Names:
                     for name, buffer in model.named_buffers()
                     if name in saved and buffer.dtype.is_floating_point
                 )
-        return _called(found)
+        return called(found)
 
     def passing_buffers(self) -> list[Held]:
         """Return all other buffers: those that no checkpoint has, and integers."""
@@ -171,7 +190,7 @@ class Names:
             for name, buffer in model.named_buffers()
             if id(buffer) not in saved
         ]
-        return [self._one(here, buffer, self._renamed(here)) for here, buffer in _called(found)]
+        return [self._one(here, buffer, self._renamed(here)) for here, buffer in called(found)]
 
     def gradients(self) -> list[Held]:
         """Return the gradients that parameters have now, by the names of the parameters."""
@@ -187,7 +206,24 @@ class Names:
                 found.append(
                     Held(held.name, gradient, part if part != Part() else held.part, held.stretch)
                 )
-        return found
+        return [self._stretch(held) for held in found]
+
+    def _stretch(self, held: Held) -> Held:
+        """Return the stretch of a gradient that is this rank's, all of it if nothing is said.
+
+        Raises PlanError for a stretch that the gradient does not have.
+        """
+        said = self.scattered.get(held.name)
+        if said is None:
+            return held
+        (first, stop), gradient = said, local(held.tensor)
+        if held.stretch or not 0 <= first <= stop <= gradient.numel():
+            raise PlanError(
+                f"Program.scattered gives the elements {first} to {stop} of the gradient of "
+                f"{held.name!r}, which has {gradient.numel()} in one piece"
+            )
+        part = stretch_of(held.part, gradient.shape, first, stop)
+        return Held(held.name, held.tensor, part, (first, stop - first))
 
     def stated(self) -> list[Held]:
         """Return the tensors that ``Program.state`` says the step keeps.
@@ -239,11 +275,12 @@ class Names:
                     by_tensor.get(id(parameter))
                     or self.partitions.get(id(parameter))
                     or [rows for own in parameters if (rows := _rows_of(parameter, own))][:1]
+                    or [some for own in parameters if (some := _elements_of(parameter, own))][:1]
                 )
                 if not helds:
                     raise PlanError(
                         f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} "
-                        f"that is no parameter of Program.model, and no rows of one"
+                        f"that is no parameter of Program.model, and no elements of one"
                     )
                 for held, (key, value) in product(helds, state.items()):
                     if isinstance(value, torch.Tensor):
@@ -326,7 +363,28 @@ def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:
     return Held(held.name, tensor, Part(held.part.whole, (cut(box[0], *rows), *box[1:])))
 
 
-def _called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+def _elements_of(tensor: torch.Tensor, held: Held) -> Held | None:
+    """Return ``tensor`` as neighbouring elements of a flattened parameter in the same memory.
+
+    None if it is not. They may begin in the middle of a row.
+    """
+    whole, part = local(held.tensor), local(tensor)
+    first = part.storage_offset() - whole.storage_offset()
+    if (
+        part.dim() != 1
+        or not part.numel()
+        or held.stretch is not None
+        or whole.untyped_storage()._cdata != part.untyped_storage()._cdata
+        or not 0 <= first <= first + part.numel() <= whole.numel()
+        or not whole.is_contiguous()
+        or not part.is_contiguous()
+        or whole.dtype != part.dtype
+    ):
+        return None
+    return Held(held.name, tensor, stretch_of(held.part, whole.shape, first, first + part.numel()))
+
+
+def called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
     """Return tensors by their names.
 
     If names of several models are the same, each begins with the place of its model.

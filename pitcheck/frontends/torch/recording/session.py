@@ -224,11 +224,12 @@ class _Session:
             trace,
             numbers=tuple(kept.numbers),
             accumulated=tuple(kept.accumulated),
+            scattered=tuple(self._names.scattered),
             routers=() if routers is None else routers.found(),
         )
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return {held.name: tuple(held.memory.shape) for held in self._names.buffers()}
+        return {held.name: tuple(local(held.tensor).shape) for held in self._names.buffers()}
 
     def _check_shapes(self, built: Mapping[str, tuple[int, ...]]) -> None:
         """Raise UnsupportedError for a saved buffer whose shape the first call has changed.
@@ -264,6 +265,11 @@ class _Session:
             said.append(
                 "the recorded step is the optimizer's second: corrections that depend on the "
                 "number of the step have the numbers of that one"
+            )
+        if self._names.scattered:
+            said.append(
+                f"of the gradients of {len(self._names.scattered)} parameters each rank has the "
+                f"elements that Program.scattered gives it; nobody uses what lies beside them"
             )
         if self._names.replicated:
             said.append("the buckets of DistributedDataParallel are those of its first step")

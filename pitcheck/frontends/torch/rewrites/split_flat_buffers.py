@@ -65,15 +65,11 @@ class Flat:
         return self.rows, sum(self.sizes)
 
 
-def without_flat_buffers(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
-    """Return the traces of all ranks, which compute the same without flat buffers.
-
-    ``through`` says that a piece is cut, too, if something is cut out of a buffer that begins or
-    ends inside it. That tells which places are read, but gives many small tensors.
-    """
+def without_flat_buffers(traces: Sequence[Trace]) -> list[Trace]:
+    """Return the traces of all ranks, which compute the same without flat buffers."""
     whole: set[Key] = set()
     while True:
-        ranks = [_Rank(trace, whole, through) for trace in traces]
+        ranks = [_Rank(trace, whole) for trace in traces]
         changed = [rank.run() for rank in ranks]
         layouts = {rank.trace.rank: rank.layouts for rank in ranks}
         keys = {key for rank in ranks for key in rank.layouts}
@@ -91,12 +87,11 @@ def without_flat_buffers(traces: Sequence[Trace], through: bool = False) -> list
 class _Rank:
     """The trace of one rank, rewritten event by event.
 
-    Collectives in ``whole`` are not split. ``through`` says that pieces may be cut.
+    Collectives in ``whole`` are not split.
     """
 
-    def __init__(self, trace: Trace, whole: set[Key], through: bool) -> None:
+    def __init__(self, trace: Trace, whole: set[Key]) -> None:
         self.trace = trace
-        self._through = through
         self.layouts: dict[Key, Layout] = {}
         self._whole = whole
         self._values = list(trace.values)
@@ -187,24 +182,7 @@ class _Rank:
             if all(sizes) and {self._values[value].dtype for value in values} == {
                 self._values[out].dtype
             }:
-                flat = Flat(shape[0] if len(shape) == 2 else 1, tuple(values), sizes)
-                self._flats[out] = self._spread(flat) if self._through and flat.rows == 1 else flat
-
-    def _spread(self, flat: Flat) -> Flat:
-        """Return a buffer with the pieces of those buffers from which it is joined."""
-        inner = [
-            self._flats.get(piece, Flat(1, (piece,), (size,)))
-            for piece, size in zip(flat.pieces, flat.sizes, strict=True)
-        ]
-        inner = [
-            own if own.rows == 1 else Flat(1, (piece,), (size,))
-            for own, piece, size in zip(inner, flat.pieces, flat.sizes, strict=True)
-        ]
-        return Flat(
-            1,
-            tuple(piece for own in inner for piece in own.pieces),
-            tuple(size for own in inner for size in own.sizes),
-        )
+                self._flats[out] = Flat(shape[0] if len(shape) == 2 else 1, tuple(values), sizes)
 
     def _follow(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
         """Do to the pieces what an event does to a buffer. Return False if that is not known."""
@@ -312,8 +290,6 @@ class _Rank:
 
     def _cut(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> bool:
         """Replace what an event cuts out by pieces. Return False if a cut goes through a piece."""
-        if self._through and flat.rows == 1:
-            flat = self._finer(event, flat, cuts)
         chosen = [self._between(flat, *cut) for cut in cuts]
         if any(found is None for found in chosen) or len(chosen) != len(event.outputs):
             return False
@@ -334,34 +310,6 @@ class _Rank:
                     )
                 )
         return True
-
-    def _finer(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> Flat:
-        """Return the buffer in pieces that end wherever something is cut out."""
-        ends = sorted({*flat.ends, *(end for cut in cuts for end in cut)})
-        pieces = []
-        for piece, (start, stop) in zip(flat.pieces, pairwise(flat.ends), strict=True):
-            inner = [
-                (low - start, high - start)
-                for low, high in pairwise(ends)
-                if start <= low and high <= stop
-            ]
-            pieces += (
-                [piece]
-                if len(inner) == 1
-                else [
-                    self._sliced(event, self._shaped(piece, (stop - start,), event), *cut)
-                    for cut in inner
-                ]
-            )
-        return Flat(1, tuple(pieces), tuple(high - low for low, high in pairwise(ends)))
-
-    def _sliced(self, event: Event, piece: int, start: int, stop: int) -> int:
-        return self._local(
-            event,
-            "slice.Tensor",
-            (Ref(piece), 0, start, stop, 1),
-            Value((stop - start,), self._values[piece].dtype),
-        )
 
     @staticmethod
     def _between(flat: Flat, start: int, stop: int) -> Flat | None:

@@ -10,7 +10,7 @@ Memory on which no result depends is no state, however often it is written.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
@@ -214,6 +214,11 @@ class Memory:
             )
         self._aliases = Aliases(self._tensors, taken, self._storages)
         self._sizes = {value: _size(storage, value) for value, storage in self._held.items()}
+        self._between = {
+            value
+            for value, storage in self._held.items()
+            if any(piece.root.value in self._tape.given for piece in storage.pieces)
+        }
 
     # --- when it has ended
 
@@ -255,7 +260,8 @@ class Memory:
         for key, named in self._named.items():
             if key[0] != "gradient" or updates:
                 self._settle(key, named, after.get(key), used, same, kept, everything=everything)
-        self._check_unnamed([*core, *(result.value for result in kept.results)], same)
+        gaps = set() if everything else self._between
+        self._check_unnamed([*core, *(result.value for result in kept.results)], same, gaps)
         return self._rewritten(results, kept, same)
 
     def _after(self) -> tuple[dict[Key, After], dict[str, torch.Tensor]]:
@@ -488,14 +494,24 @@ class Memory:
                 found.update(event.tensors)
         return found
 
-    def _check_unnamed(self, wanted: Sequence[int], same: dict[int, int]) -> None:
-        """Raise UnsupportedError if the step reads and changes memory without a name."""
+    def _check_unnamed(
+        self, wanted: Sequence[int], same: dict[int, int], gaps: Collection[int]
+    ) -> None:
+        """Raise UnsupportedError if the step reads and changes memory without a name.
+
+        ``gaps`` are values of memory between tensors that have names. They are given with a name
+        that no reference has: if a result depends on one, there is no counterpart of it.
+        """
         _, needed = needed_events(self._tape.events[self._start :], wanted, lambda *_: False)
         for value in sorted(needed & self._held.keys()):
             storage = self._held[value]
             if value not in same and value not in self._tape.given:
-                if _size(storage, value) != self._sizes[value] and not self._again(value, storage):
-                    raise UnsupportedError(self._unnamed(value, storage))
+                changed = _size(storage, value) != self._sizes[value]
+                if changed and not self._again(value, storage):
+                    if value not in gaps:
+                        raise UnsupportedError(self._unnamed(value, storage))
+                    self._give_gap(value)
+                    continue
                 same[value] = self._origins[value]
 
     def _again(self, value: int, storage: Storage) -> bool:
@@ -514,6 +530,13 @@ class Memory:
             and _size(storage, root.value) == self._sizes[value]
             and self._same_constant(self._origins[value], root.value)
         )
+
+    def _give_gap(self, value: int) -> None:
+        made = self._tape.made_at(self._origins[value]) or "outside the user's code"
+        held = [given.name for given in self._tape.given.values() if given.role == "kept"]
+        name = f"the rest of a buffer made at {made}"
+        number = sum(other.startswith(name) for other in held)
+        self._tape.given[value] = Given(value, "kept", f"{name} ({number})")
 
     def _unnamed(self, value: int, storage: Storage) -> str:
         kind = self._tape.kinds[value]

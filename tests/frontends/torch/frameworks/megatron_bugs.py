@@ -23,20 +23,20 @@ def attribute_forgotten(model: Any) -> Planted:
     """One norm's weight does not say that it sees a part of the sequence: its gradient is not
     summed over the ranks; those of all others are.
     """
-    model.decoder.layers[1].pre_mlp_layernorm.weight.sequence_parallel = False
+    model.decoder.layers[-1].pre_mlp_layernorm.weight.sequence_parallel = False
     return nullcontext()
 
 
 def input_gradient_not_summed(model: Any) -> Planted:
     """The gradient of one linear layer's input stays a term of a sum."""
-    layer = model.decoder.layers[1].self_attention.linear_qkv
+    layer = model.decoder.layers[-1].self_attention.linear_qkv
     layer.allreduce_dgrad, layer.disable_grad_reduce = False, True
     return nullcontext()
 
 
 def other_group(model: Any) -> Planted:
     """One linear layer sums its output over the data parallel group."""
-    model.decoder.layers[1].mlp.linear_fc2.tp_group = import_module(
+    model.decoder.layers[-1].mlp.linear_fc2.tp_group = import_module(
         "megatron.core.parallel_state"
     ).get_data_parallel_group()
     return nullcontext()
@@ -218,3 +218,89 @@ def experts_swapped(model: Any) -> Planted:
     experts = model.decoder.layers[0].mlp.experts
     swapped = torch.nn.ModuleList(reversed(list(experts.local_experts)))
     return patch.dict(experts._modules, {"local_experts": swapped})
+
+
+def scale_of_router_losses(_: Any) -> Planted:
+    """The losses of routers count twice in the gradients."""
+    kind = import_module("megatron.core.transformer.moe.moe_utils").MoEAuxLossAutoScaler
+    right = kind.set_loss_scale
+    return patch.object(kind, "set_loss_scale", lambda scale: right(2 * scale))
+
+
+def shared_expert_left_out(model: Any) -> Planted:
+    """The gradient of the shared expert's first matrix is not one of those that are averaged."""
+    model.decoder.layers[0].mlp.shared_experts.linear_fc1.weight.allreduce = False
+    return nullcontext()
+
+
+# --- of context parallelism
+
+
+def zigzag_forgotten(model: Any) -> Planted:
+    """Keys are taken in the order of the ranks: the mask hides others than those that follow."""
+    context = import_module("frontends.torch.frameworks.megatron_context")
+    return patch.object(context, "in_order", lambda tensor, _: tensor)
+
+
+def mask_of_first_part(_: Any) -> Planted:
+    """Both parts of a rank's sequence have the mask of the first."""
+    attention = import_module("frontends.torch.frameworks.megatron_context").GatheredAttention
+    right = attention.forward
+
+    def forward(own: Any, *args: Any, attention_mask: torch.Tensor, **rest: Any) -> Any:
+        half = attention_mask.shape[2] // 2
+        first = attention_mask[:, :, :half]
+        return right(own, *args, attention_mask=torch.cat([first, first], dim=2), **rest)
+
+    return patch.object(attention, "forward", forward)
+
+
+def tokens_without_context(_: Any) -> Planted:
+    """Gradients are divided by the tokens of the data parallel ranks, without those of the ranks
+    that have other parts of the sequence.
+    """
+    finalize = import_module("megatron.core.distributed.finalize_model_grads")
+    right = torch.distributed.all_reduce
+    state = import_module("megatron.core.parallel_state")
+
+    def reduce(tensor: torch.Tensor, *args: Any, group: Any = None, **kwargs: Any) -> Any:
+        counts = tensor.dtype == torch.int32
+        own = state.get_data_parallel_group(with_context_parallel=False) if counts else group
+        return right(tensor, *args, group=own, **kwargs)
+
+    return patch.object(finalize.torch.distributed, "all_reduce", reduce)
+
+
+# --- of the distributed optimizer
+
+
+def parameters_not_gathered(_: Any) -> Planted:
+    """Ranks keep the old parameters of the others."""
+    kind = import_module("megatron.core.distributed.param_and_grad_buffer")._ParamAndGradBucketGroup
+    return patch.object(kind, "start_param_sync", lambda *_, **__: None)
+
+
+def shard_of_other_elements(model: Any) -> Planted:
+    """An optimizer's shard is stepped by the gradient of the elements beside."""
+    kind = import_module("megatron.core.optimizer.distrib_optimizer").DistributedOptimizer
+    right = kind._copy_model_grads_to_main_grads
+
+    def copied(optimizer: Any) -> None:
+        right(optimizer)
+        for shard in optimizer.optimizer.param_groups[0]["params"][:1]:
+            shard.grad = shard.grad.roll(1)
+
+    return patch.object(kind, "_copy_model_grads_to_main_grads", copied)
+
+
+def norm_of_own(_: Any) -> Planted:
+    """Gradients are clipped by the norm of the rank's own shards."""
+    optimizer = import_module("megatron.core.optimizer.optimizer")
+    right = optimizer.get_grad_norm_fp32
+    state = import_module("megatron.core.parallel_state")
+
+    def norm(gradients: Any, *args: Any, **_: Any) -> Any:
+        alone = state.get_tensor_model_parallel_group()
+        return right(gradients, *args, grad_stats_parallel_group=alone)
+
+    return patch.object(optimizer, "get_grad_norm_fp32", norm)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from frontends.torch.frameworks.megatron_context import GatheredAttention
 from torch import nn
 
 from pitcheck.torch import Input, Part, Program, Rank, Router, Routing, Spec
@@ -34,8 +35,11 @@ class Setup:
     ``chunks``: of layers on a pipeline rank; ``micro``: micro-batches of a rank; ``gated``: as
     Llama, with SwiGLU and RMSNorm and without biases; ``groups``: of queries; ``per_token``: the
     loss is averaged over the tokens of all ranks; ``latent``: multi-latent attention; ``experts``:
-    of each layer, ``spread`` over so many data parallel ranks; ``data_parallel`` and ``config``:
-    further fields of Megatron's configurations.
+    of each layer, ``spread`` over so many ranks, each of them over ``expert_tensor``;
+    ``context``: ranks that have parts of the sequence in zigzag order; ``zigzag``: an attention
+    that gathers keys from them, and on one rank has all; ``batches``: micro-batches
+    of the reference; ``adam``: fields of the configuration of Megatron's optimizer, which runs
+    then; ``data_parallel`` and ``config``: further fields of Megatron's configurations.
     """
 
     tensor: int = 2
@@ -52,6 +56,11 @@ class Setup:
     latent: bool = False
     experts: int = 0
     spread: int = 1
+    expert_tensor: int | None = None
+    context: int = 1
+    zigzag: bool = False
+    batches: int = 1
+    adam: Mapping[str, Any] | None = None
     data_parallel: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -74,29 +83,55 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
     @on_cpu
     def reference() -> Program:
         alone = replace(
-            setup, tensor=1, sequence=False, data=1, pipeline=1, chunks=1, micro=1, spread=1
+            setup,
+            tensor=1,
+            sequence=False,
+            data=1,
+            pipeline=1,
+            chunks=1,
+            micro=setup.batches,
+            spread=1,
+            expert_tensor=None,
+            context=1,
         )
         groups(alone)
         (model,) = models(alone)
 
-        def step(batch: Batch) -> torch.Tensor:
-            losses, mask = losses_of(model, batch)
-            loss: torch.Tensor = (losses * mask).sum() / mask.sum()
-            loss.backward()
+        optimizer = None if setup.adam is None else plain_adam(model, setup.adam)
+
+        def step(batch: Batch) -> Any:
+            if optimizer is not None:
+                optimizer.zero_grad()
+            loss = torch.zeros(())
+            for part in micro_batches(batch, alone):
+                losses, mask = losses_of(model, prepared(part))
+                mean = (losses * mask).sum() / mask.sum() / alone.micro
+                mean.backward()
+                loss = loss + mean.detach()
+            if optimizer is not None:
+                if setup.adam["clip_grad"] > 0:
+                    nn.utils.clip_grad_norm_(model.parameters(), setup.adam["clip_grad"])
+                optimizer.step()
+            logged()
             return loss
 
-        return Program(model, step)
+        return Program(model, step, optimizer)
 
     @on_cpu
     def parallel(rank: Rank) -> Program:
         groups(setup)
         chunks = wrapped(models(setup), setup)
+        optimizer = None if setup.adam is None else megatron_adam(chunks, setup.adam)
 
-        def step(batch: Batch) -> torch.Tensor | None:
+        def step(batch: Batch) -> Any:
             with bug(chunks[0].module):
-                return trained(chunks, setup, batch)
+                loss = trained(chunks, setup, batch)
+                if optimizer is not None:
+                    optimizer.step()
+                logged()
+                return loss
 
-        return Program(chunks, step)
+        return Program(chunks, step, optimizer)
 
     rows = ROWS * setup.data * setup.micro
     tokens = Input((rows, LENGTH), "int64", (0, VOCABULARY), split={0: "dp"})
@@ -112,9 +147,9 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
     return Spec(
         reference,
         parallel,
-        {"pp": setup.pipeline, "dp": setup.data, "tp": setup.tensor},
+        {"pp": setup.pipeline, "dp": setup.data, "cp": setup.context, "tp": setup.tensor},
         batch,
-        {"loss": Part(mean="dp")} if setup.data > 1 and not setup.per_token else {},
+        {} if setup.per_token else {"loss": Part(sum="cp", mean="dp")},
         routings=[Routing.random(1)] if setup.experts else [],
         router=Router(
             setup.experts or None,
@@ -135,7 +170,9 @@ def groups(setup: Setup) -> None:
         tensor_model_parallel_size=setup.tensor,
         pipeline_model_parallel_size=setup.pipeline,
         virtual_pipeline_model_parallel_size=setup.chunks if setup.chunks > 1 else None,
+        context_parallel_size=setup.context,
         expert_model_parallel_size=setup.spread,
+        expert_tensor_parallel_size=setup.expert_tensor,
     )
     generators.model_parallel_cuda_manual_seed(1)
 
@@ -146,16 +183,19 @@ def models(setup: Setup) -> list[Any]:
     from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: PLC0415
 
     config = configuration(setup)
+    layer = get_gpt_layer_local_spec(
+        num_experts=config.num_moe_experts,
+        multi_latent_attention=setup.latent,
+        normalization=config.normalization,
+    )
+    if setup.zigzag:
+        layer.submodules.self_attention.submodules.core_attention = GatheredAttention
     found = []
     for chunk in range(setup.chunks):
         stage = chunk if setup.chunks > 1 else None
         model = GPTModel(
             config,
-            get_gpt_layer_local_spec(
-                num_experts=config.num_moe_experts,
-                multi_latent_attention=setup.latent,
-                normalization=config.normalization,
-            ),
+            layer,
             VOCABULARY,
             LENGTH,
             pre_process=state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=stage),
@@ -201,6 +241,7 @@ def configuration(setup: Setup) -> Any:
         "moe_router_load_balancing_type": "none",
         "moe_token_dispatcher_type": "alltoall",
         "expert_model_parallel_size": setup.spread,
+        "expert_tensor_parallel_size": setup.expert_tensor,
         "add_bias_linear": False,
     }
     config = (MLATransformerConfig if setup.latent else TransformerConfig)(
@@ -212,6 +253,7 @@ def configuration(setup: Setup) -> Any:
         pipeline_model_parallel_size=setup.pipeline,
         virtual_pipeline_model_parallel_size=setup.chunks if setup.chunks > 1 else None,
         pipeline_dtype=torch.get_default_dtype(),
+        context_parallel_size=setup.context,
         sequence_parallel=setup.sequence,
         params_dtype=torch.get_default_dtype(),
         calculate_per_token_loss=setup.per_token,
@@ -244,14 +286,52 @@ def wrapped(chunks: list[Any], setup: Setup) -> list[Any]:
     ]
 
 
+def prepared(batch: Batch) -> Batch:
+    """The batch of a rank with positions and masks, which has its part of the sequence."""
+    from megatron.core.utils import get_batch_on_this_cp_rank  # noqa: PLC0415
+
+    tokens = batch["tokens"]
+    whole = {
+        **batch,
+        "position_ids": torch.arange(LENGTH, device="cuda").expand_as(tokens),
+        "attention_mask": torch.tril(torch.ones(1, 1, LENGTH, LENGTH, device="cuda")) < 0.5,
+    }
+    whole.setdefault("mask", torch.ones(tokens.shape, dtype=torch.int64))
+    cut: Batch = get_batch_on_this_cp_rank(whole)
+    return cut
+
+
+def plain_adam(model: Any, fields: Mapping[str, Any]) -> torch.optim.Optimizer:
+    """As Megatron decays: matrices alone."""
+    return torch.optim.AdamW(
+        [
+            {
+                "params": [one for one in model.parameters() if (one.dim() > 1) == decayed],
+                "weight_decay": fields["weight_decay"] if decayed else 0.0,
+            }
+            for decayed in (True, False)
+        ],
+        lr=fields["lr"],
+    )
+
+
+def megatron_adam(chunks: list[Any], fields: Mapping[str, Any]) -> Any:
+    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer  # noqa: PLC0415
+
+    return get_megatron_optimizer(OptimizerConfig(optimizer="adam", **fields), chunks)
+
+
 def losses_of(model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     """The losses of tokens, or what a pipeline stage sends on; and the mask of tokens."""
-    tokens = batch["tokens"]
-    hidden = torch.tril(torch.ones(1, 1, LENGTH, LENGTH, device="cuda")) < 0.5
-    positions = torch.arange(LENGTH, device="cuda").expand_as(tokens)
-    losses = model(tokens, positions, hidden, labels=batch["labels"])
-    mask = batch["mask"] if "mask" in batch else torch.ones(tokens.shape, dtype=torch.int64)
-    return losses, mask
+    losses = model(
+        batch["tokens"], batch["position_ids"], batch["attention_mask"], labels=batch["labels"]
+    )
+    return losses, batch["mask"]
+
+
+def logged() -> None:
+    """Forget the losses of routers, which Megatron adds up for its log."""
+    import_module("megatron.core.transformer.moe.moe_utils").clear_aux_losses_tracker()
 
 
 def trained(chunks: list[Any], setup: Setup, batch: Batch) -> Any:
@@ -276,7 +356,10 @@ def trained(chunks: list[Any], setup: Setup, batch: Batch) -> Any:
     count, total = (sum(each) for each in zip(*losses, strict=True))
     reported = torch.stack([count.to(total.dtype), total])
     dist.all_reduce(
-        reported, group=import_module("megatron.core.parallel_state").get_data_parallel_group()
+        reported,
+        group=import_module("megatron.core.parallel_state").get_data_parallel_group(
+            with_context_parallel=True
+        ),
     )
     return reported[1] / reported[0]
 
@@ -291,14 +374,19 @@ def micro_batches(batch: Batch, setup: Setup) -> Iterator[Batch]:
 def forward_step(
     setup: Setup, data: Iterator[Batch], model: Any
 ) -> tuple[torch.Tensor, Callable[..., Any]]:
-    losses, mask = losses_of(model, next(data))
+    losses, mask = losses_of(model, prepared(next(data)))
 
     def loss_of(losses: torch.Tensor) -> tuple[Any, ...]:
         total = (losses * mask).sum()
+        count = mask.sum().to(torch.int)
         if setup.per_token:
-            count = mask.sum().to(torch.int)
             return total, count, (count.clone(), total.detach().clone())
-        mean = total / mask.sum()
+        if setup.context > 1:
+            dist.all_reduce(
+                count,
+                group=import_module("megatron.core.parallel_state").get_context_parallel_group(),
+            )
+        mean = total / count
         return mean, mean.detach().clone() / setup.micro
 
     return losses, loss_of

@@ -5,6 +5,7 @@ caught where they are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ LLAMA = Setup(sequence=True, gated=True, groups=HEADS // 2)
 
 LATENT = Setup(layers=1, latent=True)
 EXPERTS = Setup(tensor=1, data=2, layers=1, experts=4, spread=2)
+GATHERED = replace(EXPERTS, config={"moe_token_dispatcher_type": "allgather"})
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +54,8 @@ RIGHT = [
             Setup(tensor=1, pipeline=2, micro=2, tied=True),
             Setup(tensor=1, pipeline=2, chunks=2, micro=2, layers=4),
             EXPERTS,
+            GATHERED,
+            Setup(sequence=True, layers=1, experts=4, expert_tensor=2),
         )
     ),
 ]
@@ -78,8 +82,9 @@ def test_latent_attention_is_proven_once_a_fault_of_megatron_is_mended() -> None
 
 
 @pytest.mark.nightly
-def test_experts_that_take_tokens_of_others_are_a_mismatch() -> None:
-    report = check_at_one_mesh(spec(EXPERTS, bugs.experts_swapped))
+@pytest.mark.parametrize("setup", [EXPERTS, GATHERED], ids=str)
+def test_experts_that_take_tokens_of_others_are_a_mismatch(setup: Setup) -> None:
+    report = check_at_one_mesh(spec(setup, bugs.experts_swapped))
     assert report.verdict == "mismatch", report.findings
 
 
