@@ -63,6 +63,7 @@ def test_the_reducer_waits_for_what_it_has_launched() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_gradients_that_stay() -> None:
     assert check_at_one_mesh(replicated(quiet=True)).verdict == "mismatch"
 
