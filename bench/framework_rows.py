@@ -534,6 +534,7 @@ ROWS: tuple[Row, ...] = (
         "positions not divided",
         balanced=False,
     ),
+    _ring("all-gather", {"cp": 4}, "gradients not averaged", balanced=False),
     _ring("all-to-all", CP2, "gradients not averaged", balanced=False, rotation="alltoall"),
     _ring("all-gather, balanced", CP2, "targets in the order of the batch"),
     _ring(

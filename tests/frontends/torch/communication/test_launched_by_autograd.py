@@ -46,25 +46,29 @@ def spec(parallel: Callable[[Rank], Program]) -> Spec:
 # --- the reducer, which tells other ranks which parameters a rank has used
 
 
-def replicated(quiet: bool = False) -> Spec:
+def replicated(quiet: bool = False, option: str = "find_unused_parameters") -> Spec:
     """``quiet``: gradients stay on their ranks."""
 
     def parallel(_: Rank) -> Program:
         model = layer()
-        spread = DistributedDataParallel(model, find_unused_parameters=True)
+        spread = DistributedDataParallel(model, **{option: True})
         return training(model if quiet else spread)
 
     return spec(parallel)
 
 
 @pytest.mark.slow
-def test_the_reducer_waits_for_what_it_has_launched() -> None:
-    proven(replicated())
+@pytest.mark.parametrize("option", ["find_unused_parameters", "static_graph"])
+def test_the_reducer_waits_for_what_it_has_launched(option: str) -> None:
+    """With ``static_graph`` it reduces all buckets when the backward pass has ended."""
+    proven(replicated(option=option))
 
 
 @pytest.mark.slow
-def test_gradients_that_stay() -> None:
-    assert check_at_one_mesh(replicated(quiet=True)).verdict == "mismatch"
+@pytest.mark.nightly
+@pytest.mark.parametrize("option", ["find_unused_parameters", "static_graph"])
+def test_gradients_that_stay(option: str) -> None:
+    assert check_at_one_mesh(replicated(quiet=True, option=option)).verdict == "mismatch"
 
 
 # --- hooks of a program

@@ -100,6 +100,7 @@ def test_balanced(rotation: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_gradients_not_summed() -> None:
     caught(ring(balanced=False, summed=False), "self.attend(self.q(x)", "PIT104", "PIT107")
 
@@ -128,6 +129,14 @@ def heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     devices = init_device_mesh("cpu", (RANKS,))
     spread = [DTensor.from_local(each, devices, [Shard(0)], run_check=False) for each in (q, k, v)]
     return by_pytorch(*spread).to_local()  # type: ignore[attr-defined, no-any-return]
+
+
+def of_sequences(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """The attention of a rank's rows, taken for its part of longer sequences."""
+    devices = init_device_mesh("cpu", (RANKS,))
+    spread = [DTensor.from_local(each, devices, [Shard(2)], run_check=False) for each in (q, k, v)]
+    whole = by_pytorch(*spread)
+    return whole.redistribute(placements=[Shard(2)]).to_local()  # type: ignore[attr-defined, no-any-return]
 
 
 def rows(attend: Attend) -> Spec:
@@ -162,7 +171,12 @@ def test_the_kernel_of_a_gpu(attend: Attend) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "attend", [flash(is_causal=False), flash(scale=0.25)], ids=["not causal", "another scale"]
+    "attend",
+    [
+        pytest.param(flash(is_causal=False), id="not causal", marks=pytest.mark.nightly),
+        pytest.param(flash(scale=0.25), id="another scale"),
+        pytest.param(of_sequences, id="rows in sequence", marks=pytest.mark.nightly),
+    ],
 )
 def test_other_attention(attend: Attend) -> None:
     assert check_at_one_mesh(rows(attend)).verdict == "mismatch"

@@ -328,5 +328,7 @@ def test_places_that_are_counted_as_floats() -> None:
     assert_equivalent(counted(0))
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_places_of_another_row_are_caught() -> None:
     assert check(counted(1)).verdict == "mismatch"
