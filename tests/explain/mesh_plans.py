@@ -257,8 +257,10 @@ def norm_of_rows(summed: bool) -> Pair:
     """The norm of a product of rows over two ranks, squared as ``y * y``; ``summed`` over them."""
     r, b = Builder("reference"), Builder("dp", {"dp": 2})
     y = r.op("mul", r.input("x", (4, 3)), r.parameter("w", (3,)), out="y")
+    y = r.op("mul", y, r.op("full", sizes=(3,), value=2))
     r.output(r.op("sqrt", r.op("sum", r.op("mul", y, y)), out="norm"))
     y = b.op("mul", b.input("x", (2, 3), {0: "dp"}), b.parameter("w", (3,), {}), out="y")
+    y = b.op("mul", y, b.op("full", sizes=(3,), value=2))
     squares = b.op("sum", b.op("mul", y, y), out="squares")
     total = b.op("all_reduce", squares, group="dp") if summed else squares
     b.output(b.op("sqrt", total, out="norm"))

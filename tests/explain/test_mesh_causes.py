@@ -150,7 +150,7 @@ def test_a_tensor_that_counts_twice_in_a_norm_is_left_out_of_one_join() -> None:
 def test_squares_that_are_products_of_equal_operands_are_those_of_a_norm() -> None:
     report = run(norm_of_rows(False))
     (found,) = report.findings
-    assert (found.code, found.operator) == ("PIT113", "2:sum (sum)"), said(report)
+    assert (found.code, found.operator) == ("PIT113", "4:sum (sum)"), said(report)
     assert "(tried: every output is right then)" in (found.repair or ""), said(report)
 
 

@@ -126,7 +126,8 @@ def mean_of_means(site: Site) -> Iterator[Candidate]:
     counts = [] if own is None or not site.leads else _like(evidence, own)
     if own is None or not counts or own != counts[0]:
         return
-    found = _reference_divisor(evidence, sum(_held(evidence, value) for value in counts))
+    first, *more = (_held(evidence, value) for value in counts)
+    found = _reference_divisor(evidence, sum(more, start=first))
     if found is None:
         return
     total, whole = found
