@@ -104,7 +104,9 @@ class InfiniteValues:
         read = read[1:] if name in SHAPED else read
         if floating and self._is_made(name, event, read):
             self._values.update(event.tensors)
-        through = chosen | self.source(operands(read)).through
+        through = chosen
+        for value in operands(read):
+            through |= self._through.get(value, 0)
         if through:
             self._through.update(dict.fromkeys(event.tensors, through))
 

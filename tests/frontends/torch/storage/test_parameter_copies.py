@@ -100,7 +100,7 @@ def plain(parameters: Any) -> torch.optim.Optimizer:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [sgd, plain])
+@pytest.mark.parametrize("make", [plain, pytest.param(sgd, marks=pytest.mark.nightly)])
 def test_copies_are_proven(make: Any) -> None:
     proven(spec(make))
 

@@ -407,3 +407,52 @@ def alone(net: nn.Sequential) -> None:
 @pytest.mark.slow
 def test_a_rank_that_does_not_come_is_missed() -> None:
     assert check_at_one_mesh(averaging(alone)).verdict == "invalid"
+
+
+# --- choices that nobody looks at
+
+
+def masked(condition: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[nn.Sequential], None]:
+    """Return an average whose gradients are masked by what all ranks have found."""
+
+    def sync(net: nn.Sequential) -> None:
+        average(net)
+        for parameter in net.parameters():
+            flag = condition(parameter.grad).float()
+            dist.all_reduce(flag, MAX)
+            parameter.grad = torch.where(flag > 0, torch.zeros_like(parameter.grad), parameter.grad)
+
+    return sync
+
+
+@pytest.mark.slow
+def test_a_masked_update_is_that_of_finite_numbers() -> None:
+    report = proven(averaging(masked(lambda grad: torch.isnan(grad).any())))
+    assert any("are finite" in line for line in report.assumptions)
+
+
+@pytest.mark.slow
+def test_a_mask_that_is_inverted_is_caught() -> None:
+    spec = averaging(masked(lambda grad: torch.isfinite(grad).all()))
+    assert check_at_one_mesh(spec).verdict == "mismatch"
+
+
+def hidden(wrong: bool) -> Callable[[nn.Sequential], None]:
+    """Return an average of gradients plus numbers of rows whose scores are all hidden."""
+
+    def sync(net: nn.Sequential) -> None:
+        average(net)
+        for parameter in net.parameters():
+            scores = torch.full_like(parameter.grad, -math.inf) * 1.0
+            top = scores.amax()
+            filled = torch.where(torch.isinf(top), torch.full_like(top, float(wrong)), top)
+            parameter.grad += filled
+
+    return sync
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_infinity_that_is_tamed_chooses_as_it_does() -> None:
+    """A choice by a test of what comes from infinity is not taken for finite numbers."""
+    assert check_at_one_mesh(averaging(hidden(True))).verdict != "equivalent"
