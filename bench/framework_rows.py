@@ -108,12 +108,6 @@ def _mixed(feature: str, mesh: Mapping[str, int], *mistakes: str, **options: Any
     return Row("torchtitan", feature, "titan_moe", mesh, mistakes, options, counted=counted)
 
 
-def _staged(schedule: str, mesh: Mapping[str, int]) -> Row:
-    mistakes = ("gradients divided as of a mean", "a micro-batch taken twice")
-    name, options = f"Llama 3, pipeline_llm, {schedule}", {"schedule": schedule}
-    return Row("torchtitan", name, "titan_pipeline", mesh, mistakes, options)
-
-
 ROWS: tuple[Row, ...] = (
     # --- plain torch.distributed
     _by_hand(
@@ -428,8 +422,6 @@ ROWS: tuple[Row, ...] = (
         "largest of own columns",
         backend="full_dtensor",
     ),
-    *(_staged(name, PP2) for name in ("1F1B", "Interleaved1F1B")),
-    _staged("1F1B", {"pp": 2, "dp": 2}),
     _mixed(
         "Qwen3-MoE, experts over ranks",
         DP2,
