@@ -39,33 +39,29 @@ def test_experts_are_proven(titan: Any, setup: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("setup", [{}, {"model": "DeepSeek-V3"}], ids=str)
 @pytest.mark.parametrize(
-    ("planted", "outputs"),
-    [
-        ({"after": "halved"}, "grad:layers.0.moe.routed_experts"),
-        ({"change": "neighbours"}, "loss"),
-    ],
+    ("planted", "code"),
+    [({"after": "halved"}, "PIT101"), ({"change": "neighbours"}, "PIT107")],
     ids=str,
 )
 def test_experts_of_other_tokens_and_gradients(
-    titan: Any, setup: dict[str, Any], planted: dict[str, str], outputs: str
+    titan: Any, setup: dict[str, Any], planted: dict[str, str], code: str
 ) -> None:
     wrong = {place: getattr(titan, name) for place, name in planted.items()}
-    refuted(titan.spec(titan.Setup(**setup), **wrong), outputs)
+    refuted(titan.spec(titan.Setup(**setup), **wrong), code)
 
 
 def test_the_mean_of_own_tokens(titan: Any) -> None:
     averaged = import_module("frontends.torch.frameworks.titan").averaged
-    refuted(titan.spec(titan.Setup(), averaged), "loss")
+    refuted(titan.spec(titan.Setup(), averaged), "PIT102")
 
 
 def test_biases_by_the_tokens_of_a_rank(titan: Any) -> None:
     """Each rank moves the biases of experts by the tokens that it has sent."""
-    wrong = titan.spec(titan.Setup(balanced=True), counted=titan.ALONE)
-    refuted(wrong, "layers.0.moe.expert_bias_E")
+    refuted(titan.spec(titan.Setup(balanced=True), counted=titan.ALONE), "PIT104")
 
 
-def refuted(spec: Any, output: str) -> None:
-    """A mismatch that is shown at an output, or at one of those that begin so."""
+def refuted(spec: Any, code: str) -> None:
+    """A mismatch, whose first finding has a cause and a line."""
     report = check_at_one_mesh(spec)
     assert report.verdict == "mismatch", (report.verdict, report.findings)
-    assert (report.findings[0].output or "").startswith(output), report.findings
+    assert report.findings[0].code == code and report.findings[0].source, report.findings

@@ -15,6 +15,7 @@ from frontends.torch.checking import CLOSE, check
 from frontends.torch.parallelism.regions import Exchange
 from frontends.torch.parallelism.test_pipeline import Stages
 from frontends.torch.programs.test_plain import BATCH, mlp, reference, squares
+from frontends.torch.proving import check_at_one_mesh
 from frontends.torch.replay import difference, truth
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -236,26 +237,46 @@ def test_complex_rotation() -> None:
     alone(program)
 
 
+PLACES = [[3, 1, 0, 2], [0, 0, 3, 1], [1, 2, 3, 0], [2, 3, 1, 1]]
+
+
+def gathered(dim: int, places: list[list[int]]) -> Program:
+    """Rotary embedding at given positions."""
+    model = nn.Linear(8, 8)
+    angles = torch.outer(torch.arange(8.0), torch.tensor([0.5, 0.25, 0.125, 1.0]))
+    turns = torch.polar(torch.ones_like(angles), angles)
+    index = torch.tensor(places)
+
+    def step(batch):
+        x = torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2))
+        turned = torch.view_as_real(x * torch.gather(turns, dim, index)).flatten(1)
+        loss = (turned**3).sum()
+        loss.backward()
+        return loss
+
+    return Program(model, step)
+
+
 @pytest.mark.parametrize("dim", [0, -1])
 def test_complex_numbers_that_are_gathered(dim: int) -> None:
-    """Rotary embedding at given positions; the places are those of both parts."""
+    """The places are those of both parts."""
+    alone(lambda: gathered(dim, PLACES))
 
-    def program() -> Program:
-        model = nn.Linear(8, 8)
-        angles = torch.outer(torch.arange(8.0), torch.tensor([0.5, 0.25, 0.125, 1.0]))
-        turns = torch.polar(torch.ones_like(angles), angles)
-        places = torch.tensor([[3, 1, 0, 2], [0, 0, 3, 1], [1, 2, 3, 0], [2, 3, 1, 1]])
 
-        def step(batch):
-            x = torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2))
-            turned = torch.view_as_real(x * torch.gather(turns, dim, places)).flatten(1)
-            loss = (turned**3).sum()
-            loss.backward()
-            return loss
-
-        return Program(model, step)
-
-    alone(program)
+@pytest.mark.parametrize("dim", [0, -1])
+def test_complex_numbers_that_are_gathered_elsewhere(dim: int) -> None:
+    """One place of sixteen is another one."""
+    elsewhere = [[3, 1, 0, 2], [0, 0, 3, 1], [1, 2, 3, 0], [2, 3, 1, 0]]
+    for places, verdict in ((PLACES, "equivalent"), (elsewhere, "mismatch")):
+        report = check_at_one_mesh(
+            Spec(
+                lambda: gathered(dim, PLACES),
+                lambda _, places=places: gathered(dim, places),
+                {"dp": 1},
+                BATCH,
+            )
+        )
+        assert report.verdict == verdict, report.findings
 
 
 def test_complex_numbers_that_are_written_as_real_ones() -> None:
