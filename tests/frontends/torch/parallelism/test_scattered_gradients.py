@@ -24,7 +24,8 @@ def network() -> nn.Module:
 
 
 def loss_of(model: nn.Module, batch: Batch) -> torch.Tensor:
-    return (model(batch["x"]) - batch["y"]).square().mean()
+    loss: torch.Tensor = (model(batch["x"]) - batch["y"]).square().mean()
+    return loss
 
 
 def reference() -> Program:
@@ -51,13 +52,17 @@ class Flat:
         self.data, self.gradients = torch.zeros(size), torch.zeros(size)
         self.half = size // ranks
         self.first, self.ranks = rank * self.half, ranks
-        self.scattered, self.shards, self.parts = {}, [], []
+        self.whole: dict[str, torch.Tensor] = {}
+        self.scattered: dict[str, tuple[int, int]] = {}
+        self.shards: list[torch.Tensor] = []
+        self.parts: list[tuple[torch.Tensor, int, int]] = []
         begin = 0
         for name, one in self.parameters.items():
             end = begin + one.numel()
             self.data[begin:end].copy_(one.detach().reshape(-1))
             one.data = self.data[begin:end].view_as(one)
-            one.main_grad = self.gradients[begin:end].view_as(one)
+            self.whole[name] = self.gradients[begin:end].view_as(one)
+            one.main_grad = self.whole[name]  # type: ignore[attr-defined]
             first, stop = (
                 min(max(place - begin, 0), one.numel())
                 for place in (self.first, self.first + self.half)
@@ -65,7 +70,7 @@ class Flat:
             self.scattered[name] = first, stop
             if first < stop:
                 self.shards.append(one.data.view(-1)[first:stop])
-                self.parts.append((one, first, stop))
+                self.parts.append((self.whole[name], first, stop))
             begin = end + GAP
         self.optimizer = torch.optim.SGD(self.shards, lr=0.1, momentum=0.5)
 
@@ -73,9 +78,10 @@ class Flat:
         return buffer[self.first : self.first + self.half]
 
     def scatter(self) -> None:
-        for one in self.parameters.values():
-            one.main_grad.copy_(one.grad)
-            one.grad = None
+        for name, one in self.parameters.items():
+            if one.grad is not None:
+                self.whole[name].copy_(one.grad)
+                one.grad = None
         self.gradients /= self.ranks
         dist.reduce_scatter_tensor(self.own(self.gradients), self.gradients)
 
@@ -84,8 +90,8 @@ class Flat:
 
     def step(self) -> None:
         self.scatter()
-        for shard, (one, first, stop) in zip(self.shards, self.parts, strict=True):
-            shard.grad = one.main_grad.view(-1)[first:stop]
+        for shard, (gradient, first, stop) in zip(self.shards, self.parts, strict=True):
+            shard.grad = gradient.view(-1)[first:stop]
         self.optimizer.step()
         self.gather()
 
@@ -109,13 +115,12 @@ class Neighbours(Flat):
     """Each shard is stepped by the gradient one element further."""
 
     def step(self) -> None:
+        own = self.parts
         self.parts = [
-            (one, first - (first > 0), stop - (first > 0)) for one, first, stop in self.parts
+            (gradient, first - (first > 0), stop - (first > 0)) for gradient, first, stop in own
         ]
         super().step()
-        self.parts = [
-            (one, first + (first > 0), stop + (first > 0)) for one, first, stop in self.parts
-        ]
+        self.parts = own
 
 
 class GapRead(Flat):
@@ -125,7 +130,7 @@ class GapRead(Flat):
         super().gather()
         one = self.parameters["2.weight"]
         with torch.no_grad():
-            one += self.data[-1]
+            one.add_(self.data[-1])
 
 
 def spec(
