@@ -160,16 +160,19 @@ def test_a_step_of_stretches_is_proven() -> None:
     assert report.outputs.total > 6
 
 
+@pytest.mark.slow
 def test_a_sum_for_a_mean_is_caught_at_its_line() -> None:
     caught(spec(NotDivided), "dist.reduce_scatter_tensor", "PIT111")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [NotGathered, Neighbours])
 def test_a_mistake_is_a_mismatch(kind: type[Flat]) -> None:
     report = check_at_one_mesh(spec(kind))
     assert report.verdict == "mismatch", report.findings
 
 
+@pytest.mark.slow
 def test_what_lies_between_parameters_has_no_counterpart_if_it_is_read() -> None:
     report = check_at_one_mesh(spec(GapRead))
     assert report.verdict == "inconclusive", report.findings
@@ -187,6 +190,7 @@ def test_elements_that_no_rank_has_are_refused() -> None:
     assert "no rank has element" in str(report.findings[0].title)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_no_rank_has_is_never_proven() -> None:
     report = check_at_one_mesh(spec(Flat, lambda flat: dict.fromkeys(flat.scattered, (0, 0))))
     assert report.verdict != "equivalent", report.findings
