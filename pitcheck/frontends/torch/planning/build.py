@@ -350,7 +350,8 @@ class _Building:
             return None
         if result.kind == "gradient" and result.name in self._scattered:
             # All elements together are those of the whole, which was checked.
-            return of_boxes(name, self._wholes[result.name], ends, self._places)
+            own = {rank: box for rank, box in ends.items() if box is not None}
+            return of_boxes(name, self._wholes[result.name], own, self._places)
         whole = tuple(((0, size),) for size in self._wholes[result.name])
         wrong = next((rank for rank, box in ends.items() if box != whole), None)
         if wrong is not None:

@@ -69,7 +69,7 @@ def _check_covered(traces: Sequence[Trace], wanted: Mapping[Key, Shape]) -> None
         for result in trace.results:
             key = result.kind, result.name
             if key in wanted:
-                held[key].extend(result.box[0] if result.box else ((0, *wanted[key]),))
+                held[key].extend(result.box[0] if result.box else ((0, prod(wanted[key])),))
     for (kind, name), intervals in held.items():
         (size,), end = wanted[kind, name], 0
         for start, stop in sorted(intervals):

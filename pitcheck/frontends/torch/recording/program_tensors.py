@@ -369,7 +369,7 @@ def _elements_of(tensor: torch.Tensor, held: Held) -> Held | None:
     None if it is not. They may begin in the middle of a row.
     """
     whole, part = local(held.tensor), local(tensor)
-    first = part.storage_offset() - whole.storage_offset()
+    first = int(part.storage_offset() - whole.storage_offset())
     if (
         part.dim() != 1
         or not part.numel()
@@ -384,7 +384,7 @@ def _elements_of(tensor: torch.Tensor, held: Held) -> Held | None:
     return Held(held.name, tensor, stretch_of(held.part, whole.shape, first, first + part.numel()))
 
 
-def called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+def called(found: Sequence[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
     """Return tensors by their names.
 
     If names of several models are the same, each begins with the place of its model.

@@ -97,7 +97,15 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
         groups(alone)
         (model,) = models(alone)
 
-        optimizer = None if setup.adam is None else plain_adam(model, setup.adam)
+        optimizer = (
+            None
+            if setup.adam is None
+            else torch.optim.AdamW(
+                model.parameters(),
+                lr=setup.adam["lr"],
+                weight_decay=setup.adam["weight_decay"],
+            )
+        )
 
         def step(batch: Batch) -> Any:
             if optimizer is not None:
@@ -299,20 +307,6 @@ def prepared(batch: Batch) -> Batch:
     whole.setdefault("mask", torch.ones(tokens.shape, dtype=torch.int64))
     cut: Batch = get_batch_on_this_cp_rank(whole)
     return cut
-
-
-def plain_adam(model: Any, fields: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """As Megatron decays: matrices alone."""
-    return torch.optim.AdamW(
-        [
-            {
-                "params": [one for one in model.parameters() if (one.dim() > 1) == decayed],
-                "weight_decay": fields["weight_decay"] if decayed else 0.0,
-            }
-            for decayed in (True, False)
-        ],
-        lr=fields["lr"],
-    )
 
 
 def megatron_adam(chunks: list[Any], fields: Mapping[str, Any]) -> Any:

@@ -24,7 +24,8 @@ def network() -> nn.Module:
 
 
 def loss_of(model: nn.Module, batch: Batch) -> torch.Tensor:
-    return (model(batch["x"]) - batch["y"]).square().mean()
+    loss: torch.Tensor = (model(batch["x"]) - batch["y"]).square().mean()
+    return loss
 
 
 def reference() -> Program:
@@ -51,13 +52,17 @@ class Flat:
         self.data, self.gradients = torch.zeros(size), torch.zeros(size)
         self.half = size // ranks
         self.first, self.ranks = rank * self.half, ranks
-        self.scattered, self.shards, self.parts = {}, [], []
+        self.whole: dict[str, torch.Tensor] = {}
+        self.scattered: dict[str, tuple[int, int]] = {}
+        self.shards: list[torch.Tensor] = []
+        self.parts: list[tuple[torch.Tensor, int, int]] = []
         begin = 0
         for name, one in self.parameters.items():
             end = begin + one.numel()
             self.data[begin:end].copy_(one.detach().reshape(-1))
             one.data = self.data[begin:end].view_as(one)
-            one.main_grad = self.gradients[begin:end].view_as(one)
+            self.whole[name] = self.gradients[begin:end].view_as(one)
+            one.main_grad = self.whole[name]  # type: ignore[attr-defined]
             first, stop = (
                 min(max(place - begin, 0), one.numel())
                 for place in (self.first, self.first + self.half)
@@ -65,7 +70,7 @@ class Flat:
             self.scattered[name] = first, stop
             if first < stop:
                 self.shards.append(one.data.view(-1)[first:stop])
-                self.parts.append((one, first, stop))
+                self.parts.append((self.whole[name], first, stop))
             begin = end + GAP
         self.optimizer = torch.optim.SGD(self.shards, lr=0.1, momentum=0.5)
 
@@ -73,9 +78,10 @@ class Flat:
         return buffer[self.first : self.first + self.half]
 
     def scatter(self) -> None:
-        for one in self.parameters.values():
-            one.main_grad.copy_(one.grad)
-            one.grad = None
+        for name, one in self.parameters.items():
+            if one.grad is not None:
+                self.whole[name].copy_(one.grad)
+                one.grad = None
         self.gradients /= self.ranks
         dist.reduce_scatter_tensor(self.own(self.gradients), self.gradients)
 
@@ -84,8 +90,8 @@ class Flat:
 
     def step(self) -> None:
         self.scatter()
-        for shard, (one, first, stop) in zip(self.shards, self.parts, strict=True):
-            shard.grad = one.main_grad.view(-1)[first:stop]
+        for shard, (gradient, first, stop) in zip(self.shards, self.parts, strict=True):
+            shard.grad = gradient.view(-1)[first:stop]
         self.optimizer.step()
         self.gather()
 
@@ -109,13 +115,12 @@ class Neighbours(Flat):
     """Each shard is stepped by the gradient one element further."""
 
     def step(self) -> None:
+        own = self.parts
         self.parts = [
-            (one, first - (first > 0), stop - (first > 0)) for one, first, stop in self.parts
+            (gradient, first - (first > 0), stop - (first > 0)) for gradient, first, stop in own
         ]
         super().step()
-        self.parts = [
-            (one, first + (first > 0), stop + (first > 0)) for one, first, stop in self.parts
-        ]
+        self.parts = own
 
 
 class GapRead(Flat):
@@ -125,7 +130,7 @@ class GapRead(Flat):
         super().gather()
         one = self.parameters["2.weight"]
         with torch.no_grad():
-            one += self.data[-1]
+            one.add_(self.data[-1])
 
 
 def spec(
@@ -155,16 +160,19 @@ def test_a_step_of_stretches_is_proven() -> None:
     assert report.outputs.total > 6
 
 
+@pytest.mark.slow
 def test_a_sum_for_a_mean_is_caught_at_its_line() -> None:
     caught(spec(NotDivided), "dist.reduce_scatter_tensor", "PIT111")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [NotGathered, Neighbours])
 def test_a_mistake_is_a_mismatch(kind: type[Flat]) -> None:
     report = check_at_one_mesh(spec(kind))
     assert report.verdict == "mismatch", report.findings
 
 
+@pytest.mark.slow
 def test_what_lies_between_parameters_has_no_counterpart_if_it_is_read() -> None:
     report = check_at_one_mesh(spec(GapRead))
     assert report.verdict == "inconclusive", report.findings
@@ -182,6 +190,7 @@ def test_elements_that_no_rank_has_are_refused() -> None:
     assert "no rank has element" in str(report.findings[0].title)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_no_rank_has_is_never_proven() -> None:
     report = check_at_one_mesh(spec(Flat, lambda flat: dict.fromkeys(flat.scattered, (0, 0))))
     assert report.verdict != "equivalent", report.findings

@@ -63,33 +63,3 @@ def test_equal_pieces() -> None:
 )
 def test_members_that_join_otherwise(other: Trace) -> None:
     assert reduced([bucket(0, (2, 3)), other]) == [[(5,)]] * 2
-
-
-def pieces(trace: Trace, through: bool) -> list[tuple[int, ...]]:
-    (changed,) = without_flat_buffers([trace], through)
-    return [
-        changed.values[event.outputs[0]].shape
-        for event in changed.events
-        if event.operator == "mul.Tensor" and event.outputs[0] is not None
-    ]
-
-
-def test_pieces_are_cut_where_that_is_asked_for() -> None:
-    """A part of a buffer in a buffer is scaled, and begins and ends inside of pieces."""
-    values = tuple(Value((size,), "float32") for size in (2, 3, 5, 4, 9, 5, 5, 3))
-    events = (
-        Event("cat.default", ((Ref(0), Ref(1)), 0), (2,)),
-        Event("cat.default", ((Ref(2), Ref(3)), 0), (4,)),
-        Event("slice.Tensor", (Ref(4), 0, 1, 6, 1), (5,)),
-        Event("mul.Tensor", (Ref(5), 2.0), (6,)),
-        Event("slice.Tensor", (Ref(6), 0, 1, 4, 1), (7,)),
-    )
-    trace = Trace(
-        0,
-        values,
-        events,
-        tuple(Given(n, "parameter", f"p{n}") for n in (0, 1, 3)),
-        (Result(7, "output", "out"),),
-    )
-    assert pieces(trace, through=True) == [(3,)]
-    assert pieces(trace, through=False) == [(5,)]
