@@ -587,6 +587,8 @@ ROWS: tuple[Row, ...] = (
         "largest of own columns",
         backend="full_dtensor",
     ),
+    *(_staged(name, PP2) for name in ("1F1B", "Interleaved1F1B")),
+    _staged("1F1B", {"pp": 2, "dp": 2}),
     _mixed(
         "Qwen3-MoE, experts over ranks",
         DP2,

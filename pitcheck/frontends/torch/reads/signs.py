@@ -68,8 +68,11 @@ class Signs:
             return self._lines[value]
         if value not in self._known:
             return None
+        known = self._known[value]
+        if known.is_complex():
+            return None
         with _disable_current_modes():
-            return frozenset() if bool((self._known[value] >= 0).all()) else None
+            return frozenset() if bool((known >= 0).all()) else None
 
     def follow(self, event: Event, read: tuple[Argument, ...], tests: frozenset[str]) -> None:
         """Take in an event whose results are made of ``read``, a part of its arguments.

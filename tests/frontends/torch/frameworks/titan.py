@@ -94,29 +94,40 @@ def model(sequence: bool | None = None) -> Llama3Model:
     """One layer with grouped queries and a fused projection; ``sequence``: declared for tensor
     parallelism, with sequence parallelism or without.
     """
+    config = configured(1)
+    if sequence is not None:
+        set_llama3_sharding_config(config, enable_sp=sequence)
+    return config.build()
+
+
+def configured(layers: int) -> Llama3Model.Config:
+    """The configuration of a model with equal layers."""
 
     def norm() -> RMSNorm.Config:
         return RMSNorm.Config(normalized_shape=WIDTH, param_init={"weight": nn.init.ones_})
 
     normal = {"weight": nn.init.normal_}
-    layer = Llama3TransformerBlock.Config(
-        attention_norm=norm(),
-        ffn_norm=norm(),
-        attention=make_gqa_config(
-            dim=WIDTH,
-            n_heads=HEADS,
-            n_kv_heads=KEYS,
-            wqkv_param_init=normal,
-            wo_param_init=normal,
-            inner_attention=ScaledDotProductAttention.Config(),
-            fuse_qkv=True,
-            rope=ComplexRoPE.Config(dim=WIDTH // HEADS, max_seq_len=LENGTH, theta=10000),
-        ),
-        feed_forward=make_ffn_config(
-            dim=WIDTH, hidden_dim=HIDDEN, w1_param_init=normal, w2w3_param_init=normal
-        ),
-    )
-    config = Llama3Model.Config(
+
+    def layer() -> Llama3TransformerBlock.Config:
+        return Llama3TransformerBlock.Config(
+            attention_norm=norm(),
+            ffn_norm=norm(),
+            attention=make_gqa_config(
+                dim=WIDTH,
+                n_heads=HEADS,
+                n_kv_heads=KEYS,
+                wqkv_param_init=normal,
+                wo_param_init=normal,
+                inner_attention=ScaledDotProductAttention.Config(),
+                fuse_qkv=True,
+                rope=ComplexRoPE.Config(dim=WIDTH // HEADS, max_seq_len=LENGTH, theta=10000),
+            ),
+            feed_forward=make_ffn_config(
+                dim=WIDTH, hidden_dim=HIDDEN, w1_param_init=normal, w2w3_param_init=normal
+            ),
+        )
+
+    return Llama3Model.Config(
         dim=WIDTH,
         vocab_size=VOCABULARY,
         tok_embeddings=Embedding.Config(
@@ -124,11 +135,8 @@ def model(sequence: bool | None = None) -> Llama3Model:
         ),
         norm=norm(),
         lm_head=Linear.Config(in_features=WIDTH, out_features=VOCABULARY, param_init=normal),
-        layers=[layer],
+        layers=[layer() for _ in range(layers)],
     )
-    if sequence is not None:
-        set_llama3_sharding_config(config, enable_sp=sequence)
-    return config.build()
 
 
 def summed(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
