@@ -55,6 +55,7 @@ STEPPED = ("SGD", "AdamW", "fused AdamW", "foreach Adam", "Adagrad", "RMSprop", 
 TESTED = "tests/frontends/torch/parallelism/test_"
 TITAN = "tests/frontends/torch/frameworks/titan"
 RATE = "another learning rate on one rank"
+OWN_TOKENS = "tokens of one rank"
 NOTHING = "a hook that reduces nothing"
 OFFSET, UNSUMMED = "experts counted from another one", "outputs of experts not summed"
 
@@ -586,6 +587,17 @@ ROWS: tuple[Row, ...] = (
         TP2,
         "largest of own columns",
         backend="full_dtensor",
+    ),
+    _titan("FSDP2, clipping, AdamW", DP2, "a mean over own tokens", clipped=True),
+    *(
+        Row("torchtitan", f"Llama 3, Trainer.train_step, {feature}", "titan_trainer", *rest)
+        for feature, *rest in (
+            ("FSDP2", DP2, (OWN_TOKENS, RATE)),
+            ("FSDP2, accumulation", DP2, (OWN_TOKENS, RATE), {"micro": 2}),
+            ("FSDP2, tensor and sequence parallelism", {"dp": 2, "tp": 2}, (OWN_TOKENS,)),
+            ("replicas of shards", BOTH, (OWN_TOKENS,)),
+            ("1F1B", PP2, (RATE,), {"layers": 2}),
+        )
     ),
     *(_staged(name, PP2) for name in ("1F1B", "Interleaved1F1B")),
     _staged("1F1B", {"pp": 2, "dp": 2}),
