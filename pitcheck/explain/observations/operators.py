@@ -173,12 +173,24 @@ def other_operator(
             # A tensor that is computed is more often the wrong one than a given one, and a number
             # is seldom in the place of a tensor.
             operand, right = step.inputs[different[0]], other.inputs[different[0]]
+            if _called_alike(evidence, operand, right):
+                continue
             unlike = isinstance(operand, Argument) != isinstance(right, Argument)
             given = (
                 isinstance(operand, Argument) and not evidence.second.values[operand.value].writers
             )
             others.append(((unlike, given), _other_operand(evidence, step, other, different[0])))
     return min(others, key=lambda o: o[0])[1] if others else None
+
+
+def _called_alike(evidence: Evidence, mine: StepOperand, theirs: StepOperand) -> bool:
+    """Return True if both operands have one name: then the tensor is meant, and its numbers wrong.
+
+    To read it is no mistake.
+    """
+    if not isinstance(mine, Argument) or not isinstance(theirs, Argument):
+        return False
+    return evidence.name(mine.value) == evidence.first.values[theirs.value].name
 
 
 def reference_runs(evidence: Evidence, step: Step, held: Held, due: Cut) -> bool:
