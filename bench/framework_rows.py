@@ -448,6 +448,17 @@ ROWS: tuple[Row, ...] = (
             (", accumulation, SGD", DP2, ("sums not divided",), {"optimizer": "SGD", "micro": 2}),
         )
     ),
+    Row(
+        "deepspeed",
+        "Ulysses, DistributedAttention",
+        "ulysses_deepspeed",
+        {"sp": 2},
+        (
+            "a group of one rank",
+            "gradients not summed",
+            "heads of one rank in another order",
+        ),
+    ),
     # --- FSDP2 with a scaler
     *(
         Row("torch", f"FSDP2, GradScaler, {name}", "scaled_fsdp2", mesh, mistakes, options)
