@@ -505,8 +505,9 @@ ROWS: tuple[Row, ...] = (
     _layered("LoRA by hand", DP2, "another scale on one rank", NOTHING, model="adapted"),
     *(
         _layered(name, DP2, RATE, optimizer=name)
-        for name in ("Adafactor", "Muon", "Adamax", "RAdam", "Adadelta", "ASGD")
+        for name in ("Adafactor", "Muon", "Adamax", "RAdam", "Adadelta")
     ),
+    _layered("ASGD", DP2, NOTHING, optimizer="ASGD"),
     _sharded("fused AdamW", DP2, "a shard not updated", optimizer="fused AdamW"),
     # --- mixtures of experts of transformers
     _routed("Mixtral, its expert and FSDP2 plans", DP2, OFFSET),
