@@ -447,4 +447,10 @@ ROWS: tuple[Row, ...] = (
         {"dp": 2, "tp": 2},
         "gradients of experts halved",
     ),
+    _mixed(
+        "DeepSeek-V3, experts over ranks, tensor and sequence parallelism",
+        {"dp": 2, "tp": 2},
+        "gradients of experts halved",
+        model="DeepSeek-V3",
+    ),
 )
