@@ -682,4 +682,10 @@ ROWS: tuple[Row, ...] = (
         mended=True,
     ),
     _megatron("GPT, experts by all-to-all", EP2, "experts swapped", experts=4),
+    _mixed(
+        "DeepSeek-V3, experts over ranks, tensor and sequence parallelism",
+        {"dp": 2, "tp": 2},
+        "gradients of experts halved",
+        model="DeepSeek-V3",
+    ),
 )

@@ -30,6 +30,7 @@ def titan() -> Any:
         {"tensor": 2, "sequence": True},
         {"balanced": True},
         {"model": "DeepSeek-V3"},
+        {"model": "DeepSeek-V3", "tensor": 2, "sequence": True},
     ],
     ids=str,
 )
