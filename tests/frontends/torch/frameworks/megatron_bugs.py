@@ -240,19 +240,3 @@ def mask_of_first_part(_: Any) -> Planted:
         return right(own, *args, attention_mask=torch.cat([first, first], dim=2), **rest)
 
     return patch.object(attention, "forward", forward)
-
-
-# --- of the distributed optimizer
-
-
-def shard_of_other_elements(model: Any) -> Planted:
-    """An optimizer's shard is stepped by the gradient of the elements beside."""
-    kind = import_module("megatron.core.optimizer.distrib_optimizer").DistributedOptimizer
-    right = kind._copy_model_grads_to_main_grads
-
-    def copied(optimizer: Any) -> None:
-        right(optimizer)
-        for shard in optimizer.optimizer.param_groups[0]["params"][:1]:
-            shard.grad = shard.grad.roll(1)
-
-    return patch.object(kind, "_copy_model_grads_to_main_grads", copied)

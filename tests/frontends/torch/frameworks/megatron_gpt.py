@@ -43,6 +43,7 @@ class Setup:
     """
 
     tensor: int = 2
+    width: int = WIDTH
     sequence: bool = False
     data: int = 1
     pipeline: int = 1
@@ -213,7 +214,7 @@ def models(setup: Setup) -> list[Any]:
             vp_stage=stage,
         )
         if config.params_dtype != torch.float32 and not setup.latent:
-            channels = WIDTH // HEADS
+            channels = setup.width // HEADS
             model.rotary_pos_emb.inv_freq = 1.0 / (
                 10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels)
             )
@@ -254,7 +255,7 @@ def configuration(setup: Setup) -> Any:
     }
     config = (MLATransformerConfig if setup.latent else TransformerConfig)(
         num_layers=setup.layers,
-        hidden_size=WIDTH,
+        hidden_size=setup.width,
         num_attention_heads=HEADS,
         num_query_groups=setup.groups,
         tensor_model_parallel_size=setup.tensor,
