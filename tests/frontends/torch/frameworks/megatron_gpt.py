@@ -98,15 +98,8 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
         groups(alone)
         (model,) = models(alone)
 
-        optimizer = (
-            None
-            if setup.adam is None
-            else torch.optim.AdamW(
-                model.parameters(),
-                lr=setup.adam["lr"],
-                weight_decay=setup.adam["weight_decay"],
-            )
-        )
+        fields = setup.adam
+        optimizer = None if fields is None else adamw(model, fields)
 
         def step(batch: Batch) -> Any:
             if optimizer is not None:
@@ -118,8 +111,8 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
                 mean.backward()
                 loss = loss + mean.detach()
             if optimizer is not None:
-                if setup.adam["clip_grad"] > 0:
-                    nn.utils.clip_grad_norm_(model.parameters(), setup.adam["clip_grad"])
+                if fields is not None and fields["clip_grad"] > 0:
+                    nn.utils.clip_grad_norm_(model.parameters(), fields["clip_grad"])
                 optimizer.step()
             logged()
             return loss
@@ -308,6 +301,12 @@ def prepared(batch: Batch) -> Batch:
     whole.setdefault("mask", torch.ones(tokens.shape, dtype=torch.int64))
     cut: Batch = get_batch_on_this_cp_rank(whole)
     return cut
+
+
+def adamw(model: Any, fields: Mapping[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        model.parameters(), lr=fields["lr"], weight_decay=fields["weight_decay"]
+    )
 
 
 def megatron_adam(chunks: list[Any], fields: Mapping[str, Any]) -> Any:
