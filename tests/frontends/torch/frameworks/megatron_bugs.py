@@ -220,19 +220,6 @@ def experts_swapped(model: Any) -> Planted:
     return patch.dict(experts._modules, {"local_experts": swapped})
 
 
-def scale_of_router_losses(_: Any) -> Planted:
-    """The losses of routers count twice in the gradients."""
-    kind = import_module("megatron.core.transformer.moe.moe_utils").MoEAuxLossAutoScaler
-    right = kind.set_loss_scale
-    return patch.object(kind, "set_loss_scale", lambda scale: right(2 * scale))
-
-
-def shared_expert_left_out(model: Any) -> Planted:
-    """The gradient of the shared expert's first matrix is not one of those that are averaged."""
-    model.decoder.layers[0].mlp.shared_experts.linear_fc1.weight.allreduce = False
-    return nullcontext()
-
-
 # --- of context parallelism
 
 
@@ -253,54 +240,3 @@ def mask_of_first_part(_: Any) -> Planted:
         return right(own, *args, attention_mask=torch.cat([first, first], dim=2), **rest)
 
     return patch.object(attention, "forward", forward)
-
-
-def tokens_without_context(_: Any) -> Planted:
-    """Gradients are divided by the tokens of the data parallel ranks, without those of the ranks
-    that have other parts of the sequence.
-    """
-    finalize = import_module("megatron.core.distributed.finalize_model_grads")
-    right = torch.distributed.all_reduce
-    state = import_module("megatron.core.parallel_state")
-
-    def reduce(tensor: torch.Tensor, *args: Any, group: Any = None, **kwargs: Any) -> Any:
-        counts = tensor.dtype == torch.int32
-        own = state.get_data_parallel_group(with_context_parallel=False) if counts else group
-        return right(tensor, *args, group=own, **kwargs)
-
-    return patch.object(finalize.torch.distributed, "all_reduce", reduce)
-
-
-# --- of the distributed optimizer
-
-
-def parameters_not_gathered(_: Any) -> Planted:
-    """Ranks keep the old parameters of the others."""
-    kind = import_module("megatron.core.distributed.param_and_grad_buffer")._ParamAndGradBucketGroup
-    return patch.object(kind, "start_param_sync", lambda *_, **__: None)
-
-
-def shard_of_other_elements(model: Any) -> Planted:
-    """An optimizer's shard is stepped by the gradient of the elements beside."""
-    kind = import_module("megatron.core.optimizer.distrib_optimizer").DistributedOptimizer
-    right = kind._copy_model_grads_to_main_grads
-
-    def copied(optimizer: Any) -> None:
-        right(optimizer)
-        for shard in optimizer.optimizer.param_groups[0]["params"][:1]:
-            shard.grad = shard.grad.roll(1)
-
-    return patch.object(kind, "_copy_model_grads_to_main_grads", copied)
-
-
-def norm_of_own(_: Any) -> Planted:
-    """Gradients are clipped by the norm of the rank's own shards."""
-    optimizer = import_module("megatron.core.optimizer.optimizer")
-    right = optimizer.get_grad_norm_fp32
-    state = import_module("megatron.core.parallel_state")
-
-    def norm(gradients: Any, *args: Any, **_: Any) -> Any:
-        alone = state.get_tensor_model_parallel_group()
-        return right(gradients, *args, grad_stats_parallel_group=alone)
-
-    return patch.object(optimizer, "get_grad_norm_fp32", norm)

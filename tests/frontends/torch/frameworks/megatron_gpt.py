@@ -43,6 +43,7 @@ class Setup:
     """
 
     tensor: int = 2
+    width: int = WIDTH
     sequence: bool = False
     data: int = 1
     pipeline: int = 1
@@ -97,15 +98,8 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
         groups(alone)
         (model,) = models(alone)
 
-        optimizer = (
-            None
-            if setup.adam is None
-            else torch.optim.AdamW(
-                model.parameters(),
-                lr=setup.adam["lr"],
-                weight_decay=setup.adam["weight_decay"],
-            )
-        )
+        fields = setup.adam
+        optimizer = None if fields is None else adamw(model, fields)
 
         def step(batch: Batch) -> Any:
             if optimizer is not None:
@@ -117,8 +111,8 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
                 mean.backward()
                 loss = loss + mean.detach()
             if optimizer is not None:
-                if setup.adam["clip_grad"] > 0:
-                    nn.utils.clip_grad_norm_(model.parameters(), setup.adam["clip_grad"])
+                if fields is not None and fields["clip_grad"] > 0:
+                    nn.utils.clip_grad_norm_(model.parameters(), fields["clip_grad"])
                 optimizer.step()
             logged()
             return loss
@@ -213,7 +207,7 @@ def models(setup: Setup) -> list[Any]:
             vp_stage=stage,
         )
         if config.params_dtype != torch.float32 and not setup.latent:
-            channels = WIDTH // HEADS
+            channels = setup.width // HEADS
             model.rotary_pos_emb.inv_freq = 1.0 / (
                 10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels)
             )
@@ -254,7 +248,7 @@ def configuration(setup: Setup) -> Any:
     }
     config = (MLATransformerConfig if setup.latent else TransformerConfig)(
         num_layers=setup.layers,
-        hidden_size=WIDTH,
+        hidden_size=setup.width,
         num_attention_heads=HEADS,
         num_query_groups=setup.groups,
         tensor_model_parallel_size=setup.tensor,
@@ -307,6 +301,12 @@ def prepared(batch: Batch) -> Batch:
     whole.setdefault("mask", torch.ones(tokens.shape, dtype=torch.int64))
     cut: Batch = get_batch_on_this_cp_rank(whole)
     return cut
+
+
+def adamw(model: Any, fields: Mapping[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        model.parameters(), lr=fields["lr"], weight_decay=fields["weight_decay"]
+    )
 
 
 def megatron_adam(chunks: list[Any], fields: Mapping[str, Any]) -> Any:

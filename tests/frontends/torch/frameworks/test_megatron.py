@@ -29,6 +29,19 @@ LLAMA = Setup(sequence=True, gated=True, groups=HEADS // 2)
 
 LATENT = Setup(layers=1, latent=True)
 EXPERTS = Setup(tensor=1, data=2, layers=1, experts=4, spread=2)
+DISTRIBUTED = Setup(
+    tensor=1,
+    data=2,
+    layers=1,
+    width=8,
+    adam={
+        "lr": 1e-3,
+        "weight_decay": 0.01,
+        "clip_grad": 0.0,
+        "use_distributed_optimizer": True,
+    },
+    data_parallel={"use_distributed_optimizer": True},
+)
 GATHERED = replace(EXPERTS, config={"moe_token_dispatcher_type": "allgather"})
 
 
@@ -56,6 +69,7 @@ RIGHT = [
             EXPERTS,
             GATHERED,
             Setup(sequence=True, layers=1, experts=4, expert_tensor=2),
+            DISTRIBUTED,
         )
     ),
 ]
