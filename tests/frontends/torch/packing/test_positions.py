@@ -108,4 +108,4 @@ def test_positions_that_start_again() -> None:
 def test_positions_that_continue() -> None:
     """Over the boundary between documents."""
     wrong = weighed(lambda rank, _: torch.arange(rank * OWN, (rank + 1) * OWN)[None])
-    caught(wrong, "(1 + places)", "PIT100")
+    caught(wrong, "(1 + places)", "PIT103")

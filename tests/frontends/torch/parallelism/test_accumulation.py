@@ -101,4 +101,4 @@ def test_mean_of_means() -> None:
 
 
 def test_tokens_of_a_rank() -> None:
-    caught(spec(accumulating(of_whole_batch, everywhere=False)), "tokens = ", "PIT104")
+    caught(spec(accumulating(of_whole_batch, everywhere=False)), "/ tokens", "PIT104")

@@ -60,10 +60,22 @@ def test_rows_of_another_rank_are_stretches() -> None:
     assert third.given[0].box == ()
 
 
-def test_columns_of_another_rank_are_refused() -> None:
-    columns = step(1, (3, 2), Given(0, "parameter", "w", SHAPE, (((0, 3),), ((0, 2),))))
-    with pytest.raises(UnsupportedError, match=r"rank 1 holds columns of 'w'"):
-        in_one_form(whole(), [stretch(0, 0, 5), columns])
+def columns(rank: int, start: int, stop: int) -> Trace:
+    given = Given(0, "parameter", "w", SHAPE, (((0, 3),), ((start, stop),)))
+    return step(rank, (3, stop - start), given)
+
+
+def test_columns_of_another_rank_are_stretches() -> None:
+    traces = [stretch(0, 0, 6), columns(1, 0, 2), columns(2, 2, 4)]
+    _, (first, second, third) = in_one_form(whole(), traces)
+    assert first.given[0].box == (((0, 6),),)
+    assert second.given[0].box == second.results[0].box == (((0, 2), (4, 6), (8, 10)),)
+    assert third.given[0].box == (((2, 4), (6, 8), (10, 12)),)
+
+
+def test_elements_that_no_rank_has_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="no rank has element 6 of the 12 elements of 'w'"):
+        in_one_form(whole(), [stretch(0, 0, 5), columns(1, 0, 2)])
 
 
 def test_a_rank_without_rows_has_free_elements_alone() -> None:

@@ -127,8 +127,8 @@ def test_wrong_copies_are_caught(name: str) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Spec], str]] = {
-    "scaled on the way back": (lambda: spec(sgd, back=lambda flat: flat * 2), "no rows of one"),
-    "the negative of it": (lambda: spec(sgd, back=torch.neg), "no rows of one"),
+    "scaled on the way back": (lambda: spec(sgd, back=lambda flat: flat * 2), "no elements of one"),
+    "the negative of it": (lambda: spec(sgd, back=torch.neg), "no elements of one"),
     "copied back in the first call alone": (lambda: spec(sgd, again=False), "are not after it"),
 }
 
