@@ -220,12 +220,9 @@ ROWS: tuple[Row, ...] = (
         for feature, *rest in (
             ("FSDP2", DP2, (OWN_TOKENS, RATE)),
             ("FSDP2, accumulation", DP2, (OWN_TOKENS, RATE), {"micro": 2}),
-            ("FSDP2, tensor and sequence parallelism", {"dp": 2, "tp": 2}, (OWN_TOKENS,)),
             ("replicas of shards", BOTH, (OWN_TOKENS,)),
-            ("1F1B", PP2, (RATE,), {"layers": 2}),
         )
     ),
-    *(_staged(name, PP2) for name in ("1F1B", "Interleaved1F1B")),
     _staged("1F1B", {"pp": 2, "dp": 2}),
     _mixed(
         "Qwen3-MoE, experts over ranks",

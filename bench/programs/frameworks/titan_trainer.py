@@ -7,7 +7,6 @@ AdamW and a schedule of its rate.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +24,6 @@ from torchtitan.components.optimizer import (
 from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
 from torchtitan.distributed import ParallelDims
 from torchtitan.distributed import utils as dist_utils
-from torchtitan.distributed.pipeline_parallel import pipeline_llm
 from torchtitan.models.llama3 import parallelize_llama
 from torchtitan.models.llama3.sharding import set_llama3_sharding_config
 from torchtitan.trainer import Trainer
@@ -67,27 +65,6 @@ class Training(Trainer):
         return loss
 
 
-@dataclass(frozen=True)
-class Joined:
-    """A schedule of PyTorch 2.13, to which torchtitan 0.3 gives micro-batches one by one."""
-
-    schedule: Any
-
-    def step(
-        self,
-        *,
-        arg_mbs: list[tuple[torch.Tensor, ...]] | None,
-        kwarg_mbs: list[dict[str, torch.Tensor]],
-        target_mbs: list[torch.Tensor] | None,
-        **more: Any,
-    ) -> None:
-        """Run the schedule on the whole batch, which it divides again."""
-        inputs = [torch.cat(parts) for parts in zip(*(arg_mbs or ()), strict=True)]
-        by_name = {name: torch.cat([each[name] for each in kwarg_mbs]) for name in kwarg_mbs[0]}
-        target = torch.cat(target_mbs) if target_mbs else None
-        self.schedule.step(*inputs, target=target, **by_name, **more)
-
-
 def places(tokens: torch.Tensor) -> torch.Tensor:
     """Return the positions of tokens in their sequences."""
     return torch.arange(LENGTH).expand(len(tokens), LENGTH)
@@ -101,9 +78,9 @@ def batches(batch: Batch, steps: int) -> Iterator[tuple[dict[str, torch.Tensor],
         yield {"input": tokens, "positions": places(tokens)}, labels
 
 
-def on_one_device(layers: int) -> Program:
+def on_one_device() -> Program:
     """Return a plain training loop over the model."""
-    model = titan.configured(layers).build()
+    model = titan.configured(1).build()
     model.init_states()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -123,9 +100,7 @@ def on_one_device(layers: int) -> Program:
     return Program(model, step, optimizer)
 
 
-def configuration(
-    size: Mapping[str, int], local: int, rate: float, schedule: str
-) -> Trainer.Config:
+def configuration(size: Mapping[str, int], local: int, rate: float) -> Trainer.Config:
     """Return torchtitan's configuration; ``local`` is the number of rows of a rank at a time."""
     return Trainer.Config(
         training=TrainingConfig(
@@ -137,11 +112,6 @@ def configuration(
         parallelism=ParallelismConfig(
             data_parallel_replicate_degree=size["rep"],
             data_parallel_shard_degree=size["dp"],
-            tensor_parallel_degree=size["tp"],
-            pipeline_parallel_degree=size["pp"],
-            pipeline_parallel_schedule=schedule,
-            pipeline_parallel_microbatch_size=1,
-            enable_sequence_parallel=True,
             spmd_backend="partial_dtensor",
         ),
         loss=CrossEntropyLoss.Config(global_vocab_size=VOCABULARY),
@@ -157,68 +127,46 @@ def configuration(
     )
 
 
-def spread(rank: Rank, layers: int, micro: int, schedule: str, mistake: str) -> Program:
+def spread(rank: Rank, micro: int, mistake: str) -> Program:
     """Return torchtitan's trainer over a model that torchtitan has spread."""
     titan.parallel_dims.device_type = "cpu"
     dist_utils.set_spmd_backend("partial_dtensor")
-    size = {axis: rank.mesh.get(axis, 1) for axis in ("pp", "rep", "dp", "tp")}
+    size = {axis: rank.mesh.get(axis, 1) for axis in DATA}
     local = titan.BATCH // size["rep"] // size["dp"] // micro
     rate = RATE * 2 if mistake == OTHER_RATE and rank.number == 1 else RATE
-    config = configuration(size, local, rate, schedule)
+    config = configuration(size, local, rate)
     dims = ParallelDims.from_config(config.parallelism, prod(rank.mesh.values()))
     dims.build_mesh()
-    model = titan.configured(layers)
+    model = titan.configured(1)
     set_llama3_sharding_config(model, enable_sp=True)
     training = Training(micro, dims, config, mistake == OWN_TOKENS)
     training.model_config = model
-    shared: dict[str, Any] = {
-        "parallel_dims": dims,
-        "training": config.training,
-        "parallelism": config.parallelism,
-        "compile_config": CompileConfig(enable=False),
-        "ac_config": None,
-        "dump_folder": "",
-    }
-    if dims.pp_enabled:
-        training.num_pipeline_parallel_microbatches = local
-        stages, training.model_parts, training.pp_has_first_stage, training.pp_has_last_stage = (
-            pipeline_llm(
-                model.build(),
-                device=training.device,
-                model_config=model,
-                parallelize_fn=parallelize_llama,
-                loss_fn=training.loss_fn,
-                **shared,
-            )
-        )
-        training.pp_schedule = Joined(stages)
-    else:
-        training.model_parts = [parallelize_llama(model.build(), **shared)]
-    for part in training.model_parts:
-        part.init_states()
-        part.train()
+    built = parallelize_llama(
+        model.build(),
+        parallel_dims=dims,
+        training=config.training,
+        parallelism=config.parallelism,
+        compile_config=CompileConfig(enable=False),
+        ac_config=None,
+        dump_folder="",
+    )
+    built.init_states()
+    built.train()
+    training.model_parts = [built]
     training.optimizers = config.optimizer.build(model_parts=training.model_parts)
     training.lr_schedulers = config.lr_scheduler.build(
         optimizers=training.optimizers, training_steps=100
     )
 
-    def step(batch: Batch) -> torch.Tensor | None:
+    def step(batch: Batch) -> torch.Tensor:
         training.losses = []
-        training.train_step(batches(batch, micro * training.num_pipeline_parallel_microbatches))
-        if dims.pp_enabled and not training.pp_has_last_stage:
-            return None
+        training.train_step(batches(batch, micro))
         return torch.stack(training.losses).sum()
 
     return Program(training.model_parts, step, training.optimizers.optimizers)
 
 
-def spec(
-    mesh: Mapping[str, int],
-    mistake: str = "",
-    layers: int = 1,
-    micro: int = 1,
-    schedule: str = "1F1B",
-) -> Spec:
+def spec(mesh: Mapping[str, int], mistake: str = "", micro: int = 1) -> Spec:
     """Return a plain training loop on one device, and torchtitan's trainer on the mesh.
 
     The batch has tokens that do not count, more of them for some ranks than for others.
@@ -236,8 +184,8 @@ def spec(
         "labels": Input(shape, "int64", values=labels, split=split),
     }
     return Spec(
-        lambda: on_one_device(layers),
-        lambda rank: spread(rank, layers, micro, schedule, mistake),
+        on_one_device,
+        lambda rank: spread(rank, micro, mistake),
         mesh,
         batch,
         {"loss": Part(sum=data)} if data else {},
