@@ -5,6 +5,7 @@ Elements are counted in flattened tensors. Any other operator needs its operands
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -14,6 +15,8 @@ from pitcheck.frontends.torch.rewrites.split_flat_buffers import EACH, VIEWS, WH
 from pitcheck.frontends.torch.trace import Event, Intervals, Ref, Trace, operands
 
 POINT_TO_POINT = ("send", "receive")
+EVERYTHING: Intervals = ((0, sys.maxsize),)
+"""All elements of the operand of a member, which may be larger than that of another one."""
 Demands = dict[tuple[Key, int], Intervals]
 """The elements of its operand that a rank must have for the others of a collective."""
 
@@ -53,8 +56,9 @@ def _of_rank(trace: Trace, keys: Sequence[Key | None], demands: Demands) -> dict
     for event, key in zip(reversed(trace.events), reversed(keys), strict=True):
         if key is not None:
             _demand(trace, event, key, needed, demands)
+            asked = demands.get((key, trace.rank), ())
             for value in operands(event.arguments):
-                need(value, demands.get((key, trace.rank), ()))
+                need(value, within(asked, 0, _size(trace, value)))
         elif event.operator in POINT_TO_POINT:
             for value in operands(event.arguments):
                 need(value, _whole(trace, value))
@@ -81,11 +85,7 @@ def _demand(
             elif event.operator == "reduce_scatter":
                 theirs = moved(elements, place * size)
             else:
-                theirs = tuple(
-                    interval
-                    for value in operands(event.arguments)
-                    for interval in _whole(trace, value)
-                )
+                theirs = EVERYTHING
             demands[key, member] = union(demands.get((key, member), ()), theirs)
 
 
@@ -156,7 +156,12 @@ def _starts(event: Event, shape: tuple[int, ...]) -> list[int] | None:
 
 
 def _whole(trace: Trace, value: int) -> Intervals:
-    return ((0, max(prod(trace.values[value].shape), 1)),)
+    return ((0, _size(trace, value)),)
+
+
+def _size(trace: Trace, value: int) -> int:
+    """Return the number of elements, and 1 for an empty value, which is needed or not as well."""
+    return max(prod(trace.values[value].shape), 1)
 
 
 def union(*several: Iterable[tuple[int, int]]) -> Intervals:

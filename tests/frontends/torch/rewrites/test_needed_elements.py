@@ -76,6 +76,20 @@ def test_a_rank_needs_what_any_rank_reads(
     )
 
 
+def test_a_larger_operand_of_another_rank_is_needed_to_its_end() -> None:
+    """Rank 0 receives the end of what rank 1 gives, and gives less itself."""
+    receiving = trace(
+        0,
+        [2, MANY + 1, 1],
+        collective("all_to_all", 0, 1),
+        cut(1, MANY, MANY + 1, 2),
+        result=2,
+    )
+    giving = trace(1, [MANY, 1, 1], collective("all_to_all", 0, 1), result=2)
+    found = needed_elements([receiving, giving])
+    assert (found[0][0], found[1][0]) == (((0, 2),), ((0, MANY),))
+
+
 def test_an_operator_of_several_tensors_needs_all_of_each() -> None:
     (found,) = needed_elements(
         [
