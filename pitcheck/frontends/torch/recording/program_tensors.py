@@ -274,8 +274,7 @@ class Names:
                 helds = (
                     by_tensor.get(id(parameter))
                     or self.partitions.get(id(parameter))
-                    or [rows for own in parameters if (rows := _rows_of(parameter, own))][:1]
-                    or [some for own in parameters if (some := _elements_of(parameter, own))][:1]
+                    or [part for own in parameters if (part := _within(parameter, own))][:1]
                 )
                 if not helds:
                     raise PlanError(
@@ -287,7 +286,7 @@ class Names:
                         yield _state(key, value, held)
 
     def strangers(self) -> list[torch.Tensor]:
-        """Return the tensors that optimizers step, and that are no parameters or rows of one."""
+        """Return the tensors that optimizers step, and that lie in the memory of no parameter."""
         parameters = self.parameters()
         by_tensor = _by_tensor(parameters)
         return [
@@ -295,7 +294,7 @@ class Names:
             for optimizer in self.optimizers()
             for group in optimizer.param_groups
             for tensor in group["params"]
-            if id(tensor) not in by_tensor and not any(_rows_of(tensor, own) for own in parameters)
+            if id(tensor) not in by_tensor and not any(_within(tensor, own) for own in parameters)
         ]
 
     def _held(self, found: list[tuple[str, torch.Tensor]]) -> list[Held]:
@@ -334,6 +333,11 @@ def _state(key: str, value: torch.Tensor, held: Held) -> Held:
     if local(value).shape == local(held.tensor).shape:
         return Held(name, value, held.part, held.stretch)
     return Held(name, value, part_of(value))
+
+
+def _within(tensor: torch.Tensor, held: Held) -> Held | None:
+    """Return ``tensor`` as rows or neighbouring elements of a parameter; None if it is neither."""
+    return _rows_of(tensor, held) or _elements_of(tensor, held)
 
 
 def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:
