@@ -75,5 +75,5 @@ def _lines() -> list[str]:
 
 
 def _linked(bug: Bug) -> str:
-    """Where the bug was told, as a link if the address is known."""
+    """The place where the bug was told, as a link if the address is known."""
     return f"[{bug.where}]({bug.thread})" if bug.thread else bug.where

@@ -17,7 +17,7 @@ from pitcheck.plan.model import Plan
 SAID = {
     # A part in another shape is gathered, on any number of ranks along the same dimensions.
     "pytorch_179502": ("PIT107", "gather 'x' over tp along dimension 1", "view", ""),
-    # What a function should compute is named by the function, not by a name that is there.
+    # A missing result is named by its function, not by a name that is there.
     "pytorch_190746": ("PIT103", "log_softmax.backward", "no rank computes", "; read 'grad"),
     # The block that a ring fetches of another rank is no part of its own, nor of the reference.
     "axolotl_3608": ("PIT103", "no rank reads 'starts'", "12:einsum", "k:before"),

@@ -40,7 +40,7 @@ def parallel(documents: int, wrong: bool) -> Plan:
 
 
 def _across(plan: Sketch, of: str) -> str:
-    """Whether a token of the rank before is of the document of one of this rank."""
+    """True if a token of the rank before is of the document of one of this rank."""
     earlier = plan.op("cumsum", "starts:before", axis=0, where=LATER)
     count = plan.op("sum", "starts:before", axes=(0,), where=LATER)
     later = plan.op("add", of, count, where=LATER)

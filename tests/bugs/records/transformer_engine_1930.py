@@ -25,7 +25,7 @@ def reference(length: int) -> Plan:
 
 
 def _seen(plan: Sketch, k: str, length: int) -> str:
-    """Whether there is a token in a column's slot."""
+    """True if there is a token in a column's slot."""
     column = plan.op("unsqueeze", plan.op("positions", k, axis=0), axis=0)
     row = plan.op("unsqueeze", plan.op("positions", "q", axis=0), axis=1)
     return str(plan.op("lt", plan.op("add", column, plan.op("sub", row, row)), Number(length)))

@@ -1,1 +1,1 @@
-"""What tensors and modules of a rank are called in the reference, and which parts ranks hold."""
+"""Names of a rank's tensors and modules in the reference, and the parts that ranks hold."""

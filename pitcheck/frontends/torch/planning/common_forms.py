@@ -212,7 +212,7 @@ class _Forms:
                 part = given.value if cut == shape else self._new(cut, given.value)
                 self._before.append(_event("slice.Tensor", (Ref(last), dim, 0, size, 1), part))
                 last = part
-        # What has no elements on this rank is read by nothing, and is a part like any other.
+        # A part without elements on this rank is read by nothing, and is a part like any other.
         return replace(given, value=whole, box=_widened(given.box, shape, sizes), idle=False)
 
     def _padded_result(self, result: Result, sizes: Shape) -> Result:

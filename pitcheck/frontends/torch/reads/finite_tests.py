@@ -77,7 +77,7 @@ class FiniteTests:
         """
         read, condition = self._read(event, shapes)
         self.infinite.follow(event, read, floating, condition.through)
-        # Where infinity has to do with the condition, both numbers may be taken.
+        # Both numbers may be taken if infinity has to do with the condition.
         touched = event.arguments if condition.touched.made else read
         self.touched.follow(event, touched, floating, condition.touched.through)
         self._signs.follow(event, read, condition.tests)

@@ -74,7 +74,7 @@ def _inside(item: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(item, torch.Tensor):
         yield from _attributes(item)
     elif isinstance(item, dict):
-        # What lies in it: ``items`` of another class may make things that nobody has yet.
+        # The dict's own items: ``items`` of another class may make things that nobody has yet.
         yield from (
             (_key(key, place), value) for place, (key, value) in enumerate(list(dict.items(item)))
         )

@@ -1,5 +1,5 @@
-"""What is launched in a backward pass: the reducer of DistributedDataParallel, which is C++, waits
-for it before the pass ends; a hook of a program waits if it says so.
+"""Communication in a backward pass: the reducer of DistributedDataParallel, which is C++, waits for
+it before the pass ends; a hook of a program waits if it says so.
 """
 
 from __future__ import annotations

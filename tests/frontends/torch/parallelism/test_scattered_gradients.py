@@ -124,7 +124,7 @@ class Neighbours(Flat):
 
 
 class GapRead(Flat):
-    """What lies behind the last parameter changes the step."""
+    """Memory behind the last parameter changes the step."""
 
     def gather(self) -> None:
         super().gather()

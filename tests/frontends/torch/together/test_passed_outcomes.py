@@ -209,7 +209,7 @@ def of_a_negative_number(_: int) -> torch.Tensor:
 
 
 def of_a_filled_number(_: int) -> torch.Tensor:
-    """What another condition may have made negative."""
+    """A norm that another condition may have made negative."""
     norm = data().norm()
     return (norm.masked_fill(norm > 1, -1.0) < 0).float()
 
@@ -332,7 +332,7 @@ def stale(passed: bool) -> Spec:
 
 @pytest.mark.parametrize("passed", [False, True])
 def test_an_outcome_of_an_earlier_call_is_not_assumed(passed: bool) -> None:
-    """What a call leaves may be anything; nothing says that it is an outcome in every call."""
+    """A call may leave anything; nothing says that it is an outcome in every call."""
     with pytest.raises(UnsupportedError, match="decides whether"):
         record(stale(passed), "parallel", 2)
 
