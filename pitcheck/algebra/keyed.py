@@ -1,9 +1,11 @@
 """Randomness by key: 64-bit words of (seed, key, trial, level, instance, element).
 
 They are the same in whatever order they are asked for. The residues that are drawn, which the bound
-is about, are the output of SHAKE128 (FIPS 202) on all of the seed. Values of keyed functions and
-real inputs are hashes: the mixer is the finaliser of splitmix64 (Steele, Lea, Flood: Fast
-splittable pseudorandom number generators, OOPSLA 2014).
+is about, are the output of SHAKE128 (FIPS 202) on all of the seed. Draws of whole tensors continue
+with Philox4x64-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3, SC
+2011) under a key of 128 bits that SHAKE128 gives: it counts, so that a GPU draws every element by
+itself. Values of keyed functions and real inputs are hashes: the mixer is the finaliser of
+splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
 
 >>> few, many = (drawn_words(np, ("seed", "x"), range(1), t, 1, (3,)) for t in ((5,), (4, 5)))
 >>> bool((few[0, 0] == many[0, 1]).all())
@@ -23,6 +25,8 @@ _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
+SHORT = 1 << 14
+"""The words up to which a lane is the output of SHAKE128; longer ones come from Philox."""
 
 
 def key_of(*parts: object) -> int:
@@ -62,13 +66,22 @@ def drawn_words(
     Those of a level and trial are a function of ``parts`` and their numbers alone.
     """
     count = instances * prod(shape)
-    drawn = [
-        shake_128(repr((*parts, level, trial)).encode()).digest(8 * count)
-        for level in levels
-        for trial in trials
-    ]
-    words = np.frombuffer(b"".join(drawn), dtype="<u8").astype(np.uint64, copy=False)
+    lanes = [repr((*parts, level, trial)).encode() for level in levels for trial in trials]
+    if count > SHORT:
+        drawn = [np.random.Philox(key=lane_key(lane)).random_raw(count) for lane in lanes]
+        words = np.stack(drawn) if drawn else np.zeros(0, np.uint64)
+    else:
+        digests = b"".join(shake_128(lane).digest(8 * count) for lane in lanes)
+        words = np.frombuffer(digests, dtype="<u8").astype(np.uint64, copy=False)
     return xp.asarray(words.reshape(len(levels), len(trials), instances, *shape))
+
+
+def lane_key(lane: bytes) -> int:
+    """Return the key of a long lane, in [0, 2^128).
+
+    The name that is hashed ends with a word of its own, so that no short lane shows the key.
+    """
+    return int.from_bytes(shake_128(lane + b" long").digest(16), "little")
 
 
 def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:

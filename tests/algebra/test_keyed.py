@@ -1,0 +1,59 @@
+"""Words by key: short lanes from SHAKE128, long ones from Philox, both against other programs."""
+
+from __future__ import annotations
+
+from hashlib import shake_128
+
+import numpy as np
+import pytest
+
+from pitcheck.algebra.keyed import SHORT, drawn_words, lane_key
+
+MASK = (1 << 64) - 1
+
+
+def philox(key: int, count: int) -> list[int]:
+    """Return words of Philox4x64-10 in Python integers, from the paper's description."""
+    words: list[int] = []
+    counter = 0
+    while len(words) < count:
+        counter += 1
+        c = [counter >> (64 * i) & MASK for i in range(4)]
+        k = [key & MASK, key >> 64]
+        for _ in range(10):
+            first, second = 0xD2E7470EE14C6C93 * c[0], 0xCA5A826395121157 * c[2]
+            c = [second >> 64 ^ c[1] ^ k[0], second & MASK, first >> 64 ^ c[3] ^ k[1], first & MASK]
+            k = [(k[0] + 0x9E3779B97F4A7C15) & MASK, (k[1] + 0xBB67AE8584CAA73B) & MASK]
+        words += c
+    return words[:count]
+
+
+@pytest.mark.parametrize("count", [SHORT, SHORT + 1, SHORT + 7])
+def test_the_words_of_a_lane_are_those_of_the_published_generators(count: int) -> None:
+    found = drawn_words(np, ("seed", "x"), range(1, 2), (5,), 1, (count,))
+    lane = b"('seed', 'x', 1, 5)"
+    expected = (
+        np.frombuffer(shake_128(lane).digest(8 * count), "<u8").tolist()
+        if count <= SHORT
+        else philox(int.from_bytes(shake_128(lane + b" long").digest(16), "little"), count)
+    )
+    assert found.dtype == np.uint64
+    assert found[0, 0, 0].tolist() == expected
+
+
+def test_a_long_lane_does_not_depend_on_the_others_that_are_asked_for() -> None:
+    alone = drawn_words(np, ("x",), range(1), (4,), 2, (SHORT,))
+    among = drawn_words(np, ("x",), range(2), (3, 4), 2, (SHORT,))
+    assert np.array_equal(alone[0, 0], among[0, 1])
+    lanes = {among[level, trial].tobytes() for level in range(2) for trial in range(2)}
+    assert len(lanes) == 4
+
+
+def test_keys_of_long_lanes_differ_and_use_all_of_their_bits() -> None:
+    keys = [lane_key(b"%d" % n) for n in range(64)]
+    assert len(set(keys)) == 64
+    assert max(keys) >> 120
+
+
+def test_no_lanes_have_no_words() -> None:
+    assert drawn_words(np, ("x",), range(0), (), 1, (SHORT + 1,)).shape == (0, 0, 1, SHORT + 1)
