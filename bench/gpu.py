@@ -1,115 +1,151 @@
-"""Every primitive on a GPU: CuPy equals NumPy bit for bit, and how fast both are.
+"""The GPU, measured: the same residues, the rates of kernels, whole checks, whole shapes.
 
-Run ``python bench/gpu.py``. It exits 1 if a result differs, and 2 without a GPU.
+``python bench/gpu.py [--only TEXT] [--seconds S] [--backend numpy] [--small]`` prints one line per
+figure, with its ratio to what the card measures in the same run. ``--file FILE`` keeps the figures
+with date and card (default: ``bench/gpu.json``), ``--page`` puts a file of figures into
+``docs/gpu.md`` without measuring. A line that fails says why; a line that does not fit into the
+time stays unmeasured. Exit code 1: CuPy's results are not NumPy's. Exit code 2: no GPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
-from collections.abc import Callable
-from fractions import Fraction
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+from frontier import written
+from gpu_lines import LINES, Bench, Line
 
-from pitcheck.algebra.backend import array_module, to_host
-from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
-from pitcheck.algebra.residues.chains import chains_of
-from pitcheck.algebra.value import Value
+from pitcheck.algebra.backend import array_module
 from pitcheck.errors import UsageError
 
-Program = Callable[[Any], Value]
-TRIALS = (0, 1, 2)
-SHAPES = ((3, 5), (300, 200))
+ROOT = Path(__file__).resolve().parent.parent
+FIGURES = ROOT / "bench" / "gpu.json"
+PAGE = ROOT / "docs" / "gpu.md"
+HEAD = ("| what | measured | ratio | goal | said |", "|---|---|---|---|---|")
+DIFFERENT = "DIFFERENT"
 
 
-def programs(rows: int, columns: int) -> dict[str, Program]:
-    """Return every primitive on (rows, columns) tensors, written over an algebra."""
+class Figure(msgspec.Struct):
+    """One line: the measured value with its unit, the ratio to its baseline, and what was said."""
 
-    def x(a: Any) -> Value:
-        value: Value = a.fresh("x", (rows, columns), 2, "nonzero")
-        return value
-
-    def y(a: Any) -> Value:
-        value: Value = a.fresh("y", (rows, columns), 1, "square")
-        return value
-
-    def index(a: Any) -> Value:
-        places = np.random.default_rng(0).integers(0, rows, (len(TRIALS), 2, rows))
-        value: Value = a.integers(places)
-        return value
-
-    def transposed(a: Any, v: Value) -> Value:
-        value: Value = a.transpose(v, (1, 0))
-        return value
-
-    return {
-        "fresh": x,
-        "add": lambda a: a.add(x(a), y(a)),
-        "subtract": lambda a: a.subtract(x(a), y(a)),
-        "negate": lambda a: a.negate(x(a)),
-        "multiply": lambda a: a.multiply(x(a), y(a)),
-        "divide": lambda a: a.divide(y(a), x(a)),
-        "divide by zero": lambda a: a.divide(y(a), a.constant(Fraction(0))),
-        "power": lambda a: a.power(x(a), -3),
-        "sum": lambda a: a.sum(x(a), (1,)),
-        "matmul": lambda a: a.matmul(x(a), transposed(a, y(a))),
-        "matmul, one matrix for all": lambda a: a.matmul(
-            a.stack(x(a), np.array([[0, 1], [1, 1]])), transposed(a, y(a))
-        ),
-        "exp": lambda a: a.exp(x(a)),
-        "sqrt": lambda a: a.sqrt(y(a)),
-        "log": lambda a: a.plain(a.log(a.slice(x(a), 0, 0, 2))),
-        "log-sum-exp": lambda a: a.plain(a.log(a.sum(a.exp(x(a)), (0, 1)))),
-        "function": lambda a: a.function("normal_cdf", x(a)),
-        "draw": lambda a: a.draw("mask", index(a)),
-        "take": lambda a: a.take(x(a), 0, index(a)),
-        "add_at": lambda a: a.add_at(y(a), 0, index(a), x(a)),
-        "maximum": lambda a: a.maximum(x(a), y(a)),
-        "reduce_max": lambda a: a.reduce_max(x(a), 1),
-        "order": lambda a: a.order(x(a), 1, True),
-        "where": lambda a: a.where(a.compare("gt", x(a), y(a)), x(a), a.constant(float("nan"))),
-        "join": lambda a: a.join([x(a), y(a)], [2, 3]),
-        "remainder": lambda a: a.remainder(index(a), a.constant(Fraction(3), "int")),
-    }
+    name: str
+    value: float | None
+    unit: str
+    ratio: float | None
+    said: str
 
 
-def run(xp: Any, program: Program) -> tuple[list[Any], float]:
-    """Return (data, codes and void trials on the host, seconds of a second run)."""
-    algebra = ResidueAlgebra(xp, chains_of(3)[0], 7, TRIALS)
-    program(algebra)
+class Figures(msgspec.Struct):
+    """All lines of a run, with the card and the day."""
+
+    card: str
+    date: str
+    versions: str
+    lines: list[Figure]
+
+
+def card(xp: Any) -> str:
+    """Return the name of the device that ``xp`` computes on."""
+    if xp is np:
+        return "no GPU (NumPy)"
+    return str(xp.cuda.runtime.getDeviceProperties(0)["name"].decode())
+
+
+def measured(line: Line, bench: Bench) -> Figure:
+    """Return the figure of a line; one that raises has no value, and says so."""
     start = time.perf_counter()
-    value = program(algebra)
-    if xp is not np:
-        xp.cuda.Device().synchronize()
-    seconds = time.perf_counter() - start
-    codes = np.zeros(0, np.uint8) if value.special is None else to_host(xp, value.special)
-    return [to_host(xp, value.data), codes, algebra.void], seconds
+    try:
+        value, ratio, said = line.measure(bench)
+    except Exception as error:  # any line may fail on a new card, and the others must go on
+        traceback.print_exc()
+        value, ratio, said = None, None, f"failed: {type(error).__name__}: {error}"
+    taken = time.perf_counter() - start
+    figure = Figure(line.name, value, line.unit, ratio, said)
+    print(f"{row(line, figure)}   ({taken:.1f} s)", flush=True)
+    return figure
+
+
+def row(line: Line, figure: Figure | None) -> str:
+    """Return a line of the table."""
+    goal = "" if line.goal is None else f"at least {line.goal:.2f}"
+    if figure is None:
+        return f"| {line.name} | not measured | | {goal} | |"
+    value = "-" if figure.value is None else f"{figure.value:,.3g} {line.unit}"
+    ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+    return f"| {line.name} | {value} | {ratio} | {goal} | {figure.said} |"
+
+
+def table(figures: Figures) -> list[str]:
+    """Return the table of the page. A line without a figure is called not measured."""
+    known = {figure.name: figure for figure in figures.lines}
+    return [
+        f"{figures.card}, {figures.date}, {figures.versions}.",
+        "",
+        *HEAD,
+        *(row(line, known.get(line.name)) for line in LINES),
+    ]
+
+
+def joined(before: Path, figures: Figures) -> Figures:
+    """Return the figures with those of an earlier run on the same card and day kept."""
+    if not before.exists():
+        return figures
+    old = msgspec.json.decode(before.read_bytes(), type=Figures)
+    if (old.card, old.date, old.versions) != (figures.card, figures.date, figures.versions):
+        return figures
+    new = {figure.name for figure in figures.lines}
+    kept = [figure for figure in old.lines if figure.name not in new]
+    return msgspec.structs.replace(figures, lines=kept + figures.lines)
+
+
+def run(xp: Any, lines: Sequence[Line], seconds: float, *, small: bool) -> Figures:
+    """Measure lines until ``seconds`` are spent."""
+    bench, end = Bench(xp, small=small), time.monotonic() + seconds
+    found = [measured(line, bench) for line in lines if time.monotonic() < end]
+    versions = f"NumPy {np.__version__}" + ("" if xp is np else f", CuPy {version_of_cupy(xp)}")
+    return Figures(card(xp), datetime.now(UTC).date().isoformat(), versions, found)
+
+
+def version_of_cupy(xp: Any) -> str:
+    """Return CuPy's version and that of the CUDA runtime."""
+    runtime = int(xp.cuda.runtime.runtimeGetVersion())
+    return f"{xp.__version__}, CUDA {runtime // 1000}.{runtime % 1000 // 10}"
 
 
 def main() -> int:
-    """Compare every program on both array modules."""
+    """Measure, print, and keep the figures."""
+    parser = argparse.ArgumentParser(description="The GPU, measured.")
+    parser.add_argument("--only", default="", help="only lines whose name holds this text")
+    parser.add_argument("--seconds", type=float, default=480, help="when to begin no further line")
+    parser.add_argument("--backend", choices=("numpy", "cupy"), default="cupy")
+    parser.add_argument("--small", action="store_true", help="small sizes, to try the lines")
+    parser.add_argument("--file", type=Path, default=FIGURES, help="where the figures are kept")
+    parser.add_argument("--page", action="store_true", help="write docs/gpu.md from the file")
+    options = parser.parse_args()
+    if options.page:
+        figures = msgspec.json.decode(options.file.read_bytes(), type=Figures)
+        written(table(figures), "measured", PAGE)
+        return 0
     try:
-        cupy = array_module("cupy")
+        xp = array_module(options.backend)
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
-    wrong = 0
-    for shape in SHAPES:
-        for name, program in programs(*shape).items():
-            (expected, slow), (found, fast) = run(np, program), run(cupy, program)
-            same = all(
-                np.array_equal(e, f) and e.dtype == f.dtype
-                for e, f in zip(expected, found, strict=True)
-            )
-            wrong += not same
-            print(
-                f"{'same' if same else 'DIFFERENT':9s} {name:28s} {shape!s:12s} numpy "
-                f"{slow * 1e6:10.0f} us   cupy {fast * 1e6:10.0f} us"
-            )
-    print(f"{wrong} results differ" if wrong else "all results are the same bit for bit")
-    return 1 if wrong else 0
+    print(f"pitcheck {version('pitcheck')}, {card(xp)}")
+    lines = [line for line in LINES if options.only in line.name]
+    figures = run(xp, lines, options.seconds, small=options.small)
+    kept = joined(options.file, figures)
+    options.file.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+    return 1 if any(DIFFERENT in figure.said for figure in figures.lines) else 0
 
 
 if __name__ == "__main__":
