@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +34,8 @@ EIGHT = 8
 """The bytes of a residue."""
 DIFFERENT = "DIFFERENT"
 LAYER_SEED = 7
+NIGHT_SHARD = "1/80"
+"""The part of the night that is measured: four configurations."""
 
 Outcome = tuple[float | None, float | None, str]
 """A value, its ratio to a baseline or None, and a remark."""
@@ -231,6 +236,24 @@ def layer(
     return measure
 
 
+def night(bench: Bench) -> Outcome:
+    """Measure a part of the shipped night on one GPU, against two processes with NumPy."""
+    seconds = {}
+    for backend, jobs in (("numpy", 2), (backend_of(bench), 1)):
+        command = [sys.executable, "-m", "pitcheck.cli", "sweep", str(PLANS / "nightly.toml")]
+        command += ["--shard", NIGHT_SHARD, "--seed", "8", "--no-cache", "--quiet"]
+        with tempfile.TemporaryDirectory() as folder:
+            command += ["--results", f"{folder}/night.jsonl", "--output", f"text:{folder}/night"]
+            command += ["--backend", backend, "--jobs", str(jobs)]
+            start = time.perf_counter()
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return None, None, f"failed: exit code {done.returncode}: {done.stderr[-200:]}"
+        seconds[backend, jobs] = time.perf_counter() - start
+    slow, fast = seconds["numpy", 2], seconds[backend_of(bench), 1]
+    return fast, slow / fast, f"shard {NIGHT_SHARD}; two NumPy processes {slow:.1f} s; auto: NumPy"
+
+
 LINES = (
     Line("copy bandwidth", "GB/s", copying),
     Line("float64 GEMM", "TFLOP/s", multiplying),
@@ -245,4 +268,5 @@ LINES = (
     Line("product of 8,192 rows and columns", "TFLOP/s", large_product, 0.4),
     Line("llama3-tiny, reduced shapes", "s", whole_check("llama3-tiny")),
     Line("deepseek-v3-tiny, reduced shapes", "s", whole_check("deepseek-v3-tiny")),
+    Line("the night on one GPU against two processors", "s", night),
 )

@@ -78,7 +78,7 @@ _OUTPUT = click.option(
     type=click.Choice(["auto", "numpy", "cupy"]),
     default="auto",
     show_default=True,
-    help="Array library; cupy has a GPU for each process. On a Ray cluster auto is numpy.",
+    help="Array library; cupy has a GPU for each process; auto is numpy.",
 )
 @REMEMBER
 @CACHE_DIRECTORY

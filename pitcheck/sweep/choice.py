@@ -28,13 +28,14 @@ def chosen(
         raise UsageError("--address is that of a Ray cluster; add --engine ray")
     if backend == "cupy" and stage_jobs > 1:
         raise UsageError("--stage-jobs above 1 needs --backend numpy: a GPU is used by one process")
+    # A sweep has many small checks: one process on each processor is faster than one on each GPU.
+    array = "cupy" if backend == "cupy" else "numpy"
     if engine != "ray":
-        yield _local(visible_gpus(backend, os.environ), jobs, stage_jobs)
+        made = _local(visible_gpus(array, os.environ), jobs, stage_jobs)
+        yield lambda terms: made(msgspec.structs.replace(terms, backend=array))
         return
     from pitcheck.sweep.cluster.engine import RayEngine, connected  # noqa: PLC0415  Ray is an extra
 
-    # Nodes differ, and Ray gives a GPU to what asks for one: a machine's choice cannot be theirs.
-    array = "cupy" if backend == "cupy" else "numpy"
     with connected(address) as ray:
         yield lambda terms: RayEngine(ray, msgspec.structs.replace(terms, backend=array), jobs)
 

@@ -42,21 +42,22 @@ def local(name: str, jobs: int | None, stage_jobs: int = 1) -> LocalEngine:
     return found
 
 
-@pytest.mark.parametrize("name", ["auto", "cupy"])
-def test_each_gpu_has_one_process(gpus: int, name: str) -> None:
-    found = local(name, None)
-    assert (found.jobs, found.gpus) == (2, ["0", "1"])
-    assert local(name, 1).jobs == 1
+def test_each_gpu_has_one_process(gpus: int) -> None:
+    found = local("cupy", None)
+    assert (found.jobs, found.gpus, found.terms.backend) == (2, ["0", "1"], "cupy")
+    assert local("cupy", 1).jobs == 1
     for jobs, stage_jobs in ((3, 1), (None, 2)):
         with pytest.raises(UsageError, match="a GPU is used by one process"):
-            local(name, jobs, stage_jobs)
+            local("cupy", jobs, stage_jobs)
 
 
-def test_numpy_uses_no_gpu(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["auto", "numpy"])
+def test_numpy_uses_no_gpu(gpus: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "_processors", lambda: 7)
-    assert (local("numpy", None).jobs, local("numpy", None).gpus) == (7, [])
-    assert (local("numpy", None, 3).jobs, local("numpy", None, 9).jobs) == (2, 1)
-    assert local("numpy", 5, 4).jobs == 5
+    found = local(name, None)
+    assert (found.jobs, found.gpus, found.terms.backend) == (7, [], "numpy")
+    assert (local(name, None, 3).jobs, local(name, None, 9).jobs) == (2, 1)
+    assert local(name, 5, 4).jobs == 5
 
 
 def test_a_machine_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
