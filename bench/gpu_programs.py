@@ -1,4 +1,4 @@
-"""Every primitive of the algebra of residues as a small program, and its results on a backend."""
+"""Programs of every primitive over an algebra of residues, for ``bench/gpu.py`` and its tests."""
 
 from __future__ import annotations
 
@@ -69,12 +69,28 @@ def programs(rows: int, columns: int) -> dict[str, Program]:
     }
 
 
-def results(xp: Any, program: Program) -> list[Any]:
-    """Return data, codes and void trials on the host."""
-    algebra = ResidueAlgebra(xp, chains_of(3)[0], 7, TRIALS)
-    value = program(algebra)
+def algebra(xp: Any) -> ResidueAlgebra:
+    """Return the algebra in which the programs run."""
+    return ResidueAlgebra(xp, chains_of(3)[0], 7, TRIALS)
+
+
+def on_host(xp: Any, algebra: ResidueAlgebra, value: Value) -> list[Any]:
+    """Return data, codes of what is not finite, and void trials, as arrays of NumPy."""
     codes = np.zeros(0, np.uint8) if value.special is None else to_host(xp, value.special)
     return [to_host(xp, value.data), codes, algebra.void]
+
+
+def same(expected: list[Any], found: list[Any]) -> bool:
+    """Return True if results of two array modules are the same bit for bit, and so are dtypes."""
+    return all(
+        np.array_equal(e, f) and e.dtype == f.dtype for e, f in zip(expected, found, strict=True)
+    )
+
+
+def results(xp: Any, program: Program) -> list[Any]:
+    """Return data, codes and void trials of a program on one array module."""
+    over = algebra(xp)
+    return on_host(xp, over, program(over))
 
 
 def differing(xp: Any) -> list[str]:
@@ -83,8 +99,5 @@ def differing(xp: Any) -> list[str]:
         f"{name} {shape}"
         for shape in SHAPES
         for name, program in programs(*shape).items()
-        if not all(
-            np.array_equal(expected, found) and expected.dtype == found.dtype
-            for expected, found in zip(results(np, program), results(xp, program), strict=True)
-        )
+        if not same(results(np, program), results(xp, program))
     ]

@@ -1,0 +1,56 @@
+"""The choice of ``--backend auto``: for every stage the array module that is predicted to end first.
+
+A processor ends sooner at reduced shapes, where every operation is on few elements, and a GPU at
+whole shapes. CuPy is looked for when the first stage is large enough to pay for its start.
+
+>>> Automatic().module(numpy_seconds=0.1, cupy_seconds=0.01).__name__
+'numpy'
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.backend import array_module
+from pitcheck.errors import UsageError
+
+START = 3.0
+"""The seconds of the first use of CuPy in a process: its import, the device, the kernels."""
+
+
+@dataclass
+class Automatic:
+    """The array modules of this process. ``find`` returns CuPy, or raises UsageError."""
+
+    find: Callable[[], Any] = field(default=lambda: array_module("cupy"))
+    _cupy: Any = None
+    _process: int = field(default_factory=os.getpid)
+    _missing: bool = False
+
+    def module(self, numpy_seconds: float, cupy_seconds: float) -> Any:
+        """Return the array module on which a stage is predicted to end first."""
+        start = 0.0 if self._cupy is not None else START
+        if numpy_seconds <= cupy_seconds + start or self._unusable:
+            return np
+        if self._cupy is None:
+            self._start()
+        return np if self._cupy is None else self._cupy
+
+    @property
+    def _unusable(self) -> bool:
+        """True without a GPU, and in a process that was forked from one that uses it already.
+
+        What CUDA has set up in a process does not work in a copy of it.
+        """
+        return self._missing or (self._cupy is not None and self._process != os.getpid())
+
+    def _start(self) -> None:
+        try:
+            self._cupy, self._process = self.find(), os.getpid()
+        except UsageError:
+            self._missing = True
