@@ -67,7 +67,7 @@ class Bench:
         return sorted(taken)[REPEATS // 2]
 
     def residues(self, *shape: int, levels: int = LEVELS) -> Any:
-        """Return nonzero residues of shape (levels, *shape), without a pattern that repeats soon."""
+        """Return nonzero residues of shape (levels, *shape), whose pattern does not soon repeat."""
         primes = self.arithmetic.primes(0, levels, 1 + len(shape))
         # Products stay below 2^63: places times a prime below 2^29.
         places = self.xp.arange(levels * prod(shape), dtype=np.int64).reshape(levels, *shape)
@@ -191,9 +191,10 @@ def large_product(bench: Bench) -> Outcome:
 
 def report_of(plan: str, changes: Mapping[str, object], options: Options) -> tuple[Report, float]:
     """Return the report on a plan file with some fields changed, and the seconds of the check."""
-    pair = read_pair(str(PLANS / f"{plan}.toml"), [f"{k}={v}" for k, v in changes.items()])
+    source = str(PLANS / f"{plan}.toml")
+    reference, parallel = read_pair(source, [f"{k}={v}" for k, v in changes.items()])
     start = time.perf_counter()
-    report = check(*pair, options)
+    report = check(reference, parallel, options)
     return report, time.perf_counter() - start
 
 
@@ -263,7 +264,9 @@ LINES = (
     Line("exponential", "GB/s", streamed(exponentials)),
     Line("inverse", "GB/s", streamed(inverting)),
     Line("sum of rows", "GB/s", streamed(summing)),
-    Line("products, 100,000 of 4x8 by 8x4", "GB/s", streamed(small_products(100_000, 4, 8, 4)), 0.6),
+    Line(
+        "products, 100,000 of 4x8 by 8x4", "GB/s", streamed(small_products(100_000, 4, 8, 4)), 0.6
+    ),
     Line("products, 10,000 of 64x64", "GB/s", streamed(small_products(10_000, 64, 64, 64))),
     Line("product of 8,192 rows and columns", "TFLOP/s", large_product, 0.4),
     Line("llama3-tiny, reduced shapes", "s", whole_check("llama3-tiny")),
