@@ -78,7 +78,7 @@ class Bench:
         """Bytes read and written in a second by copies of an array."""
         source = self.xp.ones(1 << (20 if self.small else 28), dtype=np.int64)
         target = self.xp.empty_like(source)
-        return 2 * source.nbytes / self.seconds(partial(self.xp.copyto, target, source))
+        return 2 * int(source.nbytes) / self.seconds(partial(self.xp.copyto, target, source))
 
     @cached_property
     def gemm(self) -> float:
