@@ -18,6 +18,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -69,6 +70,32 @@ def drawn_words(
     ]
     words = np.frombuffer(b"".join(drawn), dtype="<u8").astype(np.uint64, copy=False)
     return xp.asarray(words.reshape(len(levels), len(trials), instances, *shape))
+
+
+def bulk_keys(
+    parts: tuple[object, ...], levels: range, trials: Sequence[int]
+) -> NDArray[np.uint64]:
+    """Return a 128-bit key per level and trial, uint64 of shape (levels, trials, 2).
+
+    Each is a function of ``parts`` and its level and trial number alone.
+    """
+    digests = [
+        blake2b(repr((*parts, level, trial)).encode(), digest_size=16).digest()
+        for level in levels
+        for trial in trials
+    ]
+    words = np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
+    return words.reshape(len(levels), len(trials), 2)
+
+
+def bulk_words(keys: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+    """Return ``count`` words for every key, uint64 of shape (levels, trials, count), on the host.
+
+    They are those of Philox4x64 with ten rounds, whose words a GPU can make one by one.
+    """
+    levels, trials, _ = keys.shape
+    lanes = [np.random.Philox(key=key).random_raw(count) for key in keys.reshape(-1, 2)]
+    return np.array(lanes, dtype=np.uint64).reshape(levels, trials, count)
 
 
 def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:

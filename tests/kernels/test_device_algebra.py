@@ -1,4 +1,4 @@
-"""Every operation of an algebra on kernels that run on the host: NumPy's values, in few launches."""
+"""Operations of an algebra on kernels that run on the host: NumPy's values, in few launches."""
 
 from __future__ import annotations
 

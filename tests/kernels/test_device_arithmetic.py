@@ -355,6 +355,29 @@ def test_words_as_residues(domain: str) -> None:
     assert same(DEVICE.residues_of(words, domain), NUMPY.residues_of(words, domain))
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 4097])
+def test_philox_is_that_of_numpy(count: int) -> None:
+    keys = np.array([[[0, 0], [2**64 - 1, 2**64 - 1]], [[1, 2], [2**63, 3]]], dtype=np.uint64)
+    found = np.zeros((2, 2, count), dtype=np.uint64)
+    if count:
+        sizes = map(np.uint64, (2, 2, count))
+        philox = host_kernels.kernel("philox")
+        philox((2, 2), (3,), (keys, found, *sizes, primes_struct(PRIMES), np.int32(3)))
+    for place in np.ndindex(2, 2):
+        expected = np.random.Philox(key=keys[place], counter=0).random_raw(count)
+        assert np.array_equal(found[place], expected)
+
+
+@pytest.mark.parametrize("domain", ["any", "nonzero", "square"])
+def test_draws_in_bulk(domain: str) -> None:
+    for shape in ((3, 5), (), (0,), (101,)):
+        options = (("seed", "x"), (0, 7), 2, shape, domain)
+        assert same(DEVICE.drawn_in_bulk(*options), NUMPY.drawn_in_bulk(*options))
+    few, more = (DEVICE.drawn_in_bulk((1,), t, 1, (4,), "any") for t in ((7,), (0, 7)))
+    assert np.array_equal(few[:, 0], more[:, 1])
+    assert not np.array_equal(more[:, 0], more[:, 1])
+
+
 def test_a_program_of_every_instruction() -> None:
     a, b, held = (
         edges((2, 1, 6), 1),

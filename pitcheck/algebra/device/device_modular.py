@@ -10,6 +10,7 @@ have any strides: a kernel follows up to eight axes, and of more a copy is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from pitcheck.algebra.device.programs import (
     Step,
     program,
 )
-from pitcheck.algebra.keyed import mix_int
+from pitcheck.algebra.keyed import bulk_keys, mix_int
 from pitcheck.algebra.residues.array_forms import Output, Parity
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.modular import Modular
@@ -332,6 +333,31 @@ class DeviceModular(Modular):
             self._of_level[0],
             np.int32(_DOMAINS[domain]),
         )
+        return out
+
+    def drawn_in_bulk(
+        self,
+        parts: tuple[object, ...],
+        trials: Sequence[int],
+        instances: int,
+        shape: Sequence[int],
+        domain: str,
+    ) -> Any:
+        keys = bulk_keys(parts, range(len(self.chain)), trials)
+        levels, count = len(self.chain), instances * prod(shape)
+        out = self.xp.empty((levels, len(trials), instances, *shape), dtype=np.int64)
+        if out.size:
+            self.kernels.run(
+                "philox",
+                grid_of(len(trials) * -(-count // 4), levels),
+                (
+                    self.xp.asarray(keys),
+                    out,
+                    *map(np.uint64, (levels, len(trials), count)),
+                    self._of_level[0],
+                    np.int32(_DOMAINS[domain]),
+                ),
+            )
         return out
 
     def hashed(

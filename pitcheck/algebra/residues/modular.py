@@ -14,12 +14,13 @@ because most arrays are small, where every call counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from pitcheck.algebra.backend import places_along, scatter_add
-from pitcheck.algebra.keyed import remainder
+from pitcheck.algebra.keyed import bulk_keys, bulk_words, remainder
 from pitcheck.algebra.residues.array_forms import ArrayForms
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.matmul import MatrixProduct
@@ -109,6 +110,25 @@ class Modular(ArrayForms):
         one = np.uint64(1)
         nonzero = (remainder(words, p - one) + one).view(np.int64)
         return nonzero if domain == "nonzero" else self.multiply(nonzero, nonzero, 0)
+
+    def drawn_in_bulk(
+        self,
+        parts: tuple[object, ...],
+        trials: Sequence[int],
+        instances: int,
+        shape: Sequence[int],
+        domain: str,
+    ) -> Any:
+        """Return random residues of shape (all levels, trials, instances, *shape).
+
+        Those of a level and trial are a function of ``parts`` and their numbers alone. They are
+        made by Philox: for draws that are too large for SHAKE128, which proofs over reduced shapes
+        use. Domains are those of :meth:`residues_of`.
+        """
+        keys = bulk_keys(parts, range(len(self.chain)), trials)
+        words = bulk_words(keys, instances * prod(shape))
+        whole = words.reshape(*keys.shape[:2], instances, *shape)
+        return self.residues_of(self.xp.asarray(whole), domain)
 
     def power(self, a: Any, exponent: int, low: int) -> Any:
         """Return a^exponent for ``exponent >= 0``, by squaring."""
