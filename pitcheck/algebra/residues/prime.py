@@ -298,10 +298,11 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         rank = max(a.rank, b.rank)
         with np.errstate(all="ignore"):
             quotient = aligned(self._stand_ins(a), rank) / aligned(self._stand_ins(b), rank)
-        vanished = False if b.special is None else aligned(b.special, rank) > NAN
+        if b.special is not None:
+            data = self._zeroed(data, aligned(b.special, rank) > NAN)
         return Value(
             "field",
-            self._zeroed(data, vanished),
+            data,
             low,
             self._with_signs(codes_of(self.xp, quotient), a, b, quotient=True),
             (),
@@ -334,7 +335,9 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
             raise self._wrong_kind("power", a, "field")
         if exponent < 0:
             return self.power(self.divide(self.constant(Fraction(1)), a), -exponent)
-        special = self._special_of(lambda x: x**exponent, a)
+        # The sign of a power is told by the parity of its exponent, which may be huge.
+        small = exponent if exponent < 2 else 2 + exponent % 2
+        special = self._special_of(lambda x: x**small, a)
         if exponent == 0:
             return Value("field", self.xp.ones_like(a.data), a.lowest, special)
         nonnegative = a.nonnegative or exponent % 2 == 0

@@ -86,12 +86,14 @@ class Undefined(ResidueAlgebra):
     def without(self, a: Value, undefined: Any) -> Value:
         """Return ``a`` with NaN where ``undefined`` holds; None: nowhere.
 
-        ``undefined`` has shape (1, trials or 1, instances or 1, *shape), and broadcasts.
+        ``undefined`` has shape (1, trials or 1, instances or 1, *shape), and broadcasts. It may be
+        an array of NumPy whatever the array module is.
         """
         if undefined is None:
             return a
         before = np.uint8(0) if a.special is None else a.special
-        codes = self.xp.where(aligned(undefined, a.rank), np.uint8(NAN), before)
+        places = aligned(self.xp.asarray(undefined), a.rank)
+        codes = self.xp.where(places, np.uint8(NAN), before)
         shape = (*codes.shape[:LEADING], *a.data.shape[LEADING:])
         return replace(a, special=self.xp.broadcast_to(codes, shape))
 
@@ -196,11 +198,12 @@ class Undefined(ResidueAlgebra):
         if not self.free_order:
             return found
         rank = max(a.rank, b.rank)
-        finite: Any = True
+        outcome = self._any_outcome(comparison, a, b)
         for v in (a, b):
             if v.special is not None:
-                finite = finite & (aligned(v.special, rank) <= NAN)
-        return Value("bool", self.xp.where(finite, self._any_outcome(comparison, a, b), found.data))
+                finite = aligned(v.special, rank) <= NAN
+                outcome = self.xp.where(finite, outcome, found.data)
+        return Value("bool", outcome)
 
     def _any_outcome(self, comparison: Comparison, a: Value, b: Value) -> Any:
         """Return a random boolean for every comparison of two numbers, the same for the same one.

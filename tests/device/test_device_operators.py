@@ -1,0 +1,48 @@
+"""Every operator in every algebra of residues gives on the stand-in for CuPy what NumPy gives, bit
+for bit, and records the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pytest
+from device.device_cases import KINDS, SORTS, cases, facts_of
+from device.strict_cupy import StrictCupy
+from ops.ops_law_cases import Case
+
+from kernels import host_kernels
+from pitcheck.ops.registry import operator_names
+
+pytestmark = pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
+NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]
+EVERY = 5
+"""By day, every so many-th case is tried."""
+
+
+def differing(kind: str, sort: str, tried: Iterable[Case]) -> Iterator[str]:
+    """Yield the cases that differ, in words."""
+    for case in tried:
+        expected = facts_of(np, KINDS[kind], case, sort)
+        if facts_of(StrictCupy(), KINDS[kind], case, sort) != expected:
+            yield f"{case.operator.name} {[x.shape for x in case.inputs]} {case.attributes}"
+
+
+def test_every_operator_has_a_case() -> None:
+    """A barrier has no operands."""
+    named = {name for name in operator_names() if not name.endswith(".backward")}
+    assert named - {case.operator.name for case in cases()} == {"barrier"}
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_cases(kind: str, sort: str) -> None:
+    number = list(KINDS).index(kind) + SORTS.index(sort)
+    assert not list(differing(kind, sort, cases()[number % EVERY :: EVERY]))
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NIGHTLY) for kind in KINDS])
+def test_all_cases(kind: str, sort: str) -> None:
+    assert not list(differing(kind, sort, cases()))
