@@ -111,7 +111,7 @@ def _parameter(text: str) -> Parameter:
     found = re.fullmatch(r"\s*(.*?)(\w+)\s*", text, re.DOTALL)
     if found is None:
         raise ValueError(f"{text!r} is not a parameter with a type and a name")
-    return Parameter(" ".join(found[1].replace("__restrict__", "").split()), found[2])
+    return Parameter(" ".join(re.sub(r"__\w+__", "", found[1]).split()), found[2])
 
 
 def _entry(name: str, given: Sequence[Parameter]) -> str:

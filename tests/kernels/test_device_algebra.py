@@ -29,8 +29,8 @@ ALGEBRAS: dict[str, Callable[[Any], Any]] = {
 
 
 def _bench() -> ModuleType:
-    path = Path(__file__).parents[2] / "bench" / "gpu.py"
-    found = importlib.util.spec_from_file_location("bench_gpu", path)
+    path = Path(__file__).parents[2] / "bench" / "gpu_programs.py"
+    found = importlib.util.spec_from_file_location("bench_gpu_programs", path)
     if found is None or found.loader is None:
         raise FileNotFoundError(path)
     module = importlib.util.module_from_spec(found)
