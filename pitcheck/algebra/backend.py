@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.residues.fused_products import FusedProduct
 from pitcheck.errors import UsageError
 
 BACKENDS = ("auto", "numpy", "cupy")
@@ -67,17 +67,18 @@ def gpu_count() -> int:
         return 0
 
 
-def small_product(xp: Any) -> FusedProduct | None:
-    """Return a kernel that multiplies small matrices in one launch.
-
-    Return None if array operations of this module do it well.
-    """
-    return None if xp is np else FusedProduct(xp)
-
-
 def to_host(xp: Any, array: Any) -> Any:
     """Return the array as a NumPy array."""
     return array if xp is np else xp.asnumpy(array)
+
+
+def places_along(xp: Any, shape: Sequence[int], index: Any, axis: int) -> tuple[Any, ...]:
+    """Return index arrays for ``index`` along array ``axis`` and every place along the others."""
+    rank = len(shape)
+    return tuple(
+        index if i == axis else xp.arange(size).reshape((size,) + (1,) * (rank - 1 - i))
+        for i, size in enumerate(shape)
+    )
 
 
 def scatter_add(xp: Any, target: Any, index: tuple[Any, ...], source: Any) -> None:

@@ -1,13 +1,14 @@
 """Randomness by key: 64-bit words of (seed, key, trial, level, instance, element).
 
 They are the same in whatever order they are asked for. The residues that are drawn, which the bound
-is about, are the output of SHAKE128 (FIPS 202) on all of the seed. Draws of whole tensors continue
-with Philox4x64-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3, SC
-2011) under a key of 128 bits that SHAKE128 gives: it counts, so that a GPU draws every element by
-itself. Values of keyed functions and real inputs are hashes: the mixer is the finaliser of
-splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+is about, are the output of SHAKE128 (FIPS 202) on all of the seed. Those of large tensors are the
+output of Philox4x64 with ten rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy
+as 1, 2, 3, SC 2011) under a key of 128 bits that BLAKE2b gives: it counts, so that a GPU draws
+every element by itself. Values of keyed functions and real inputs are hashes: the mixer is the
+finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA
+2014).
 
->>> few, many = (drawn_words(np, ("seed", "x"), range(1), t, 1, (3,)) for t in ((5,), (4, 5)))
+>>> few, many = (drawn_words(("seed", "x"), range(1), t, 1, (3,)) for t in ((5,), (4, 5)))
 >>> bool((few[0, 0] == many[0, 1]).all())
 True
 """
@@ -20,13 +21,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 SHORT = 1 << 14
-"""The words up to which a lane is the output of SHAKE128; longer ones come from Philox."""
+"""The words of a level and trial up to which they are the output of SHAKE128; more are Philox's."""
 
 
 def key_of(*parts: object) -> int:
@@ -54,34 +56,50 @@ def mix(xp: Any, x: Any) -> Any:
 
 
 def drawn_words(
-    xp: Any,
     parts: tuple[object, ...],
     levels: range,
     trials: Sequence[int],
     instances: int,
     shape: Sequence[int],
-) -> Any:
+) -> NDArray[np.uint64]:
     """Return uniform 64-bit words of shape (levels, trials, instances, *shape).
 
     Those of a level and trial are a function of ``parts`` and their numbers alone.
     """
     count = instances * prod(shape)
-    lanes = [repr((*parts, level, trial)).encode() for level in levels for trial in trials]
     if count > SHORT:
-        drawn = [np.random.Philox(key=lane_key(lane)).random_raw(count) for lane in lanes]
-        words = np.stack(drawn) if drawn else np.zeros(0, np.uint64)
+        words = bulk_words(bulk_keys(parts, levels, trials), count)
     else:
+        lanes = [repr((*parts, level, trial)).encode() for level in levels for trial in trials]
         digests = b"".join(shake_128(lane).digest(8 * count) for lane in lanes)
         words = np.frombuffer(digests, dtype="<u8").astype(np.uint64, copy=False)
-    return xp.asarray(words.reshape(len(levels), len(trials), instances, *shape))
+    return words.reshape(len(levels), len(trials), instances, *shape)
 
 
-def lane_key(lane: bytes) -> int:
-    """Return the key of a long lane, in [0, 2^128).
+def bulk_keys(
+    parts: tuple[object, ...], levels: range, trials: Sequence[int]
+) -> NDArray[np.uint64]:
+    """Return a 128-bit key per level and trial, uint64 of shape (levels, trials, 2).
 
-    The name that is hashed ends with a word of its own, so that no short lane shows the key.
+    Each is a function of ``parts`` and its level and trial number alone.
     """
-    return int.from_bytes(shake_128(lane + b" long").digest(16), "little")
+    digests = [
+        blake2b(repr((*parts, level, trial)).encode(), digest_size=16).digest()
+        for level in levels
+        for trial in trials
+    ]
+    words = np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
+    return words.reshape(len(levels), len(trials), 2)
+
+
+def bulk_words(keys: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+    """Return ``count`` words for every key, uint64 of shape (levels, trials, count), on the host.
+
+    They are those of Philox4x64 with ten rounds, whose words a GPU can make one by one.
+    """
+    levels, trials, _ = keys.shape
+    lanes = [np.random.Philox(key=key).random_raw(count) for key in keys.reshape(-1, 2)]
+    return np.array(lanes, dtype=np.uint64).reshape(levels, trials, count)
 
 
 def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.backend import scatter_add
+from pitcheck.algebra.backend import places_along, scatter_add
 from pitcheck.algebra.interface import Kind
 from pitcheck.algebra.shape_checks import (
     check_expansion,
@@ -56,12 +56,12 @@ class Structure:
         """Return ``a``, not as a formal root."""
         return a
 
-    def _added_at(self, base: Any, index: tuple[Any, ...], source: Any, like: Value) -> Any:  # noqa: ARG002 (algebras of residues need it)
-        """Return the array ``base`` (owned by the caller) with ``source`` added at ``index``.
+    def _added_at(self, base: Any, axis: int, index: Any, source: Any, like: Value) -> Any:  # noqa: ARG002 (algebras of residues need it)
+        """Return the array ``base`` (owned by the caller) with ``source`` added along an axis.
 
-        ``like`` says kind and lowest level.
+        ``index`` has the places along array axis ``axis``. ``like`` says kind and lowest level.
         """
-        scatter_add(self.xp, base, index, source)
+        scatter_add(self.xp, base, places_along(self.xp, base.shape, index, axis), source)
         return base
 
     def _stand_ins(self, a: Value) -> Any:
@@ -289,7 +289,7 @@ class Structure:
 
         def pick(d: Any) -> Any:
             split = d.reshape(*d.shape[:LEADING], before, shape[axis], behind)
-            picked = split[_grid(self.xp, split.shape, flat, LEADING + 1)]
+            picked = split[places_along(self.xp, split.shape, flat, LEADING + 1)]
             return picked.reshape(*picked.shape[:LEADING], *result)
 
         return self._map(a, pick)
@@ -297,7 +297,7 @@ class Structure:
     def take_along(self, a: Value, axis: int, indices: Value) -> Value:
         index = self._index(a, axis, indices)
         self._check_along(a, axis, indices)
-        return self._map(a, lambda d: d[_grid(self.xp, d.shape, index, LEADING + axis)])
+        return self._map(a, lambda d: d[places_along(self.xp, d.shape, index, LEADING + axis)])
 
     def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
         index = self._index(base, axis, indices)
@@ -361,11 +361,10 @@ class Structure:
         lead = tuple(max(base.shape[i], source.shape[i], index.shape[i]) for i in (1, 2))
         target = xp.broadcast_to(base, (base.shape[0], *lead, *base.shape[LEADING:])).copy()
         given = xp.broadcast_to(source, (source.shape[0], *lead, *source.shape[LEADING:]))
-        places = _grid(xp, target.shape, index, LEADING + axis)
         if like is None:
-            scatter_add(xp, target, places, given)
+            scatter_add(xp, target, places_along(xp, target.shape, index, LEADING + axis), given)
             return target
-        return self._added_at(target, places, given, like)
+        return self._added_at(target, LEADING + axis, index, given, like)
 
     # --- instances
     def integers(self, array: Any) -> Value:
@@ -481,15 +480,3 @@ def _size(a: Value, axis: int) -> int:
     if a.special is not None:
         size = max(size, int(a.special.shape[axis]))
     return max([size, *(_size(s, axis) for _, s in a.logs)]) if a.logs else size
-
-
-def _grid(xp: Any, shape: Sequence[int], index: Any, axis: int) -> tuple[Any, ...]:
-    """Return index arrays for ``index`` along array ``axis`` and every place along the others."""
-    rank = len(shape)
-    parts = []
-    for i, size in enumerate(shape):
-        if i == axis:
-            parts.append(index)
-        else:
-            parts.append(xp.arange(size).reshape((size,) + (1,) * (rank - 1 - i)))
-    return tuple(parts)

@@ -11,6 +11,7 @@ import numpy as np
 
 from pitcheck import __version__
 from pitcheck.algebra.backend import array_module, to_host
+from pitcheck.algebra.residues.backend_residues import arithmetic
 from pitcheck.algebra.residues.chains import Chain, chains_of
 from pitcheck.algebra.residues.modular import Modular
 from pitcheck.errors import UsageError
@@ -109,7 +110,7 @@ def matmul_is_exact(xp: Any, chain: Chain) -> bool:
 
 def _product_is_exact(xp: Any, chain: Chain, terms: int) -> bool:
     left, right = operands(chain, terms)
-    found = to_host(xp, Modular(xp, chain).matmul(xp.asarray(left), xp.asarray(right), 0))
+    found = to_host(xp, arithmetic(xp, chain).matmul(xp.asarray(left), xp.asarray(right), 0))
     for level, p in enumerate(chain.primes):
         columns = list(zip(*right[level].tolist(), strict=True))
         expected = [

@@ -1,4 +1,4 @@
-"""The choice of ``--backend auto``: for every stage the array module that is predicted to end first.
+"""The choice of ``--backend auto``: for every stage the array module predicted to end first.
 
 A processor ends sooner at reduced shapes, where every operation is on few elements, and a GPU at
 whole shapes. CuPy is looked for when the first stage is large enough to pay for its start.

@@ -19,6 +19,9 @@ from kernels.host_kernels import HostKernel, HostModule, module
 if TYPE_CHECKING:
     from device.strict_cupy import StrictCupy
 
+STRIDED = frozenset({"Layout", "Matrix"})
+"""The structs of kernels that have strides in them."""
+
 
 class RawModule:
     """The kernels of a source text, built when one is first asked for."""
@@ -65,7 +68,7 @@ class Kernel:
         Raises:
             TypeError: if a size is no tuple, or an argument is neither an array of the device nor
                 a number of NumPy's with the width of its parameter.
-            ValueError: if an array is not contiguous: a kernel sees no strides.
+            ValueError: if an array is not contiguous, and the kernel is not told strides.
         """
         if not isinstance(grid, tuple) or not isinstance(block, tuple):
             raise TypeError(f"grid and block are tuples, not {type(grid)} and {type(block)}")
@@ -73,9 +76,16 @@ class Kernel:
         self.device.counter.launch(self.host.name)
         self.host(grid, block, given)
 
+    def _takes_strides(self) -> bool:
+        """Return True if a kernel has a parameter for the strides of arrays."""
+        return any(
+            p.type.removeprefix("const ") in STRIDED or p.name == "step"
+            for p in self.host.parameters
+        )
+
     def _argument(self, place: int, given: Any) -> Any:
         if isinstance(given, DeviceArray):
-            if not given.host.flags.c_contiguous:
+            if not given.host.flags.c_contiguous and not self._takes_strides():
                 raise ValueError(f"{self.host.name}: argument {place} is not contiguous")
             return given.host
         if isinstance(given, np.ndarray) and given.dtype.kind != "V":

@@ -4,7 +4,7 @@ A prelude makes CUDA's words harmless, and the threads of a launch run one after
 kernels can be built here that need no cooperation of threads: no shared memory, no barrier, no
 warp. A kernel's parameters are read from its source, and arguments that do not fit them raise.
 
->>> product = module(kernel_source()).get_function("modular_matmul")  # doctest: +SKIP
+>>> product = module(source()).get_function("modular_matmul")  # doctest: +SKIP
 >>> product((1,), (256,), (a, b, out, ...))  # doctest: +SKIP
 """
 
@@ -25,17 +25,21 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.algebra.device.kernels import source
+
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 """The C++ compiler, or None: tests that need it say so and are skipped."""
 
 MISSING = "there is no g++ or clang++, which builds the kernels for the host"
 
-FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
+FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared")
+WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Werror")
 SANITIZERS = ("-g", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
 """The flags added where ``PITCHECK_SANITIZE`` is set; libasan must then be preloaded."""
 
 PRELUDE = """
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __host__
 #define __constant__ static
@@ -107,7 +111,7 @@ def _parameter(text: str) -> Parameter:
     found = re.fullmatch(r"\s*(.*?)(\w+)\s*", text, re.DOTALL)
     if found is None:
         raise ValueError(f"{text!r} is not a parameter with a type and a name")
-    return Parameter(" ".join(found[1].replace("__restrict__", "").split()), found[2])
+    return Parameter(" ".join(re.sub(r"__\w+__", "", found[1]).split()), found[2])
 
 
 def _entry(name: str, given: Sequence[Parameter]) -> str:
@@ -204,20 +208,13 @@ def module(source: str) -> HostModule:
 
 def kernel(name: str) -> HostKernel:
     """Return a kernel of pitcheck by its name."""
-    return module(kernel_source()).get_function(name)
-
-
-@cache
-def kernel_source() -> str:
-    """Return the source text of all kernels."""
-    folder = Path(__file__).parents[2] / "kernels"
-    return (folder / "modular_matmul.cu").read_text(encoding="utf-8")
+    return module(source()).get_function(name)
 
 
 def _library(source: str) -> Path:
     if COMPILER is None:
         raise RuntimeError(MISSING)
-    flags = (*FLAGS, *(SANITIZERS if os.environ.get("PITCHECK_SANITIZE") else ()))
+    flags = (*FLAGS, *WARNINGS, *(SANITIZERS if os.environ.get("PITCHECK_SANITIZE") else ()))
     entries = (_entry(name, given) for name, given in parameters(source).items())
     # A kernel's name may be that of a function of the C library, which would be called instead.
     text = "\n".join((PRELUDE, _EXTERNAL.sub("static", source), *entries))

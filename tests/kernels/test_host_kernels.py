@@ -82,13 +82,3 @@ def test_an_empty_or_too_large_launch_is_refused(built: HostModule) -> None:
 def test_a_wrong_source_is_refused() -> None:
     with pytest.raises(RuntimeError, match="undeclared"):
         module(SOURCE.replace("step.by", "undeclared"))
-
-
-def test_small_products_equal_those_of_integers() -> None:
-    p = np.array([2147483647, 11], dtype=np.uint64)
-    a = np.stack([np.full((2, 3), q - 1, np.uint32) for q in p.astype(np.uint32)])
-    b, out = a.reshape(2, 3, 2).copy(), np.zeros((2, 2, 2), np.uint32)
-    pair = np.zeros(1, np.int64)
-    sizes = [*map(np.int64, (1, 1, 1, 2)), *map(np.int32, (2, 3, 2))]
-    host_kernels.kernel("modular_matmul")((1,), (3,), (a, b, out, pair, pair, p, *sizes))
-    assert out.tolist() == [[[3, 3], [3, 3]]] * 2

@@ -14,6 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from pitcheck.algebra.device.device_exponential import DeviceExponential
+from pitcheck.algebra.device.device_modular import DeviceModular
 from pitcheck.algebra.discrete import Decision
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.exponential import Exponential
@@ -21,10 +25,30 @@ from pitcheck.algebra.residues.logarithm import Logarithm
 from pitcheck.algebra.residues.modular import Modular
 from pitcheck.algebra.residues.prime import PrimeAlgebra
 
-__all__ = ["Decision", "ResidueAlgebra"]
+__all__ = ["Decision", "ResidueAlgebra", "arithmetic"]
 
 
-class _Arithmetic(Modular):
+def arithmetic(xp: Any, chain: Chain) -> Modular:
+    """Return the arithmetic modulo the members of a chain, on NumPy's or CuPy's arrays."""
+    return Modular(xp, chain) if xp is np else DeviceModular(xp, chain)
+
+
+class _Functions:
+    """The exponential and the logarithm beside modular arithmetic."""
+
+    _exponential: Exponential
+    _logarithm: Logarithm
+
+    def exp(self, x: Any, low: int) -> Any:
+        """Return w^x, one level up."""
+        return self._exponential(x, low)
+
+    def log(self, x: Any, low: int) -> Any:
+        """Return the discrete logarithm of |x| to base w, one level down."""
+        return self._logarithm(x, low, self._exponential.exponents)
+
+
+class _Arithmetic(_Functions, Modular):
     """Modular arithmetic with the exponential of given trials."""
 
     def __init__(
@@ -34,13 +58,16 @@ class _Arithmetic(Modular):
         self._exponential = Exponential(self, seed, trials)
         self._logarithm = logarithm or Logarithm(self)
 
-    def exp(self, x: Any, low: int) -> Any:
-        """Return w^x, one level up."""
-        return self._exponential(x, low)
 
-    def log(self, x: Any, low: int) -> Any:
-        """Return the discrete logarithm of |x| to base w, one level down."""
-        return self._logarithm(x, low, self._exponential.exponents)
+class _DeviceArithmetic(_Functions, DeviceModular):
+    """The same on a GPU."""
+
+    def __init__(
+        self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], logarithm: Logarithm | None
+    ) -> None:
+        super().__init__(xp, chain)
+        self._exponential = DeviceExponential(self, seed, trials)
+        self._logarithm = logarithm or Logarithm(self)
 
 
 class ResidueAlgebra(PrimeAlgebra):
@@ -63,6 +90,7 @@ class ResidueAlgebra(PrimeAlgebra):
         logarithm: Logarithm | None = None,
         formal_roots: bool = True,
     ) -> None:
+        made = _Arithmetic if xp is np else _DeviceArithmetic
         super().__init__(
-            xp, chain, seed, trials, _Arithmetic(xp, chain, seed, trials, logarithm), formal_roots
+            xp, chain, seed, trials, made(xp, chain, seed, trials, logarithm), formal_roots
         )

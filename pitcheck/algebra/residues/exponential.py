@@ -24,7 +24,8 @@ GENERATOR = 4
 squares modulo P(i+1) have the prime order P(i).
 """
 
-_DIGITS = (11, 10, 10)
+DIGITS = (11, 10, 10)
+"""The bits of the digits of an exponent, lowest first."""
 
 
 class Exponential:
@@ -47,25 +48,25 @@ class Exponential:
         Shape (levels, trials or 1, ...) becomes (levels, trials, ...). All those levels must exist.
         """
         xp = self.modular.xp
-        tables = self._tables = self._tables or self._build()
+        tables = self._tables = self._tables or self.tables(self.modular)
         levels, trials = len(self.exponents), len(self.exponents[0])
         lanes = xp.arange(levels * trials, dtype=np.int64).reshape(levels, trials)[
             low : low + x.shape[0]
         ]
         lanes = lanes.reshape(lanes.shape + (1,) * (x.ndim - 2))
         result, shift = None, 0
-        for bits, table in zip(_DIGITS, tables, strict=True):
+        for bits, table in zip(DIGITS, tables, strict=True):
             digit = (x >> shift) & ((1 << bits) - 1)
             factor = table.take(digit + (lanes << bits))
             result = factor if result is None else self.modular.multiply(result, factor, low + 1)
             shift += bits
         return result
 
-    def _build(self) -> list[Any]:
-        """Return tables of shape (levels, trials, 2^bits), flattened."""
-        xp, primes = self.modular.xp, self.modular.chain.primes
+    def tables(self, modular: Modular) -> list[Any]:
+        """Return tables of shape (levels, trials, 2^bits), flattened, one for each digit."""
+        xp, primes = modular.xp, modular.chain.primes
         tables, shift = [], 0
-        for bits in _DIGITS:
+        for bits in DIGITS:
             base = [
                 [pow(GENERATOR, r << shift, p) for r in row]
                 for row, p in zip(self.exponents, primes[1:], strict=True)
@@ -73,8 +74,8 @@ class Exponential:
             step = xp.asarray(base, dtype=np.int64)[:, :, None]
             table = xp.ones_like(step)
             for _ in range(bits):
-                table = xp.concatenate([table, self.modular.multiply(table, step, 1)], axis=2)
-                step = self.modular.multiply(step, step, 1)
+                table = xp.concatenate([table, modular.multiply(table, step, 1)], axis=2)
+                step = modular.multiply(step, step, 1)
             tables.append(table.reshape(-1))
             shift += bits
         return tables

@@ -42,7 +42,8 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.interface import Kind
-from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, mix, remainder
+from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, mix
+from pitcheck.algebra.residues.array_forms import Output, Parity, joint_words
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.drawn_primes import SQUARES
 from pitcheck.algebra.residues.free_outcomes import (
@@ -51,9 +52,7 @@ from pitcheck.algebra.residues.free_outcomes import (
     FreeOutcomes,
     finite,
     of_order,
-    vanishes,
 )
-from pitcheck.algebra.residues.residue_order import order_key
 from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.shape_checks import broadcast
 from pitcheck.algebra.structure import aligned
@@ -76,8 +75,6 @@ _RANKS = 4
 """The bits of a 64-bit word that are left for the places of infinities beside random ranks."""
 _BEYOND = tuple(place << (64 - _RANKS) for place in (0, 2, 1, -1))
 """The numbers added to ranks of finite numbers, NaN, +inf and -inf, in the order of their codes."""
-_WORD = 2
-"""The levels whose residues, each below 2^31, make one 64-bit word."""
 
 
 class FreeFunctions(FreeOutcomes):
@@ -100,29 +97,29 @@ class FreeFunctions(FreeOutcomes):
         self._tabled: dict[int, tuple[Value, Value]] = {}
 
     # --- tables
-    def _entries(self, name: str, arguments: Sequence[Value], *, nonzero: bool = False) -> Any:
+    def _entries(
+        self,
+        name: str,
+        arguments: Sequence[Value],
+        *,
+        parity: Parity | None = None,
+        output: Output = "any",
+    ) -> Any:
         """Return the entries of a table, shape (levels, trials, instances, *shape).
 
-        They are uniform in [0, p), or with ``nonzero`` in [1, p).
+        They are uniform in [0, p), nonzero ones in [1, p), and words in [0, 2^64).
         """
         rank = max(a.rank for a in arguments)
-        lanes = self._lanes(name, len(arguments), rank)
-        words = [word for a in arguments for word in _words(aligned(a.data, rank))]
-        return self._uniform(hash_words(self.xp, lanes, words), nonzero)
-
-    def _lanes(self, name: str, arity: int, rank: int) -> Any:
-        lanes = lane_keys(
-            self.xp, key_of(self.seed, "table", name, arity), range(len(self.chain)), self.trials
+        return self.arithmetic.entries(
+            self._table(name, len(arguments)),
+            self.trials,
+            [aligned(a.data, rank) for a in arguments],
+            parity,
+            output,
         )
-        return lanes.reshape(lanes.shape + (1,) * (rank + LEADING - 2))
 
-    def _uniform(self, words: Any, nonzero: bool = False) -> Any:
-        primes = self.xp.asarray(self.chain.primes, dtype=np.uint64)
-        primes = primes.reshape((-1,) + (1,) * (words.ndim - 1))
-        if nonzero:
-            one = np.uint64(1)
-            return (remainder(words, primes - one) + one).view(np.int64)
-        return remainder(words, primes).view(np.int64)
+    def _table(self, name: str, arity: int) -> int:
+        return key_of(self.seed, "table", name, arity)
 
     def _hashed(
         self, name: str, arguments: list[Value], odd: bool = False, even: bool = False
@@ -132,16 +129,7 @@ class FreeFunctions(FreeOutcomes):
         return Value("field", result, 0, self._special_any(arguments, result.shape[LEADING:]))
 
     def _looked_up(self, name: str, arguments: list[Value], odd: bool, even: bool) -> Any:
-        if not odd and not even:
-            return self._entries(name, arguments)
-        (argument,) = arguments
-        key = order_key(self.xp, argument.data[-1:], self.chain.primes[-1])
-        turned = self.xp.where(key < 0, self.arithmetic.negate(argument.data, 0), argument.data)
-        result = self._entries(name, [Value("field", turned)])
-        if not odd:
-            return result
-        result = self.xp.where(key < 0, self.arithmetic.negate(result, 0), result)
-        return self.xp.where(vanishes(argument), 0, result)
+        return self._entries(name, arguments, parity="odd" if odd else "even" if even else None)
 
     # --- making values
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
@@ -165,8 +153,8 @@ class FreeFunctions(FreeOutcomes):
         above: Any = None
         below: Any = None
         for n, part in a.parts or ((1, a),):
-            entry = self._entries("exp", [part], nonzero=True)
-            entry = self.xp.where(vanishes(part), 1, entry)
+            entry = self._entries("exp", [part], output="nonzero")
+            entry = self.xp.where(self._vanishes(part), 1, entry)
             power = self.arithmetic.power(entry, abs(n), 0)
             if n > 0:
                 above = power if above is None else self.arithmetic.multiply(above, power, 0)
@@ -198,12 +186,17 @@ class FreeFunctions(FreeOutcomes):
             return a
         power = self._exp_of_sum(a)
         entry = self._entries("log", [power])
-        one = (power.data == 1).all(axis=0, keepdims=True)
+        one = self.arithmetic.equal(power.data, self._one(power))
         return Value("field", self.xp.where(one, 0, entry), 0, a.special)
 
     def _log_differs(self, difference: Value) -> Any:
         """Return True where the exponential is not 1: of real numbers it is injective."""
-        return (self._exp_of_sum(difference).data != 1).any(axis=0, keepdims=True)
+        power = self._exp_of_sum(difference)
+        return self.arithmetic.differ(power.data, self._one(power))
+
+    def _one(self, like: Value) -> Any:
+        """Return 1 at the levels of a value, with as many axes."""
+        return aligned(self.constant(Fraction(1)).data, like.rank)
 
     def _small_integer(self, a: Value) -> int | None:
         """Return the integer that a literal is, else None; numbers of places are no literals."""
@@ -262,7 +255,7 @@ class FreeFunctions(FreeOutcomes):
             return a
         found = self._tabled.get(id(a))
         if found is None:
-            entry = self.xp.where(vanishes(a.square), 0, self._entries("sqrt", [a.square]))
+            entry = self.xp.where(self._vanishes(a.square), 0, self._entries("sqrt", [a.square]))
             found = self._tabled[id(a)] = (a, Value("field", entry, 0, a.special, (), True))
         return found[1]
 
@@ -335,7 +328,7 @@ class FreeFunctions(FreeOutcomes):
         places = tuple(LEADING + axis for axis in axes)
         if not a.parts or any(self._has_weights(self.shape(a)[axis]) for axis in axes):
             return result
-        given = ~vanishes(a)
+        given = ~self._vanishes(a)
         if bool((given.sum(axis=places) > 1).any()):
             return result
         # One term at most is not 0: the sum is that term, and has its parts.
@@ -395,7 +388,7 @@ class FreeFunctions(FreeOutcomes):
         """
         infinite = a.special is not None and bool((a.special > NAN).any())
         if (infinite and self._drawn(b)) or (
-            self._drawn(a) and bool((vanishes(b) & finite(b)).any())
+            self._drawn(a) and bool((self._vanishes(b) & finite(b)).any())
         ):
             raise of_order("the sign of an infinite quotient")
 
@@ -430,14 +423,15 @@ class FreeFunctions(FreeOutcomes):
             special, finite = self._greatest_special(a.special, place), a.special == FINITE
         finite = self.xp.broadcast_to(finite, (1, *finite.shape[1:LEADING], *self.shape(a)))
         data = self.xp.where(finite, a.data, 0)
-        entries = self.xp.where(
-            finite, hash_words(self.xp, self._lanes("max", 1, a.rank), _words(data)), np.uint64(0)
+        words = self._entries("max", [Value("field", data)], output="words")
+        entries = self.xp.where(finite, words, np.uint64(0))
+        table = self.arithmetic.residues_of(
+            mix(self.xp, entries.sum(axis=place, dtype=np.uint64)), "any"
         )
-        table = self._uniform(mix(self.xp, entries.sum(axis=place, dtype=np.uint64)))
         first = self.xp.take_along_axis(
             data, self.xp.expand_dims(finite.argmax(axis=place), place), axis=place
         )
-        one = ((data == first).all(axis=0, keepdims=True) | ~finite).all(axis=place)
+        one = (self.arithmetic.equal(data, first) | ~finite).all(axis=place)
         found = self.xp.where(one, first.squeeze(place), table)
         return Value("field", found, 0, special, (), a.nonnegative)
 
@@ -461,11 +455,16 @@ class FreeFunctions(FreeOutcomes):
             return super()._ranks(a, axis, descending)
         a = replace(self.plain(a), parts=())
         shape = self.shape(a)
-        lanes = self._lanes(DESCENDING if descending else ASCENDING, 1, a.rank)[:1]
+        table = self._table(DESCENDING if descending else ASCENDING, 1)
+        lanes = lane_keys(self.xp, table, range(1), self.trials)
+        lanes = lanes.reshape(lanes.shape + (1,) * (a.rank + LEADING - 2))
         places = self.xp.arange(shape[axis], dtype=np.uint64)
         places = places.reshape((-1,) + (1,) * (a.rank - 1 - axis))
         special = self.xp.zeros((1,) * a.data.ndim, np.uint8) if a.special is None else a.special
-        words = [*_words(self.xp.where(special == FINITE, a.data, 0)), special.astype(np.uint64)]
+        words = [
+            *joint_words(self.xp.where(special == FINITE, a.data, 0)),
+            special.astype(np.uint64),
+        ]
         entries = hash_words(self.xp, lanes, [places, *words])
         line = entries.sum(axis=LEADING + axis, dtype=np.uint64, keepdims=True)
         ranks = hash_words(self.xp, lanes, [line, places]) >> np.uint64(_RANKS)
@@ -486,14 +485,3 @@ class WeightedFreeAlgebra(FreeFunctions, WeightedAlgebra):
 
     def _has_weights(self, size: int) -> bool:
         return self.weights(size) is not None
-
-
-def _words(data: Any) -> list[Any]:
-    """Return 64-bit words of shape (1, ...) that hold the residues at all levels."""
-    words = []
-    for level in range(0, data.shape[0], _WORD):
-        word = data[level : level + 1].view(np.uint64)
-        if level + 1 < data.shape[0]:
-            word = word | (data[level + 1 : level + _WORD].view(np.uint64) << np.uint64(32))
-        words.append(word)
-    return words

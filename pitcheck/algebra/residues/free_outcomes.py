@@ -95,11 +95,15 @@ class FreeOutcomes(PrimeAlgebra):
         swapped, equal = comparison in ("gt", "le"), comparison in ("eq", "ne")
         difference = self.subtract(b, a) if swapped else self.subtract(a, b)
         entry = self._looked_up(EQUAL if equal else BELOW, [difference], odd=False, even=equal)
-        same, negated = vanishes(difference), comparison in ("ne", "le", "ge")
+        same, negated = self._vanishes(difference), comparison in ("ne", "le", "ge")
         if not self.masks:
             return Value("bool", self.xp.where(same, equal, entry[:1] % 2 == 1) ^ negated)
         mask = Value("bool", self.xp.where(same, int(equal), entry))
         return self.logical_not(mask) if negated else mask
+
+    def _vanishes(self, a: Value) -> Any:
+        """Return True where a value is 0 at all levels, shape (1, trials, instances, *shape)."""
+        return self.arithmetic.vanishes(a.data)
 
     # --- masks
     def _as_mask(self, a: Value) -> Value:
@@ -186,7 +190,7 @@ class FreeOutcomes(PrimeAlgebra):
         given = aligned(condition.data, rank)
         for largest, comparisons in ((True, _GREATER), (False, _LESS)):
             either, other = (
-                (aligned(self._outcome(each, a, b).data, rank) == given).all(axis=0, keepdims=True)
+                self.arithmetic.equal(aligned(self._outcome(each, a, b).data, rank), given)
                 for each in comparisons
             )
             if bool((either | other).any()):
@@ -211,11 +215,6 @@ def finite(a: Value, rank: int | None = None) -> Any:
     if a.special is None:
         return np.True_
     return aligned(a.special, a.rank if rank is None else rank) == FINITE
-
-
-def vanishes(a: Value) -> Any:
-    """Return True where a value is 0 at all levels, shape (1, trials, instances, *shape)."""
-    return (a.data == 0).all(axis=0, keepdims=True)
 
 
 def of_order(what: str) -> UnsupportedError:

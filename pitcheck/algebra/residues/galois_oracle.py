@@ -19,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.algebra.backend import places_along
+from pitcheck.algebra.residues.array_forms import ArrayForms
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.exponential import GENERATOR, draw_exponents
 from pitcheck.algebra.residues.prime import PrimeAlgebra
 from pitcheck.errors import UnsupportedError
 
 
-class _GaloisArithmetic:
+class _GaloisArithmetic(ArrayForms):
     """The operations of :class:`pitcheck.algebra.residues.modular.Modular` in galois' prime fields.
 
     They act level by level on arrays of shape (levels, trials, instances, ...).
@@ -33,6 +35,7 @@ class _GaloisArithmetic:
 
     def __init__(self, chain: Chain, seed: int, trials: Sequence[int]) -> None:
         galois = importlib.import_module("galois")
+        super().__init__(np, chain.primes)
         self.chain = chain
         self.fields = [galois.GF(p) for p in chain.primes]
         self.exponents = draw_exponents(chain.primes, seed, trials)
@@ -171,10 +174,10 @@ class _GaloisArithmetic:
         result = below(np.array(halves, dtype=np.int64)) / below(base % order)
         return np.asarray(result, dtype=np.int64).reshape(x.shape)
 
-    def add_at(self, base: Any, index: tuple[Any, ...], source: Any, low: int) -> Any:
-        """Return ``base[index] += source`` computed with Python's integers."""
+    def add_at(self, base: Any, axis: int, index: Any, source: Any, low: int) -> Any:
+        """Return ``base`` with ``source`` added at places, computed with Python's integers."""
         exact = base.astype(object)
-        np.add.at(exact, index, source.astype(object))
+        np.add.at(exact, places_along(np, base.shape, index, axis), source.astype(object))
         return np.stack(
             [(level % self.chain.primes[low + i]).astype(np.int64) for i, level in enumerate(exact)]
         )

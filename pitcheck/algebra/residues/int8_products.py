@@ -3,8 +3,8 @@
 A residue has four balanced digits in base 256. The sixteen products of digits are seven GEMMs of
 int8 with int32 sums, one for each diagonal.
 
->>> [run(s) for s in (0, 3, 6)]
-[Run(first=0, second=3, digits=1), Run(first=0, second=0, digits=4), Run(first=3, second=0, digits=1)]
+>>> run(0), run(3)
+(Run(first=0, second=3, digits=1), Run(first=0, second=0, digits=4))
 """
 
 from __future__ import annotations

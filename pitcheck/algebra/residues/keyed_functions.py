@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, mix, remainder
-from pitcheck.algebra.residues.residue_order import order_key
+from pitcheck.algebra.keyed import key_of
 from pitcheck.algebra.structure import Structure, aligned
 from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, Value
 from pitcheck.errors import ShapeError
@@ -53,8 +52,6 @@ these alone. Others are partial operations, like a quotient.
 
 LIMITS = {"erf": (1, -1), "normal_cdf": (1, 0), "normal_density": (0, 0)}
 """The values at +inf and -inf; other functions are NaN there."""
-
-_JOINT = 2
 
 
 class KeyedFunctions(Structure):
@@ -107,40 +104,17 @@ class KeyedFunctions(Structure):
     def _hashed(
         self, name: str, arguments: list[Value], odd: bool = False, even: bool = False
     ) -> Value:
-        xp = self.xp
         low, stop = self._common(arguments)
         rank = max(a.rank for a in arguments)
-        arrays = [aligned(a.data[low - a.lowest : stop - a.lowest], rank) for a in arguments]
-        negative = None
-        if odd or even:
-            key = order_key(xp, arrays[0][-1:], self.chain.primes[stop - 1])
-            negative = key < 0
-            arrays = [xp.where(negative, self.arithmetic.negate(arrays[0], low), arrays[0])]
-        first = max(stop - _JOINT, low)
-        words = [self._joint(array[first - low :]) for array in arrays]
-        lanes = lane_keys(
-            xp, key_of(self.seed, "function", name, len(arguments)), range(low, stop), self.trials
+        result = self.arithmetic.hashed(
+            key_of(self.seed, "function", name, len(arguments)),
+            self.trials,
+            [aligned(a.data[low - a.lowest : stop - a.lowest], rank) for a in arguments],
+            low,
+            stop - low,
+            "odd" if odd else "even" if even else None,
         )
-        shape = lanes.shape + (1,) * (rank + LEADING - 2)
-        state = hash_words(xp, xp.zeros((1,) * len(shape), dtype=np.uint64), words)
-        result = self._residues(mix(xp, state ^ lanes.reshape(shape)), low)
-        if odd:
-            result = xp.where(negative, self.arithmetic.negate(result, low), result)
-            result = xp.where((arrays[0] == 0).all(axis=0, keepdims=True), 0, result)
         return Value("field", result, low, self._special_any(arguments, result.shape[LEADING:]))
-
-    def _residues(self, words: Any, low: int) -> Any:
-        p = self.xp.asarray(self.chain.primes[low : low + words.shape[0]], dtype=np.uint64)
-        return remainder(words, p.reshape((-1,) + (1,) * (words.ndim - 1))).view(np.int64)
-
-    def _joint(self, residues: Any) -> Any:
-        """Return one 64-bit word from the residues of one or two levels, each below 2^31."""
-        word = residues[:1].view(np.uint64)
-        return (
-            word
-            if residues.shape[0] == 1
-            else word | (residues[1:2].view(np.uint64) << self.xp.uint64(32))
-        )
 
     def _special_any(self, arguments: list[Value], shape: tuple[int, ...]) -> Any:
         """Return the codes of the only argument; of several, NaN wherever one is special."""
@@ -185,11 +159,6 @@ class KeyedFunctions(Structure):
         """
         if index.kind != "int":
             raise ShapeError(f"the index of a draw is an int value, not a {index.kind} value")
-        lanes = lane_keys(
-            self.xp, key_of(self.seed, "draw", stream), range(len(self.chain)), self.trials
-        )
-        lanes = lanes.reshape(lanes.shape + (1,) * (index.rank + 1))
-        return Value(
-            "field",
-            self._residues(mix(self.xp, lanes ^ mix(self.xp, index.data.view(np.uint64))), 0),
-        )
+        key = key_of(self.seed, "draw", stream)
+        words = [index.data]
+        return Value("field", self.arithmetic.hashed(key, self.trials, words, 0, len(self.chain)))

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pitcheck.algebra.backend import small_product
-
 if TYPE_CHECKING:
     from pitcheck.algebra.residues.modular import Modular
 
@@ -41,15 +39,12 @@ class MatrixProduct:
     def __init__(self, xp: Any, modular: Modular) -> None:
         self.xp = xp
         self.modular = modular
-        self.small = small_product(xp)
 
     def __call__(self, a: Any, b: Any, low: int) -> Any:
         """Return ``a @ b`` for residues of shapes (levels, ..., m, k) and (levels, ..., k, n).
 
         Both have equally many axes, which broadcast.
         """
-        if self.small is not None and self.small.fits(a, b):
-            return self.small(a, b, self.modular.primes(low, a.shape[0], 1))
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         (m, k), n = a.shape[-2:], b.shape[-1]
         size = prod(lead) * (m * k + k * n + m * n)

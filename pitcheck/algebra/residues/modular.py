@@ -18,20 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.backend import scatter_add
+from pitcheck.algebra.backend import places_along, scatter_add
 from pitcheck.algebra.keyed import remainder
+from pitcheck.algebra.residues.array_forms import ArrayForms
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.matmul import MatrixProduct
 
 
-class Modular:
+class Modular(ArrayForms):
     """Exact arithmetic modulo the members of one chain.
 
     ``low`` is the chain level of an array's first entry.
     """
 
     def __init__(self, xp: Any, chain: Chain) -> None:
-        self.xp = xp
+        super().__init__(xp, chain.primes)
         self.chain = chain
         self.matrix_product = MatrixProduct(xp, self)
         self._primes: dict[tuple[int, int, int], Any] = {}
@@ -188,10 +189,15 @@ class Modular:
         ]
         return self.xp.asarray(found, dtype=np.int64).reshape(x.shape)
 
-    def add_at(self, base: Any, index: tuple[Any, ...], source: Any, low: int) -> Any:
-        """Return ``base[index] += source``, repeats adding up; ``base`` is overwritten.
+    def sum_of_products(self, a: Any, b: Any, axes: tuple[int, ...], low: int) -> Any:
+        """Return the sum of a b over array axes ``axes``."""
+        return self.sum(self.multiply(a, b, low), axes, low)
 
-        At most 2^32 additions may go into one element.
+    def add_at(self, base: Any, axis: int, index: Any, source: Any, low: int) -> Any:
+        """Return ``base`` with ``source`` added at places ``index`` along array axis ``axis``.
+
+        Repeats add up, at most 2^32 of them. The other axes of ``source`` are those of ``base``,
+        those of ``index`` broadcast to them. ``base`` is overwritten.
         """
-        scatter_add(self.xp, base, index, source)
+        scatter_add(self.xp, base, places_along(self.xp, base.shape, index, axis), source)
         return self.reduce(base, low)

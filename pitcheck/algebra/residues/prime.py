@@ -28,12 +28,10 @@ from pitcheck.algebra.backend import to_host
 from pitcheck.algebra.batched import Domain
 from pitcheck.algebra.discrete import Discrete
 from pitcheck.algebra.interface import Comparison, Kind
-from pitcheck.algebra.keyed import drawn_words
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.formal_exponentials import Formal, Logs
 from pitcheck.algebra.residues.formal_roots import Roots
 from pitcheck.algebra.residues.keyed_functions import KeyedFunctions
-from pitcheck.algebra.residues.residue_order import order_key
 from pitcheck.algebra.residues.signless_infinity import SignlessInfinity
 from pitcheck.algebra.shape_checks import check_matmul
 from pitcheck.algebra.special import codes_of, stand_in
@@ -85,15 +83,8 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
     def fresh(
         self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any"
     ) -> Value:
-        words = drawn_words(
-            self.xp,
-            (self.seed, "fresh", key),
-            range(len(self.chain)),
-            self.trials,
-            instances,
-            shape,
-        )
-        return Value("field", self.arithmetic.residues_of(words, domain))
+        parts = self.seed, "fresh", key
+        return Value("field", self.arithmetic.drawn(parts, self.trials, instances, shape, domain))
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         found = self._constants.get((number, kind))
@@ -150,9 +141,9 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         It is 0 if all levels are 0, else it is decided by the order.
         """
         top = a.data[-1:]
-        key = order_key(self.xp, top, self.chain.primes[a.lowest + a.data.shape[0] - 1])
+        key = self.arithmetic.order_key(top, a.lowest + a.data.shape[0] - 1)
         sign = self.xp.where(key < 0, -1, 1)
-        return self.xp.where((a.data == 0).all(axis=0, keepdims=True), 0, sign)
+        return self.xp.where(self.arithmetic.vanishes(a.data), 0, sign)
 
     def _stand_ins(self, a: Value) -> Any:
         return stand_in(self.xp, self._sign(a), a.special)
@@ -317,17 +308,15 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         Returns:
             The inverse, and True if ``b`` has finite elements that are 0 at all levels.
         """
-        zero = b.data == 0
-        if not bool(zero.any()):
-            return Value("field", self.arithmetic.inverse(b.data, b.lowest), b.lowest), False
+        inverse, zero = self.arithmetic.inverse_or_one(b.data, b.lowest)
+        if zero is None:
+            return Value("field", inverse, b.lowest), False
         discrete = zero.all(axis=0, keepdims=True)
         chance = zero & ~discrete
         if b.special is not None:
             chance &= b.special == 0
         self._void_where(chance)
-        return Value(
-            "field", self.arithmetic.inverse(self.xp.where(zero, 1, b.data), b.lowest), b.lowest
-        ), bool(discrete.any())
+        return Value("field", inverse, b.lowest), bool(discrete.any())
 
     def power(self, a: Value, exponent: int) -> Value:
         power = self.power_of_root(a, exponent)
@@ -376,10 +365,10 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         special = self._with_signs_of_sums(special, a, b)
         return Value("field", data, low, special)
 
-    def _added_at(self, base: Any, index: tuple[Any, ...], source: Any, like: Value) -> Any:
+    def _added_at(self, base: Any, axis: int, index: Any, source: Any, like: Value) -> Any:
         if like.kind == "field":
-            return self.arithmetic.add_at(base, index, source, like.lowest)
-        return super()._added_at(base, index, source, like)
+            return self.arithmetic.add_at(base, axis, index, source, like.lowest)
+        return super()._added_at(base, axis, index, source, like)
 
     # --- order
     def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:
@@ -388,10 +377,9 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         plain = [self.plain(v) for v in values]
         _, stop = self._common(plain)
         return [
-            order_key(
-                self.xp,
+            self.arithmetic.order_key(
                 v.data[stop - 1 - v.lowest : stop - v.lowest],
-                self.chain.primes[stop - 1],
+                stop - 1,
                 v.special,
                 nan_first,
             )
@@ -418,7 +406,7 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         rank = max(a.rank, b.rank)
         if comparison in ("eq", "ne"):
             x, y, _ = self._pair("a comparison", a, b)
-            outcome = (x == y).all(axis=0, keepdims=True)
+            outcome = self.arithmetic.equal(x, y)
             if a.special is not None or b.special is not None:
                 codes = [
                     self.xp.zeros((1,) * (rank + LEADING), np.uint8)
@@ -457,7 +445,7 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
             )
         else:
             x, y, _ = self._pair("a comparison of results", a, b)
-            differs = (x != y).any(axis=0, keepdims=True)
+            differs = self.arithmetic.differ(x, y)
         if a.special is not None or b.special is not None:
             rank = differs.ndim - LEADING
             codes = [

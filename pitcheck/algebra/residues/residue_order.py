@@ -31,6 +31,11 @@ def scale_for(prime: int) -> int:
     return _SCALE if prime > 1024 * _SCALE else 1
 
 
+def key_of_nan(first: bool) -> int:
+    """Return the key of NaN, below all others or above them."""
+    return -2 * INFINITE if first else 2 * INFINITE
+
+
 def order_key(xp: Any, top: Any, prime: int, special: Any = None, nan_first: bool = False) -> Any:
     """Return integers in [-(p-1)/2, (p-1)/2] that compare as the residues ``top`` do.
 
@@ -41,7 +46,7 @@ def order_key(xp: Any, top: Any, prime: int, special: Any = None, nan_first: boo
     key -= (key + prime // 2) // prime * prime
     if special is None:
         return key
-    nan = -2 * INFINITE if nan_first else 2 * INFINITE
+    nan = key_of_nan(nan_first)
     for code, place in ((NAN, nan), (POSITIVE_INFINITY, INFINITE), (NEGATIVE_INFINITY, -INFINITE)):
         key = xp.where(special == code, place, key)
     return key

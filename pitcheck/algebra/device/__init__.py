@@ -1,0 +1,1 @@
+"""Residues on a GPU: kernels behind the operations of modular arithmetic."""

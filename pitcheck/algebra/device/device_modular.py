@@ -1,0 +1,435 @@
+"""Modular arithmetic on a GPU: each operation is one launch of a kernel, or two.
+
+Results are those of :class:`pitcheck.algebra.residues.modular.Modular` bit for bit. Operands may
+have any strides: a kernel follows up to eight axes, and of more a copy is made.
+
+>>> parts_of(count=1 << 20, kept=4), parts_of(count=1000, kept=3), parts_of(count=0, kept=1)
+(8192, 8, 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.device.kernels import kernels_of, primes_struct
+from pitcheck.algebra.device.layouts import (
+    Operand,
+    Plan,
+    grid_of,
+    operand,
+    planned,
+    planned_along,
+)
+from pitcheck.algebra.device.products import DeviceProduct
+from pitcheck.algebra.device.programs import (
+    ADD,
+    LOAD,
+    MULTIPLY,
+    NEGATE,
+    POWER,
+    REDUCE,
+    SUBTRACT,
+    Step,
+    program,
+)
+from pitcheck.algebra.keyed import SHORT, bulk_keys, mix_int
+from pitcheck.algebra.residues.array_forms import Output, Parity
+from pitcheck.algebra.residues.chains import Chain
+from pitcheck.algebra.residues.modular import Modular
+from pitcheck.algebra.residues.residue_order import key_of_nan, scale_for
+
+_FLAT = {ADD: "add_residues", SUBTRACT: "subtract_residues", MULTIPLY: "multiply_residues"}
+_DOMAINS = {"any": 0, "nonzero": 1, "square": 2, "words": 3}
+_PARITIES: dict[Parity | None, int] = {None: 0, "odd": 1, "even": 2}
+_MOST_ARGUMENTS = 3
+_RUN = 8
+"""The elements that a thread inverts together, if there are many."""
+_MANY = 1 << 17
+"""The elements from which on a card is full."""
+_FEW = 128
+"""The terms up to which a thread adds up all of a sum."""
+
+KEYED = np.dtype(
+    [
+        ("key", np.uint64),
+        ("lowest", np.uint64),
+        ("scale", np.uint64),
+        ("arguments", np.int32),
+        ("levels", np.int32),
+        ("first", np.int32),
+        ("lane_first", np.int32),
+        ("parity", np.int32),
+        ("output", np.int32),
+    ],
+    align=True,
+)
+
+
+def parts_of(count: int, kept: int) -> int:
+    """Return how many threads share a sum of ``count`` terms, if ``kept`` sums are computed.
+
+    There are enough to fill a card, and each has terms enough to be worth a second launch.
+    """
+    return max(1, min(-(-count // _FEW), max(_FEW, -(-_MANY // max(1, kept)))))
+
+
+class DeviceModular(Modular):
+    """Exact arithmetic modulo the members of one chain, by kernels; ``xp`` is cupy.
+
+    Raises:
+        UsageError: if the chain is longer than kernels allow.
+    """
+
+    def __init__(self, xp: Any, chain: Chain) -> None:
+        super().__init__(xp, chain)
+        self.kernels = kernels_of(xp)
+        self.device_product = DeviceProduct(self.kernels)
+        self._of_level = [primes_struct(chain.primes[low:]) for low in range(len(chain))]
+        self._trials: dict[tuple[int, ...], Any] = {}
+        self._constants: dict[tuple[int, int, int, int], Any] = {}
+        self._nothing: Any = None
+
+    def primes_from(self, low: int) -> NDArray[np.void]:
+        """Return the primes from level ``low`` on, as a struct for kernels."""
+        return self._of_level[low]
+
+    # --- launches
+    def evaluate(
+        self,
+        steps: tuple[Step, ...],
+        operands: Sequence[Any],
+        low: int,
+        constants: tuple[tuple[int, ...], ...] = (),
+    ) -> Any:
+        """Return a program of up to four operands that broadcast, in one launch.
+
+        ``constants`` have a number for each level.
+
+        Raises:
+            ValueError: if the operands do not broadcast, or the program is none.
+        """
+        plan, arrays = self.kernels.over(*operands)
+        out = self.xp.empty(plan.shape, dtype=np.int64)
+        self._evaluate_into(out, steps, plan, arrays, low, constants)
+        return out
+
+    def _evaluate_into(
+        self,
+        out: Any,
+        steps: tuple[Step, ...],
+        plan: Plan,
+        arrays: Sequence[Any],
+        low: int,
+        constants: tuple[tuple[int, ...], ...] = (),
+    ) -> None:
+        given = (*arrays, *(arrays[0],) * (4 - len(arrays)))
+        self.kernels.launch(
+            "elementwise",
+            plan,
+            *given,
+            out,
+            plan.layout,
+            self._of_level[low],
+            program(steps, constants),
+        )
+
+    def _binary(self, code: int, a: Any, b: Any, low: int) -> Any:
+        if a.shape != b.shape or not (a.flags.c_contiguous and b.flags.c_contiguous):
+            return self.evaluate(((LOAD, 0), (LOAD, 1), (code, 0)), (a, b), low)
+        out = self.xp.empty(a.shape, dtype=np.int64)
+        levels = a.shape[0]
+        if out.size:
+            size = out.size // levels
+            self.kernels.run(
+                _FLAT[code],
+                grid_of(-(-size // 2), levels),
+                (a, b, out, np.uint64(size), np.uint64(levels), self._of_level[low]),
+            )
+        return out
+
+    # --- ring
+    def reduce(self, t: Any, low: int) -> Any:
+        return self.evaluate(((LOAD, 0), (REDUCE, 0)), (t,), low)
+
+    def add(self, a: Any, b: Any, low: int) -> Any:
+        return self._binary(ADD, a, b, low)
+
+    def subtract(self, a: Any, b: Any, low: int) -> Any:
+        return self._binary(SUBTRACT, a, b, low)
+
+    def negate(self, a: Any, low: int) -> Any:
+        return self.evaluate(((LOAD, 0), (NEGATE, 0)), (a,), low)
+
+    def multiply(self, a: Any, b: Any, low: int) -> Any:
+        return self._binary(MULTIPLY, a, b, low)
+
+    def embed(self, integers: Any, low: int, count: int) -> Any:
+        return self.reduce(self.xp.broadcast_to(integers, (count, *integers.shape[1:])), low)
+
+    def constant(self, numerator: int, denominator: int, low: int, count: int) -> Any:
+        """Return a rational as residues, kept for the next time: it is not to be changed."""
+        key = numerator, denominator, low, count
+        if key not in self._constants:
+            self._constants[key] = super().constant(*key)
+        return self._constants[key]
+
+    def power(self, a: Any, exponent: int, low: int) -> Any:
+        return self._powers(a, (exponent,) * a.shape[0], low)
+
+    def root(self, a: Any, low: int) -> Any:
+        primes = self.chain.primes[low : low + a.shape[0]]
+        return self._powers(a, tuple((p + 1) // 4 for p in primes), low)
+
+    def _powers(self, a: Any, exponents: tuple[int, ...], low: int) -> Any:
+        """Return powers with an exponent for each level; Fermat's theorem makes each small."""
+        primes = self.chain.primes[low : low + a.shape[0]]
+        small = tuple(
+            n if n < p else 1 + (n - 1) % (p - 1) for n, p in zip(exponents, primes, strict=True)
+        )
+        return self.evaluate(((LOAD, 0), (POWER, 0)), (a,), low, (small,))
+
+    def matmul(self, a: Any, b: Any, low: int) -> Any:
+        return self.device_product(a, b, self._of_level[low])
+
+    # --- inverses
+    def inverse(self, a: Any, low: int) -> Any:
+        return self._inverted(a, low, self.xp.empty(1, dtype=np.uint32))
+
+    def inverse_or_one(self, a: Any, low: int) -> tuple[Any, Any]:
+        zeros = self.xp.zeros(1, dtype=np.uint32)
+        inverse = self._inverted(a, low, zeros)
+        return inverse, (a == 0) if a.size and bool(zeros) else None
+
+    def _inverted(self, a: Any, low: int, zeros: Any) -> Any:
+        plan, (x,) = self.kernels.over(a)
+        out = self.xp.empty(plan.shape, dtype=np.int64)
+        if plan.size * plan.shape[0] < _MANY:
+            self.kernels.launch("inverses", plan, x, out, zeros, plan.layout, self._of_level[low])
+        else:
+            self.kernels.run(
+                "inverses_in_runs",
+                grid_of(-(-plan.size // _RUN), plan.shape[0]),
+                (x, out, zeros, plan.layout, self._of_level[low]),
+            )
+        return out
+
+    # --- sums
+    def sum(self, a: Any, axes: tuple[int, ...], low: int) -> Any:
+        return self._folded("sum_residues", (a,), axes, low)
+
+    def sum_of_products(self, a: Any, b: Any, axes: tuple[int, ...], low: int) -> Any:
+        return self._folded("sum_products", (a, b), axes, low, "sum_residues")
+
+    def product(self, a: Any, axis: int, low: int) -> Any:
+        return self._folded("product_residues", (a,), (axis,), low)
+
+    def _folded(
+        self,
+        name: str,
+        arrays: Sequence[Any],
+        axes: tuple[int, ...],
+        low: int,
+        then: str | None = None,
+    ) -> Any:
+        """Return arrays folded along axes, by parts if there are few results of many terms."""
+        kept, along = planned_along(tuple(map(operand, arrays)), axes)
+        if kept.layout is None or along.layout is None:
+            shape = np.broadcast_shapes(*(x.shape for x in arrays))
+            arrays = [self.xp.ascontiguousarray(self.xp.broadcast_to(x, shape)) for x in arrays]
+            kept, along = planned_along(tuple(map(operand, arrays)), axes)
+        parts = parts_of(along.size, kept.size * kept.shape[0])
+        shape = (kept.shape[0], parts, *kept.shape[1:])
+        out = self.xp.empty(shape if parts > 1 else kept.shape, dtype=np.int64)
+        if out.size:
+            self.kernels.run(
+                name,
+                grid_of(kept.size * parts, kept.shape[0]),
+                (
+                    *arrays,
+                    out,
+                    kept.layout,
+                    along.layout,
+                    np.uint64(parts),
+                    self._of_level[low],
+                ),
+            )
+        return out if parts == 1 else self._folded(then or name, (out,), (1,), low)
+
+    def add_at(self, base: Any, axis: int, index: Any, source: Any, low: int) -> Any:
+        places = list(base.strides)
+        step, places[axis] = places[axis] // 8, 0
+        target = Operand(source.shape, tuple(places))
+        plan = planned((operand(source), operand(index), target))
+        if plan.layout is None:
+            source, index = (
+                self.xp.ascontiguousarray(self.xp.broadcast_to(x, source.shape))
+                for x in (source, index)
+            )
+            plan = planned((operand(source), operand(index), target))
+        self.kernels.launch("add_at_places", plan, source, index, base, plan.layout, np.int64(step))
+        whole = planned((operand(base),))
+        self._evaluate_into(base, ((LOAD, 0), (REDUCE, 0)), whole, (base,), low)
+        return base
+
+    # --- comparison and order
+    def equal(self, a: Any, b: Any) -> Any:
+        return self._compared(a, b, 0)
+
+    def differ(self, a: Any, b: Any) -> Any:
+        return self._compared(a, b, 1)
+
+    def vanishes(self, a: Any) -> Any:
+        return self._compared(a, self._zero(a.ndim), 0)
+
+    def _zero(self, ndim: int) -> Any:
+        """Return one number 0 with so many axes; as bytes it is a code, too."""
+        if self._nothing is None:
+            self._nothing = self.xp.zeros(1, dtype=np.int64)
+        return self._nothing.reshape((1,) * ndim)
+
+    def _compared(self, a: Any, b: Any, differ: int) -> Any:
+        plan, (x, y) = self.kernels.over(a, b)
+        out = self.xp.empty((1, *plan.shape[1:]), dtype=np.bool_)
+        if out.size:
+            self.kernels.run(
+                "equal_at_all_levels",
+                grid_of(plan.size),
+                (x, y, out.view(np.uint8), plan.layout, np.int32(differ)),
+            )
+        return out
+
+    def order_key(self, top: Any, level: int, special: Any = None, nan_first: bool = False) -> Any:
+        codes = self._zero(top.ndim).view(np.uint8)[..., :1] if special is None else special
+        plan, (x, y) = self.kernels.over(top, codes)
+        out = self.xp.empty(plan.shape, dtype=np.int64)
+        self.kernels.launch(
+            "order_keys",
+            plan,
+            x,
+            y,
+            out,
+            plan.layout,
+            self._of_level[level],
+            np.uint64(scale_for(self.chain.primes[level])),
+            np.int64(key_of_nan(nan_first)),
+        )
+        return out
+
+    # --- hashes
+    def residues_of(self, words: Any, domain: str) -> Any:
+        plan, (x,) = self.kernels.over(words)
+        out = self.xp.empty(plan.shape, dtype=np.int64)
+        self.kernels.launch(
+            "residues_of_words",
+            plan,
+            x,
+            out,
+            plan.layout,
+            self._of_level[0],
+            np.int32(_DOMAINS[domain]),
+        )
+        return out
+
+    def drawn(
+        self,
+        parts: tuple[object, ...],
+        trials: Sequence[int],
+        instances: int,
+        shape: Sequence[int],
+        domain: str,
+    ) -> Any:
+        if instances * prod(shape) <= SHORT:
+            # A transfer of residues costs less than one of words and a launch.
+            host = Modular(np, self.chain)
+            return self.xp.asarray(host.drawn(parts, trials, instances, shape, domain))
+        keys = bulk_keys(parts, range(len(self.chain)), trials)
+        levels, count = len(self.chain), instances * prod(shape)
+        out = self.xp.empty((levels, len(trials), instances, *shape), dtype=np.int64)
+        if out.size:
+            self.kernels.run(
+                "philox",
+                grid_of(len(trials) * -(-count // 4), levels),
+                (
+                    self.xp.asarray(keys),
+                    out,
+                    *map(np.uint64, (levels, len(trials), count)),
+                    self._of_level[0],
+                    np.int32(_DOMAINS[domain]),
+                ),
+            )
+        return out
+
+    def hashed(
+        self,
+        key: int,
+        trials: Sequence[int],
+        arguments: Sequence[Any],
+        low: int,
+        levels: int,
+        parity: Parity | None = None,
+    ) -> Any:
+        if len(arguments) > _MOST_ARGUMENTS:
+            return super().hashed(key, trials, arguments, low, levels, parity)
+        counted = min(x.shape[0] for x in arguments)
+        first = max(counted - 2, 0)
+        options = (key, low, 0, len(arguments), counted, first, 0, _PARITIES[parity], 0)
+        return self._keyed(options, trials, arguments, low, levels)
+
+    def entries(
+        self,
+        key: int,
+        trials: Sequence[int],
+        arguments: Sequence[Any],
+        parity: Parity | None = None,
+        output: Output = "any",
+    ) -> Any:
+        if len(arguments) > _MOST_ARGUMENTS:
+            return super().entries(key, trials, arguments, parity, output)
+        levels = len(self.chain)
+        options = (key, 0, 0, len(arguments), levels, 0, 1, _PARITIES[parity], _DOMAINS[output])
+        found = self._keyed(options, trials, arguments, 0, levels)
+        return found.view(np.uint64) if output == "words" else found
+
+    def _keyed(
+        self,
+        options: tuple[int, ...],
+        trials: Sequence[int],
+        arguments: Sequence[Any],
+        low: int,
+        levels: int,
+    ) -> Any:
+        ndim = arguments[0].ndim
+        of_trials = Operand(
+            (levels, len(trials), *(1,) * (ndim - 2)), (0, 1, *(0,) * (ndim - 2)), 1
+        )
+        missing = [arguments[0]] * (_MOST_ARGUMENTS - len(arguments))
+        plan, arrays = self.kernels.over(*arguments, *missing, beside=(of_trials,))
+        out = self.xp.empty(plan.shape, dtype=np.int64)
+        keyed = np.array([options], dtype=KEYED)
+        keyed["scale"] = scale_for(self.chain.primes[low + int(keyed["levels"][0]) - 1])
+        if out.size:
+            self.kernels.run(
+                "keyed_function",
+                grid_of(plan.size),
+                (
+                    *arrays,
+                    self._mixed(tuple(trials)),
+                    out,
+                    plan.layout,
+                    self._of_level[low],
+                    keyed,
+                ),
+            )
+        return out
+
+    def _mixed(self, trials: tuple[int, ...]) -> Any:
+        """Return the mixed numbers of trials on the device, sent once."""
+        if trials not in self._trials:
+            numbers = [mix_int(trial) for trial in trials]
+            self._trials[trials] = self.xp.asarray(numbers, dtype=np.uint64)
+        return self._trials[trials]

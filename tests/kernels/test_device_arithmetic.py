@@ -1,0 +1,457 @@
+"""The arithmetic of a GPU, with its kernels run on the host: the residues of NumPy, bit for bit,
+and those of Python's integers at the edges of every range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernels.host_cupy import HostCupy
+
+from kernels import host_kernels
+from pitcheck.algebra.device.device_modular import DeviceModular
+from pitcheck.algebra.device.kernels import MOST_LEVELS, primes_struct
+from pitcheck.algebra.device.layouts import MOST_AXES
+from pitcheck.algebra.device.programs import (
+    ADD,
+    CONSTANT,
+    INVERSE,
+    IS_ZERO,
+    LOAD,
+    LOAD_BOOL,
+    MULTIPLY,
+    NEGATE,
+    POWER,
+    REDUCE,
+    SELECT,
+    SUBTRACT,
+    program,
+)
+from pitcheck.algebra.keyed import SHORT
+from pitcheck.algebra.residues.chains import Chain, chains_of
+from pitcheck.algebra.residues.modular import Modular
+from pitcheck.errors import UsageError
+
+pytestmark = pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
+
+Array = np.ndarray[Any, Any]
+
+CHAIN = Chain((2147483647, 2147483629, 3, 101), linked=False)
+"""The largest primes and the smallest: all kernels take them."""
+PRIMES = CHAIN.primes
+LOW = 1
+XP = HostCupy()
+DEVICE = DeviceModular(XP, CHAIN)
+NUMPY = Modular(np, CHAIN)
+
+
+def edges(shape: tuple[int, ...], seed: int, low: int = 0) -> Array:
+    """Return residues (levels from low, *shape), half of them at the edges of their range."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for p in PRIMES[low:]:
+        pool = np.array([0, 1, 2, p - 1, p - 2, p // 2, p // 2 + 1, 1 << 30, 46340]) % p
+        chosen = generator.choice(pool, shape)
+        rows.append(
+            np.where(generator.random(shape) < 0.5, chosen, generator.integers(0, p, shape))
+        )
+    return np.stack(rows).astype(np.int64)
+
+
+def views(seed: int, low: int = 0) -> dict[str, Array]:
+    """Return residues of shape (levels, 2, 3, 4), or broadcast to it, at many strides."""
+    whole = edges((2, 3, 4), seed, low)
+    return {
+        "contiguous": whole,
+        "transposed": edges((4, 3, 2), seed, low).transpose(0, 3, 2, 1),
+        "backwards": whole[:, ::-1, :, ::-1],
+        "every other": edges((4, 3, 8), seed, low)[:, ::2, :, ::2],
+        "not aligned": edges((2 * 3 * 4 + 1,), seed, low)[:, 1:].reshape(-1, 2, 3, 4)[:, :],
+        "one trial": edges((1, 3, 4), seed, low),
+        "constant": edges((1, 1, 1), seed, low),
+        "repeated": np.broadcast_to(edges((2, 1, 4), seed, low), whole.shape),
+        "one level": edges((2, 3, 4), seed, low)[:1] % 3,
+    }
+
+
+def same(found: Array, expected: Array) -> bool:
+    """Return True if arrays are equal in numbers, shape and dtype."""
+    return bool(
+        found.shape == expected.shape
+        and found.dtype == expected.dtype
+        and np.array_equal(found, expected)
+    )
+
+
+def by_integers(function: Callable[..., int], low: int, *arrays: Array) -> Array:
+    """Return a function of a prime and Python's integers, modulo that prime."""
+    full = np.broadcast_arrays(*arrays)
+    result = np.empty(full[0].shape, dtype=np.int64)
+    for place in np.ndindex(*result.shape):
+        p = PRIMES[low + place[0]]
+        result[place] = function(p, *(int(a[place]) for a in full)) % p
+    return result
+
+
+BINARY: dict[str, Callable[..., int]] = {
+    "add": lambda p, x, y: x + y,
+    "subtract": lambda p, x, y: x - y,
+    "multiply": lambda p, x, y: x * y,
+}
+
+
+@pytest.mark.parametrize("operation", BINARY)
+@pytest.mark.parametrize("low", [0, LOW])
+def test_sums_and_products_of_two(operation: str, low: int) -> None:
+    first, second = views(1, low), views(2, low)
+    for left, a in first.items():
+        for right, b in second.items():
+            if "one level" in (left, right) and left != right and operation == "multiply":
+                continue
+            found = getattr(DEVICE, operation)(a, b, low)
+            assert same(found, by_integers(BINARY[operation], low, a, b)), (left, right)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 3), st.integers(0, 70))
+def test_random_operands(seed: int, low: int, size: int) -> None:
+    a, b = edges((1, 2, size), seed, low), edges((1, 2, size), seed + 1, low)
+    for operation, oracle in BINARY.items():
+        found = getattr(DEVICE, operation)(a, b, low)
+        assert same(found, by_integers(oracle, low, a, b))
+    assert same(DEVICE.negate(a, low), by_integers(lambda p, x: -x, low, a))
+
+
+def test_shapes_that_do_not_fit_are_refused_as_by_numpy() -> None:
+    a, b = edges((1, 1, 3), 1), edges((1, 1, 4), 2)
+    for operation in ("add", "multiply", "equal"):
+        with pytest.raises(ValueError, match="shape"):
+            arguments = (a, b) if operation == "equal" else (a, b, 0)
+            getattr(DEVICE, operation)(*arguments)
+    with pytest.raises(ValueError, match="product"):
+        DEVICE.matmul(a, b, 0)
+
+
+def test_empty_arrays_and_numbers() -> None:
+    for shape in ((4, 2, 0, 3), (4, 1, 1), (4, 0, 1, 1)):
+        a = np.zeros(shape, dtype=np.int64)
+        assert same(DEVICE.add(a, a, 0), a) and same(DEVICE.negate(a, 0), a)
+        assert same(DEVICE.sum(a, (2,), 0), NUMPY.sum(a, (2,), 0))
+        assert same(DEVICE.product(a, 2, 0), NUMPY.product(a, 2, 0))
+        assert same(DEVICE.equal(a, a), NUMPY.equal(a, a))
+        assert same(DEVICE.order_key(a[:1], 0), NUMPY.order_key(a[:1], 0))
+        one, found = a + 1, DEVICE.inverse(a + 1, 0)
+        assert same(found, one)
+    nothing = np.zeros((4, 1, 1, 3, 0), dtype=np.int64)
+    found = DEVICE.matmul(nothing, nothing.swapaxes(3, 4), 0)
+    assert same(found, np.zeros((4, 1, 1, 3, 3), dtype=np.int64))
+
+
+EXTREMES = [0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]
+
+
+def test_any_integer_is_reduced() -> None:
+    numbers = np.array(
+        EXTREMES
+        + [s * k * p + d for p in PRIMES for k in (1, 2**31) for s in (1, -1) for d in (-1, 0, 1)]
+    ).reshape(1, 1, 1, -1)
+    expected = by_integers(lambda p, x: x, 0, np.repeat(numbers, 4, axis=0))
+    assert same(DEVICE.embed(numbers, 0, 4), expected)
+    assert same(NUMPY.embed(numbers, 0, 4), expected)
+    assert same(DEVICE.embed(numbers, 2, 2), expected[2:])
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, 100, 2**31 - 2, 2**31 - 1, 2**40 + 5])
+def test_powers(exponent: int) -> None:
+    a = edges((1, 2, 20), exponent % 97)
+    expected = by_integers(lambda p, x: pow(x, exponent, p), 0, a)
+    assert same(DEVICE.power(a, exponent, 0), expected)
+
+
+def test_roots_along_chains_and_of_unlinked_primes() -> None:
+    for chain in (chains_of(4)[0], chains_of(1)[0]):
+        device, modular = DeviceModular(XP, chain), Modular(np, chain)
+        a = np.stack([np.random.default_rng(3).integers(0, p, (2, 1, 9)) for p in chain.primes])
+        assert same(device.root(a, 0), modular.root(a, 0))
+    a = edges((2, 9), 5)[:2]
+    assert same(DEVICE.root(a, 0), NUMPY.root(a, 0))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 63, 1000])
+def test_inverses(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for many in (1, 1 << 17):
+        monkeypatch.setattr("pitcheck.algebra.device.device_modular._MANY", many)
+        a = np.maximum(edges((1, 1, size), size), 1)
+        expected = by_integers(lambda p, x: pow(x, -1, p), 0, a)
+        assert same(DEVICE.inverse(a, 0), expected)
+        found, zero = DEVICE.inverse_or_one(a[..., ::-1], 0)
+        assert zero is None and same(found, expected[..., ::-1])
+        a[1, 0, 0, size // 2] = 0
+        for arithmetic in (DEVICE, NUMPY):
+            found, zero = arithmetic.inverse_or_one(a, 0)
+            assert same(zero, a == 0)
+            assert same(found, np.where(zero, 1, expected))
+
+
+@pytest.mark.parametrize("axes", [(1,), (3,), (2, 3), (1, 2, 3), (3, 1)])
+def test_sums_along_axes(axes: tuple[int, ...]) -> None:
+    for name, a in views(4).items():
+        expected = by_integers(lambda p, x: x, 0, a.astype(object).sum(axis=axes))
+        assert same(DEVICE.sum(a, axes, 0), expected), name
+        b = edges((2, 1, 4), 9)
+        exact = (a.astype(object) * b).sum(axis=axes)
+        found = DEVICE.sum_of_products(a, b, axes, 0)
+        if name != "one level":
+            assert same(found, by_integers(lambda p, x: x, 0, exact)), name
+        assert same(found, NUMPY.sum_of_products(a, b, axes, 0)), name
+
+
+@pytest.mark.parametrize("count", [1, 128, 129, 5000, 70000])
+def test_long_sums_are_made_of_parts(count: int) -> None:
+    top = np.broadcast_to(np.array(PRIMES).reshape(4, 1, 1, 1) - 1, (4, 1, 2, count))
+    total = by_integers(lambda p, x: -count, 0, top[..., 0])
+    assert same(DEVICE.sum(top, (3,), 0), total)
+    squares = by_integers(lambda p, x: count, 0, top[..., 0])
+    assert same(DEVICE.sum_of_products(top, top, (3,), 0), squares)
+    if count < 5000:
+        power = by_integers(lambda p, x: (-1) ** count, 0, top[..., 0])
+        assert same(DEVICE.product(top, 3, 0), power)
+
+
+def test_products_along_an_axis() -> None:
+    for name, a in views(6).items():
+        for axis in (1, 2, 3):
+            assert same(DEVICE.product(a, axis, 0), NUMPY.product(a, axis, 0)), name
+
+
+def test_additions_at_places() -> None:
+    generator = np.random.default_rng(8)
+    for axis in (3, 4):
+        base = edges((2, 3, 5, 6), 1)
+        shape = [4, 2, 3, 5, 6]
+        shape[axis] = 40
+        source = edges(tuple(shape[1:]), 2)
+        of_index = [1, 2, 1, 1, 1]
+        of_index[axis] = 40
+        index = generator.integers(0, base.shape[axis], of_index)
+        for added in (source, np.broadcast_to(source[:, :1], source.shape)):
+            expected = NUMPY.add_at(base.copy(), axis, index, added, 0)
+            assert same(DEVICE.add_at(base.copy(), axis, index, added, 0), expected)
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3, 63, 64, 65, 352, 353, 704, 1000])
+def test_matrix_products(terms: int) -> None:
+    for rows, columns in ((1, 1), (3, 2), (4, 5)):
+        for fill in (lambda p: p - 1, lambda p: p // 2, lambda p: p // 2 + 1, None):
+            a, b = edges((2, 1, rows, terms), 1), edges((1, 3, terms, columns), 2)
+            if fill is not None:
+                a[:], b[:] = (np.array([fill(p) for p in PRIMES]).reshape(4, 1, 1, 1, 1),) * 2
+            exact = a.astype(object) @ b.astype(object)
+            assert same(DEVICE.matmul(a, b, 0), by_integers(lambda p, x: x, 0, exact))
+
+
+def test_a_chunk_of_the_longest_sums_is_exact_in_any_order() -> None:
+    p = 2147483647
+    half, low = (p - 1) // 2, 23170
+    worst = 23170 * 46340 + low  # the largest high part beside the largest low part, below half
+    assert worst <= half and 352 * 23171 * half < 2**53
+    a = np.full((1, 1, 1, 2, 352), worst)
+    b = np.full((1, 1, 1, 352, 70), half)
+    device = DeviceModular(XP, Chain((p,), linked=False))
+    assert np.all(device.matmul(a, b, 0) == 352 * worst * half % p)
+
+
+def test_large_products_in_pieces() -> None:
+    device = DeviceModular(XP, CHAIN)
+    a, b = edges((2, 3, 9, 90), 1), edges((1, 3, 90, 12), 2)
+    exact = by_integers(lambda p, x: x, 0, a.astype(object) @ b.astype(object))
+    one = b[:, :, :1]
+    shared = by_integers(lambda p, x: x, 0, a.astype(object) @ one.astype(object))
+    for workspace in (1, 15_000, 40_000, 1 << 20):
+        device.device_product.workspace = workspace
+        assert same(device.matmul(a, b, 0), exact)
+        assert same(device.matmul(a[..., ::-1, :], b, 0), exact[..., ::-1, :])
+        assert same(device.matmul(a, one, 0), shared)
+
+
+def _turned(a: Array) -> Array:
+    """Return the same matrices with columns one after the other in memory."""
+    return a.swapaxes(3, 4).copy().swapaxes(3, 4)
+
+
+def test_matrices_at_any_strides() -> None:
+    for size in (5, 66):
+        a, b = edges((1, 2, 4, size), 1), edges((2, 1, size, 3), 2)
+        for x in (a, _turned(a), a[..., ::-1, :], np.broadcast_to(a[..., :1, :], a.shape)):
+            for y in (b, _turned(b), b[..., ::-1], np.broadcast_to(b[..., :1], b.shape)):
+                exact = x.astype(object) @ y.astype(object)
+                assert same(DEVICE.matmul(x, y, 0), by_integers(lambda p, v: v, 0, exact))
+
+
+def test_comparison_at_all_levels() -> None:
+    for name, a in views(3).items():
+        b = a.copy()
+        b[..., 0] = (b[..., 0] + 1) % 3
+        for x, y in ((a, b), (a, a[:, :1]), (a, a[..., :1])):
+            for operation in ("equal", "differ"):
+                found = getattr(DEVICE, operation)(x, y)
+                assert same(found, getattr(NUMPY, operation)(x, y)), name
+        zeroed = a * (np.arange(4) > 1)
+        assert same(DEVICE.vanishes(zeroed), NUMPY.vanishes(zeroed)), name
+
+
+@pytest.mark.parametrize("nan_first", [False, True])
+def test_keys_of_order(nan_first: bool) -> None:
+    codes = np.array([0, 1, 2, 3], dtype=np.uint8).reshape(1, 1, 1, 4)
+    for level in range(4):
+        top = edges((2, 3, 4), level)[level : level + 1]
+        for special in (None, codes, np.broadcast_to(codes, top.shape), codes[..., :1]):
+            found = DEVICE.order_key(top[..., ::-1], level, special, nan_first)
+            assert same(found, NUMPY.order_key(top[..., ::-1], level, special, nan_first))
+
+
+@pytest.mark.parametrize("low, stop", [(0, 1), (0, 2), (0, 4), (1, 4), (3, 4)])
+def test_keyed_functions(low: int, stop: int) -> None:
+    own = [v[: stop - low] for name, v in views(5, low).items() if name != "one level"]
+    own[0] = own[0] * (np.arange(4) > 0)
+    for x in own:
+        for parity in (None, "odd", "even"):
+            single: Any = (77, (0, 5) if x.shape[1] == 2 else (3,), [x], low, stop - low, parity)
+            assert same(DEVICE.hashed(*single), NUMPY.hashed(*single))
+    for arity in (2, 3, 4):
+        several: Any = (2**64 - 1, (0, 2**40), own[:arity], low, stop - low)
+        assert same(DEVICE.hashed(*several), NUMPY.hashed(*several))
+
+
+def test_tables() -> None:
+    own = [v for name, v in views(9).items() if name != "one level"]
+    own[0] = own[0] * (np.arange(4) > 0)
+    for x in own:
+        trials = (0, 5) if x.shape[1] == 2 else (3,)
+        for parity in (None, "odd", "even"):
+            single: Any = (77, trials, [x], parity)
+            assert same(DEVICE.entries(*single), NUMPY.entries(*single))
+    for arity in (1, 2, 3, 4):
+        for output in ("any", "nonzero", "words"):
+            several: Any = (2**64 - 1, (3, 2**40), own[:arity], None, output)
+            assert same(DEVICE.entries(*several), NUMPY.entries(*several))
+
+
+def test_draws_of_whole_words() -> None:
+    words = np.array(EXTREMES).reshape(1, 1, 2, 5)
+    for trials in ((0,), (0, 1, 2)):
+        options = (1, trials, [words], 0, 4)
+        assert same(DEVICE.hashed(*options), NUMPY.hashed(*options))
+
+
+@pytest.mark.parametrize("domain", ["any", "nonzero", "square"])
+def test_words_as_residues(domain: str) -> None:
+    near = [2**64 // q * q - 1 for p in PRIMES for q in (p, p - 1)]
+    words = np.array([0, 1, 2**64 - 1, 2**63, *(p - 1 for p in PRIMES), *near], dtype=np.uint64)
+    words = np.broadcast_to(words, (4, 1, 2, len(words)))
+    assert same(DEVICE.residues_of(words, domain), NUMPY.residues_of(words, domain))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 4097])
+def test_philox_is_that_of_numpy(count: int) -> None:
+    keys = np.array([[[0, 0], [2**64 - 1, 2**64 - 1]], [[1, 2], [2**63, 3]]], dtype=np.uint64)
+    found = np.zeros((2, 2, count), dtype=np.uint64)
+    if count:
+        sizes = map(np.uint64, (2, 2, count))
+        philox = host_kernels.kernel("philox")
+        philox((2, 2), (3,), (keys, found, *sizes, primes_struct(PRIMES), np.int32(3)))
+    for place in np.ndindex(2, 2):
+        expected = np.random.Philox(key=keys[place], counter=0).random_raw(count)
+        assert np.array_equal(found[place], expected)
+
+
+@pytest.mark.parametrize("domain", ["any", "nonzero", "square"])
+def test_draws(domain: str) -> None:
+    for shape in ((3, 5), (), (0,), (SHORT // 2,), (101, SHORT // 100)):
+        options = (("seed", "x"), (0, 7), 2, shape, domain)
+        assert same(DEVICE.drawn(*options), NUMPY.drawn(*options))
+    for count in (4, SHORT + 2):
+        few, more = (DEVICE.drawn((1,), t, 1, (count,), "any") for t in ((7,), (0, 7)))
+        assert np.array_equal(few[:, 0], more[:, 1])
+        assert not np.array_equal(more[:, 0], more[:, 1])
+
+
+def test_a_program_of_every_instruction() -> None:
+    a, b, held = (
+        edges((2, 1, 6), 1),
+        edges((2, 1, 6), 2),
+        np.arange(12).reshape(1, 2, 1, 6) % 3 == 0,
+    )
+    far = np.broadcast_to(np.array(EXTREMES[-6:]), (4, 1, 1, 6))
+    steps = (
+        (LOAD_BOOL, 3),
+        (LOAD, 0),
+        (LOAD, 1),
+        (MULTIPLY, 0),
+        (CONSTANT, 0),
+        (ADD, 0),
+        (LOAD, 2),
+        (REDUCE, 0),
+        (NEGATE, 0),
+        (POWER, 1),
+        (LOAD, 0),
+        (INVERSE, 0),
+        (SUBTRACT, 0),
+        (SELECT, 0),
+        (LOAD, 1),
+        (IS_ZERO, 0),
+        (ADD, 0),
+    )
+
+    def oracle(p: int, x: int, y: int, z: int, chosen: int) -> int:
+        inverse = pow(x, -1, p) if x else 0
+        return (x * y + 1 if chosen else pow(-z, 3, p) - inverse) + (y == 0)
+
+    found = DEVICE.evaluate(steps, (a, b, far, held), 0, ((1,) * 4, (3,) * 4))
+    assert same(found, by_integers(oracle, 0, a, b, far, held))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (),
+        ((ADD, 0),),
+        ((LOAD, 0), (LOAD, 0)),
+        ((LOAD, 0),) * 7 + ((ADD, 0),) * 6,
+        ((LOAD, 0), *((NEGATE, 0),) * 30),
+    ],
+)
+def test_a_wrong_program_is_refused(steps: Any) -> None:
+    with pytest.raises(ValueError, match="a program"):
+        program(steps)
+
+
+def test_more_axes_than_a_kernel_follows_are_copied() -> None:
+    rank = MOST_AXES + 3
+    shape = (4, *(2,) * rank)
+    a = edges(shape[1:], 1).transpose(0, *range(rank, 0, -1))
+    b = edges((2, 1) * (rank // 2) + (2,) * (rank % 2), 2)
+    assert same(DEVICE.multiply(a, b, 0), NUMPY.multiply(a, b, 0))
+    assert same(DEVICE.sum(a, (2, 4), 0), NUMPY.sum(a, (2, 4), 0))
+    assert same(DEVICE.equal(a, b), NUMPY.equal(a, b))
+    options = (5, (0, 1), [a], 0, 4)
+    assert same(DEVICE.hashed(*options), NUMPY.hashed(*options))
+
+
+def test_a_chain_longer_than_kernels_allow_is_refused() -> None:
+    with pytest.raises(UsageError, match="17 primes is too long"):
+        primes_struct([3] * (MOST_LEVELS + 1))
+
+
+def test_operands_are_left_alone() -> None:
+    a = edges((2, 3, 4), 1)
+    kept = a.copy()
+    DEVICE.reduce(a, 0)
+    DEVICE.inverse_or_one(a, 0)
+    DEVICE.matmul(a, a.swapaxes(2, 3), 0)
+    DEVICE.sum(a, (1, 2, 3), 0)
+    assert np.array_equal(a, kept)
