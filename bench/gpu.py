@@ -23,6 +23,7 @@ import numpy as np
 from frontier import written
 from gpu_lines import LINES, Bench, Line
 
+from pitcheck import __version__
 from pitcheck.algebra.backend import array_module
 from pitcheck.errors import UsageError
 
@@ -139,7 +140,7 @@ def main() -> int:
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"pitcheck {version('pitcheck')}, {card(xp)}")
+    print(f"pitcheck {__version__}, {card(xp)}")
     lines = [line for line in LINES if options.only in line.name]
     figures = run(xp, lines, options.seconds, small=options.small)
     kept = joined(options.file, figures)
