@@ -28,6 +28,21 @@ def run(xp: Any, program: Program) -> tuple[list[Any], float]:
     return on_host(xp, used, value), seconds
 
 
+def compared(cupy: Any, program: Program) -> tuple[tuple[str, str], bool]:
+    """Return (what a comparison found, times or the error), and True if results are the same.
+
+    An error is one result that differs: the programs after it are compared all the same.
+    """
+    expected, slow = run(np, program)
+    try:
+        found, fast = run(cupy, program)
+    except Exception as error:
+        return ("FAILED", f"{type(error).__name__}: {error}"), False
+    right = same(expected, found)
+    times = f"numpy {slow * 1e6:10.0f} us   cupy {fast * 1e6:10.0f} us"
+    return ("same" if right else "DIFFERENT", times), right
+
+
 def main() -> int:
     """Compare every program on both array modules."""
     try:
@@ -38,13 +53,9 @@ def main() -> int:
     wrong = 0
     for shape in SHAPES:
         for name, program in programs(*shape).items():
-            (expected, slow), (found, fast) = run(np, program), run(cupy, program)
-            right = same(expected, found)
+            said, right = compared(cupy, program)
             wrong += not right
-            print(
-                f"{'same' if right else 'DIFFERENT':9s} {name:28s} {shape!s:12s} numpy "
-                f"{slow * 1e6:10.0f} us   cupy {fast * 1e6:10.0f} us"
-            )
+            print(f"{said[0]:9s} {name:28s} {shape!s:12s} {said[1]}")
     print(f"{wrong} results differ" if wrong else "all results are the same bit for bit")
     return 1 if wrong else 0
 

@@ -85,3 +85,12 @@ def same(expected: list[Any], found: list[Any]) -> bool:
     return all(
         np.array_equal(e, f) and e.dtype == f.dtype for e, f in zip(expected, found, strict=True)
     )
+
+
+def agrees(xp: Any, program: Program) -> bool:
+    """Return True if a program gives on ``xp`` what it gives on NumPy."""
+    results = []
+    for module in (np, xp):
+        used = algebra(module)
+        results.append(on_host(module, used, program(used)))
+    return same(*results)

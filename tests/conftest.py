@@ -1,16 +1,17 @@
 """Draws that are the same in every run: a profile of Hypothesis, and one seed for the checks that
 state none; outputs that do not depend on where tests run; a collector that looks less often at the
-plans that tests keep; and the tests that are left to the night.
+plans that tests keep; and the tests that are left to the night, or need a GPU.
 """
 
 import gc
 import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from attacks.folder import EXISTS as ATTACKS_EXIST
 from hypothesis import settings
-from support import night
+from support import gpu, night
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("ci")
@@ -78,9 +79,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the tests of ``night.txt`` to the night, and refuse a list that is not of today."""
     names = frozenset(night.listed(night.LIST.read_text()))
     night.leave(items, names)
+    gpu.leave(items)
     # A clone that stands alone lacks the cases of the folders beside a checkout.
     if any("::" in argument for argument in config.args) or not ATTACKS_EXIST:
         return
     by_day = {item.nodeid for item in items if item.get_closest_marker("nightly") is None}
     if wrong := night.faults(sorted(names), by_day, {item.nodeid for item in items}):
         raise pytest.UsageError("\n".join([f"{night.LIST}:", *wrong]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many tests need a GPU and were skipped."""
+    if line := gpu.told(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line, yellow=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from device.strict_cupy import StrictCupy
 
@@ -15,15 +14,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import gpu_programs
 
+SHAPES = (gpu_programs.SHAPES[0], (80, 70))
+"""Small matrices go through a kernel, and others through products of float64."""
 pytestmark = pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
 
 
-@pytest.mark.parametrize("shape", gpu_programs.SHAPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", gpu_programs.programs(1, 1))
 def test_programs(name: str, shape: tuple[int, int]) -> None:
-    program = gpu_programs.programs(*shape)[name]
-    found = []
-    for xp in (np, StrictCupy()):
-        algebra = gpu_programs.algebra(xp)
-        found.append(gpu_programs.on_host(xp, algebra, program(algebra)))
-    assert gpu_programs.same(*found)
+    assert gpu_programs.agrees(StrictCupy(), gpu_programs.programs(*shape)[name])

@@ -1,0 +1,37 @@
+"""Tests marked ``gpu``: they are skipped without a GPU, and how many were is said at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from pitcheck.algebra.backend import array_module
+from pitcheck.errors import UsageError
+
+MARK = "gpu"
+
+
+def leave(items: Iterable[pytest.Item]) -> None:
+    """Skip the tests that need a GPU if there is none. CuPy is imported only if there are such."""
+    marked = [item for item in items if item.get_closest_marker(MARK) is not None]
+    reason = missing() if marked else None
+    for item in marked if reason else ():
+        item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {reason}"))
+
+
+def missing() -> str | None:
+    """Return why no GPU can be used, or None."""
+    try:
+        array_module("cupy")
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def told(skipped: Iterable[pytest.TestReport]) -> str | None:
+    """Return the number of skipped tests that need a GPU, in words; None if there are none."""
+    count = sum(MARK in report.keywords for report in skipped)
+    if not count:
+        return None
+    return f"{count} {'test needs' if count == 1 else 'tests need'} a GPU: skipped"
