@@ -455,3 +455,36 @@ def test_operands_are_left_alone() -> None:
     DEVICE.matmul(a, a.swapaxes(2, 3), 0)
     DEVICE.sum(a, (1, 2, 3), 0)
     assert np.array_equal(a, kept)
+
+
+def test_specials() -> None:
+    codes = np.array([0, 1, 2, 3], dtype=np.uint8).reshape(1, 1, 1, 4)
+    for name, a in views(4).items():
+        if name == "one level":
+            continue
+        for x, low in ((a, 0), (a[1:3], 1), (a % 3, 0), (a * (np.arange(4) > 2), 0)):
+            for special in (None, codes, np.broadcast_to(codes, (1, *x.shape[1:3], 4))):
+                for operation, rest in (
+                    ("stand_ins", ()),
+                    ("signless", (2,)),
+                    ("signless", (512,)),
+                ):
+                    options = (x, low, *rest, special)
+                    expected = getattr(NUMPY, operation)(*options)
+                    assert np.array_equal(getattr(DEVICE, operation)(*options), expected, True)
+    small = np.array([-511, -1, 0, 511, 512, -512]).reshape(1, 1, 1, 6)
+    device, modular = (
+        kind(xp, chains_of(2)[0]) for kind, xp in ((DeviceModular, XP), (Modular, np))
+    )
+    known = device.signless(device.embed(small, 0, 2), 0, 512)
+    assert known.ravel().tolist() == [False] * 4 + [True] * 2
+    assert same(known, modular.signless(device.embed(small, 0, 2), 0, 512))
+
+
+def test_codes_of_numbers() -> None:
+    largest = np.finfo(np.float64).max
+    finite = np.array([0.0, -0.0, largest, -largest, 5e-324]).reshape(1, 1, 1, 5)
+    assert DEVICE.codes_of(finite) is None and DEVICE.codes_of(finite[..., :0]) is None
+    every = np.concatenate([finite, np.array([[[[np.nan, np.inf, -np.inf]]]])], axis=3)
+    for x in (every, every[..., ::-1], every.astype(np.float64).transpose(0, 3, 1, 2)):
+        assert same(DEVICE.codes_of(x), NUMPY.codes_of(x))

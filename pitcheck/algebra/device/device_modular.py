@@ -287,25 +287,25 @@ class DeviceModular(Modular):
         return self._compared(a, self._zero(a.ndim), 0)
 
     def _zero(self, ndim: int) -> Any:
-        """Return one number 0 with so many axes; as bytes it is a code, too."""
+        """Return one number 0 with so many axes."""
         if self._nothing is None:
             self._nothing = self.xp.zeros(1, dtype=np.int64)
         return self._nothing.reshape((1,) * ndim)
 
+    def _codes_or_zero(self, special: Any, ndim: int) -> Any:
+        """Return codes, or one code of finite numbers in place of None."""
+        return self._zero(ndim).view(np.uint8)[..., :1] if special is None else special
+
     def _compared(self, a: Any, b: Any, differ: int) -> Any:
         plan, (x, y) = self.kernels.over(a, b)
         out = self.xp.empty((1, *plan.shape[1:]), dtype=np.bool_)
-        if out.size:
-            self.kernels.run(
-                "equal_at_all_levels",
-                grid_of(plan.size),
-                (x, y, out.view(np.uint8), plan.layout, np.int32(differ)),
-            )
+        self.kernels.each(
+            "equal_at_all_levels", plan, x, y, out.view(np.uint8), plan.layout, np.int32(differ)
+        )
         return out
 
     def order_key(self, top: Any, level: int, special: Any = None, nan_first: bool = False) -> Any:
-        codes = self._zero(top.ndim).view(np.uint8)[..., :1] if special is None else special
-        plan, (x, y) = self.kernels.over(top, codes)
+        plan, (x, y) = self.kernels.over(top, self._codes_or_zero(special, top.ndim))
         out = self.xp.empty(plan.shape, dtype=np.int64)
         self.kernels.launch(
             "order_keys",
@@ -319,6 +319,38 @@ class DeviceModular(Modular):
             np.int64(key_of_nan(nan_first)),
         )
         return out
+
+    # --- specials
+    def signless(self, a: Any, low: int, bound: int, special: Any = None) -> Any:
+        plan, (x, y) = self.kernels.over(a, self._codes_or_zero(special, a.ndim))
+        out = self.xp.empty((1, *plan.shape[1:]), dtype=np.bool_)
+        self.kernels.each(
+            "signless_numbers",
+            plan,
+            x,
+            y,
+            out.view(np.uint8),
+            plan.layout,
+            self._of_level[low],
+            np.int64(bound),
+        )
+        return out
+
+    def stand_ins(self, a: Any, low: int, special: Any) -> Any:
+        plan, (x, y) = self.kernels.over(a, self._codes_or_zero(special, a.ndim))
+        out = self.xp.empty((1, *plan.shape[1:]), dtype=np.float64)
+        scale = scale_for(self.chain.primes[low + a.shape[0] - 1])
+        self.kernels.each(
+            "stand_ins", plan, x, y, out, plan.layout, self._of_level[low], np.uint64(scale)
+        )
+        return out
+
+    def codes_of(self, stand_ins: Any) -> Any:
+        plan, (x,) = self.kernels.over(stand_ins)
+        out = self.xp.empty(plan.shape, dtype=np.uint8)
+        found = self.xp.zeros(1, dtype=np.uint32)
+        self.kernels.each("codes_of_numbers", plan, x, out, found, plan.layout)
+        return out if out.size and bool(found) else None
 
     # --- hashes
     def residues_of(self, words: Any, domain: str) -> Any:
@@ -412,19 +444,16 @@ class DeviceModular(Modular):
         out = self.xp.empty(plan.shape, dtype=np.int64)
         keyed = np.array([options], dtype=KEYED)
         keyed["scale"] = scale_for(self.chain.primes[low + int(keyed["levels"][0]) - 1])
-        if out.size:
-            self.kernels.run(
-                "keyed_function",
-                grid_of(plan.size),
-                (
-                    *arrays,
-                    self._mixed(tuple(trials)),
-                    out,
-                    plan.layout,
-                    self._of_level[low],
-                    keyed,
-                ),
-            )
+        self.kernels.each(
+            "keyed_function",
+            plan,
+            *arrays,
+            self._mixed(tuple(trials)),
+            out,
+            plan.layout,
+            self._of_level[low],
+            keyed,
+        )
         return out
 
     def _mixed(self, trials: tuple[int, ...]) -> Any:

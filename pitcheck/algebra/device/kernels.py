@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.device.layouts import BLOCK, Operand, Plan, operand, planned
+from pitcheck.algebra.device.layouts import BLOCK, Operand, Plan, grid_of, operand, planned
 from pitcheck.errors import UsageError
 from pitcheck.resources import shipped
 
@@ -58,6 +58,11 @@ class Kernels:
         """Run a kernel over the elements of a plan, if there are any."""
         if plan.size and plan.shape[0]:
             self.run(name, plan.grid, arguments)
+
+    def each(self, name: str, plan: Plan, *arguments: Any) -> None:
+        """Run a kernel whose threads take an element at all levels together, if there are any."""
+        if plan.size and plan.shape[0]:
+            self.run(name, grid_of(plan.size), arguments)
 
     def run(self, name: str, grid: tuple[int, ...], arguments: Sequence[Any]) -> None:
         """Run a kernel."""

@@ -15,6 +15,8 @@ import numpy as np
 
 from pitcheck.algebra.keyed import drawn_words, hash_words, lane_keys, mix, remainder
 from pitcheck.algebra.residues.residue_order import order_key
+from pitcheck.algebra.special import codes_of, stand_in
+from pitcheck.algebra.value import FINITE
 
 Parity = Literal["odd", "even"]
 Output = Literal["any", "nonzero", "words"]
@@ -79,6 +81,35 @@ class ArrayForms:
         if not bool(zero.any()):
             return self.inverse(a, low), None
         return self.inverse(self.xp.where(zero, 1, a), low), zero
+
+    def balanced(self, residues: Any, level: int) -> Any:
+        """Return residues at one level as integers in [-(p-1)/2, (p-1)/2]."""
+        prime = self.members[level]
+        return self.xp.where(residues > prime // 2, residues - prime, residues)
+
+    def signless(self, a: Any, low: int, bound: int, special: Any = None) -> Any:
+        """Return True where finite numbers are no integers below ``bound``, shape (1, ...).
+
+        Integers agree at all levels. ``special`` has the codes, of the same shape but for levels.
+        """
+        numbers = [self.balanced(a[i : i + 1], low + i) for i in range(a.shape[0])]
+        known = abs(numbers[0]) < bound
+        for other in numbers[1:]:
+            known = known & (other == numbers[0])
+        return ~known if special is None else ~known & (special == FINITE)
+
+    def sign(self, a: Any, low: int) -> Any:
+        """Return -1, 0 or 1 by the order of residues, shape (1, ...); 0 if all levels are 0."""
+        key = self.order_key(a[-1:], low + a.shape[0] - 1)
+        return self.xp.where(self.vanishes(a), 0, self.xp.where(key < 0, -1, 1))
+
+    def stand_ins(self, a: Any, low: int, special: Any) -> Any:
+        """Return float64 stand-ins (:func:`pitcheck.algebra.special.stand_in`), shape (1, ...)."""
+        return stand_in(self.xp, self.sign(a, low), special)
+
+    def codes_of(self, stand_ins: Any) -> Any:
+        """Return the codes of float64 stand-ins, or None if all are finite."""
+        return codes_of(self.xp, stand_ins)
 
     # --- hashes
     def hashed(

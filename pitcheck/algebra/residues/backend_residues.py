@@ -25,7 +25,7 @@ from pitcheck.algebra.residues.logarithm import Logarithm
 from pitcheck.algebra.residues.modular import Modular
 from pitcheck.algebra.residues.prime import PrimeAlgebra
 
-__all__ = ["Decision", "ResidueAlgebra", "arithmetic"]
+__all__ = ["Decision", "ResidueAlgebra", "arithmetic", "functions"]
 
 
 def arithmetic(xp: Any, chain: Chain) -> Modular:
@@ -70,6 +70,18 @@ class _DeviceArithmetic(_Functions, DeviceModular):
         self._logarithm = logarithm or Logarithm(self)
 
 
+def functions(
+    xp: Any,
+    chain: Chain,
+    seed: int,
+    trials: Sequence[int],
+    logarithm: Logarithm | None = None,
+) -> _Arithmetic | _DeviceArithmetic:
+    """Return the arithmetic with the exponential of given trials."""
+    made = _Arithmetic if xp is np else _DeviceArithmetic
+    return made(xp, chain, seed, trials, logarithm)
+
+
 class ResidueAlgebra(PrimeAlgebra):
     """Residues along ``chain`` for trial numbers ``trials``.
 
@@ -90,7 +102,5 @@ class ResidueAlgebra(PrimeAlgebra):
         logarithm: Logarithm | None = None,
         formal_roots: bool = True,
     ) -> None:
-        made = _Arithmetic if xp is np else _DeviceArithmetic
-        super().__init__(
-            xp, chain, seed, trials, made(xp, chain, seed, trials, logarithm), formal_roots
-        )
+        made = functions(xp, chain, seed, trials, logarithm)
+        super().__init__(xp, chain, seed, trials, made, formal_roots)

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.special import codes_of
 from pitcheck.algebra.structure import Structure, aligned
 from pitcheck.algebra.value import LEADING, NEGATIVE_INFINITY, Value
 from pitcheck.errors import BudgetError, ShapeError
@@ -131,7 +130,7 @@ class Formal(Structure):
                 stand_ins = self.xp.log(
                     self.xp.where(self.xp.isfinite(stand_ins), abs(stand_ins), stand_ins)
                 )
-            special = codes_of(self.xp, stand_ins)
+            special = self._codes(stand_ins)
             replaced = zero if a.special is None else zero | (a.special != 0)
             base = Value("field", self.xp.where(replaced, 1, a.data), a.lowest)
         zeros = self.expand(self.constant(Fraction(0)), self.shape(a))

@@ -34,7 +34,6 @@ from pitcheck.algebra.residues.formal_roots import Roots
 from pitcheck.algebra.residues.keyed_functions import KeyedFunctions
 from pitcheck.algebra.residues.signless_infinity import SignlessInfinity
 from pitcheck.algebra.shape_checks import check_matmul
-from pitcheck.algebra.special import codes_of, stand_in
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import (
     FINITE,
@@ -122,7 +121,10 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         At least two levels are needed.
         """
         a = self.plain(a)
-        balanced = [self._balanced(a.data[i : i + 1], a.lowest + i) for i in range(a.data.shape[0])]
+        balanced = [
+            self.arithmetic.balanced(a.data[i : i + 1], a.lowest + i)
+            for i in range(a.data.shape[0])
+        ]
         number = balanced[0]
         agree = all(bool((other == number).all()) for other in balanced[1:]) and bool(
             (abs(number) < 1 << 24).all()
@@ -135,21 +137,11 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         return Value("int", number)
 
     # --- specials
-    def _sign(self, a: Value) -> Any:
-        """Return -1, 0 or 1 for finite elements, shape (1, trials, instances, *shape).
-
-        It is 0 if all levels are 0, else it is decided by the order.
-        """
-        top = a.data[-1:]
-        key = self.arithmetic.order_key(top, a.lowest + a.data.shape[0] - 1)
-        sign = self.xp.where(key < 0, -1, 1)
-        return self.xp.where(self.arithmetic.vanishes(a.data), 0, sign)
-
     def _stand_ins(self, a: Value) -> Any:
-        return stand_in(self.xp, self._sign(a), a.special)
+        return self.arithmetic.stand_ins(a.data, a.lowest, a.special)
 
     def _codes(self, stand_ins: Any) -> Any:
-        return codes_of(self.xp, stand_ins)
+        return self.arithmetic.codes_of(stand_ins)
 
     def _special_of(self, operation: Callable[..., Any], *operands: Value) -> Any:
         """Return the codes of an operation's result, by running it on stand-ins.
@@ -163,9 +155,7 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
             return None
         rank = max(v.rank for v in operands)
         with np.errstate(all="ignore"):
-            return codes_of(
-                self.xp, operation(*(aligned(self._stand_ins(v), rank) for v in operands))
-            )
+            return self._codes(operation(*(aligned(self._stand_ins(v), rank) for v in operands)))
 
     def _zeroed(self, data: Any, where: Any) -> Any:
         """Return ``data`` with 0 where bool ``where`` (1, trials, instances, ...) holds."""
@@ -296,7 +286,7 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
             "field",
             data,
             low,
-            self._with_signs(codes_of(self.xp, quotient), a, b, quotient=True),
+            self._with_signs(self._codes(quotient), a, b, quotient=True),
             (),
             nonnegative,
             under,

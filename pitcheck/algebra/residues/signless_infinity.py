@@ -35,7 +35,7 @@ _SMALL_INTEGER = 1 << 9
 class SignlessInfinity(Discrete):
     """The signs of infinite products and quotients."""
 
-    chain: Any
+    arithmetic: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,11 +75,7 @@ class SignlessInfinity(Discrete):
         """
         if a.data.shape[1] == 1 and len(self.trials) > 1:
             return None
-        numbers = [self._balanced(a.data[i : i + 1], a.lowest + i) for i in range(a.data.shape[0])]
-        known = abs(numbers[0]) < _SMALL_INTEGER
-        for other in numbers[1:]:
-            known = known & (other == numbers[0])
-        return ~known if a.special is None else ~known & (a.special == FINITE)
+        return self.arithmetic.signless(a.data, a.lowest, _SMALL_INTEGER, a.special)
 
     def _with_signs_of_sums(self, special: Any, a: Value, b: Value) -> Any:
         """Return the codes of a product of matrices; note infinities as for single products."""
@@ -90,7 +86,3 @@ class SignlessInfinity(Discrete):
             if special is not None and signless is not None and bool(signless.any()):
                 special = self._noted(special, special > NAN, "infinity")
         return special
-
-    def _balanced(self, residues: Any, level: int) -> Any:
-        prime = self.chain.primes[level]
-        return self.xp.where(residues > prime // 2, residues - prime, residues)

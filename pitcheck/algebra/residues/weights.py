@@ -26,7 +26,7 @@ from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
-from pitcheck.algebra.value import Value
+from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import UnsupportedError
 
 ONES = -1
@@ -178,17 +178,32 @@ class WeightedAlgebra(ResidueAlgebra):
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         """Return the weighted sum of field values; integers are counted as they are."""
-        if a.kind == "field":
-            for axis in axes:
-                weights = self.weights(self.shape(a)[axis])
-                if weights is not None and a.logs:
-                    raise UnweighedError(self.shape(a)[axis])
-                if weights is not None:
-                    a = self.multiply(
-                        a,
-                        self.reshape(weights, (*self.shape(weights), *(1,) * (a.rank - axis - 1))),
-                    )
-        return super().sum(a, axes)
+        factor = self._factor(a, axes) if a.kind == "field" else None
+        if factor is None:
+            return super().sum(a, axes)
+        if a.special is not None:
+            return super().sum(self.multiply(a, factor), axes)
+        x, y, low = self._pair("a weighted sum", self.opened(a), factor)
+        places = tuple(LEADING + axis for axis in axes)
+        return Value("field", self.arithmetic.sum_of_products(x, y, places, low), low)
+
+    def _factor(self, a: Value, axes: Sequence[int]) -> Value | None:
+        """Return the product of the weights along axes of a value; None if none has any.
+
+        Raises:
+            UnweighedError: if the value has formal logarithms.
+        """
+        factor: Value | None = None
+        for axis in axes:
+            size = self.shape(a)[axis]
+            weights = self.weights(size)
+            if weights is None:
+                continue
+            if a.logs:
+                raise UnweighedError(size)
+            own = self.reshape(weights, (size, *(1,) * (a.rank - axis - 1)))
+            factor = own if factor is None else self.multiply(factor, own)
+        return factor
 
     def matmul(self, a: Value, b: Value) -> Value:
         """Return the weighted product of field values."""
