@@ -108,13 +108,7 @@ class Settings:
 
     def phases(self) -> frozenset[Phase]:
         """Return the phases whose reductions may act on every stage."""
-        of_coordinates = (
-            set()
-            if self.full_coordinates
-            else {Phase.ROWS}
-            if self.full_shapes
-            else {Phase.ROWS, Phase.COORDINATES}
-        )
+        of_coordinates = set() if self.full_coordinates else {Phase.ROWS, Phase.COORDINATES}
         return frozenset(of_coordinates | (set() if self.full_shapes else {Phase.SIZES}))
 
 

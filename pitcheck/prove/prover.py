@@ -163,7 +163,7 @@ class Prover:
             return None
         accepted, self._hoping = self.budget.accepted_log2, True
         self.budget.accepted_log2 = accepted - 1
-        if not (self.settings.full_coordinates or self.settings.full_shapes):
+        if not self.settings.full_coordinates:
             self._sample = sample_of(
                 self.problem.parallel, [*self.specification.initial.values(), *cuts.values()]
             )

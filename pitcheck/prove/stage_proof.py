@@ -47,7 +47,7 @@ from pitcheck.prove.stage_sizes import (
     trials_at_once,
     with_enough_places,
 )
-from pitcheck.prove.stage_trials import StageTrials, evaluate_targets, undefined_algebra_of
+from pitcheck.prove.stage_trials import StageTrials, undefined_algebra_of
 from pitcheck.stage.evaluate import check_memory
 from pitcheck.stage.reductions.pipeline import reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
@@ -426,7 +426,7 @@ def decide(trials: StageTrials) -> Proof | None:
     """Redraw a stage until it is decided. Return None if the chains of the family are too short."""
     while trials.number < trials.most:
         algebra = trials.redrawn()
-        compared = evaluate_targets(trials.shaped, algebra)
+        compared = trials.evaluated(algebra)
         if compared is None:
             return None
         proof = trials.judged(algebra, *compared)
