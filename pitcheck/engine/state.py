@@ -165,7 +165,8 @@ class Check:
             )
             if problem.full_shapes or not conflict:
                 raise
-            return run_whole(replace(problem, options=replace(problem.options, shapes="full")))
+            full = replace(problem, options=replace(problem.options, shapes="full"))
+            return run_whole(full, must_fit=True)
 
     @cached_property
     def cuts(self) -> dict[int, Cut]:

@@ -27,7 +27,7 @@ from pitcheck.graph.grids import Mask, either
 from pitcheck.prove.domains.reference_signs import Signs
 from pitcheck.prove.domains.without_value import WithoutValue
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
-from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.remembered import Remembered
 from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.prove.workers import LARGE, Workers, cost
@@ -136,6 +136,8 @@ class Prover:
         self.remembered = remembered
         self.refused: list[Obligation] = []
         self.failed = False
+        self.over_budget = ""
+        """What a stage over hints needed and was not allowed, in words; "" if there is none."""
         self.uncut: Ledger | None = None
         self.usable: dict[int, Cut] = {}
         """The cuts that were proven in the last run."""
@@ -174,6 +176,7 @@ class Prover:
         self.uncut = ledger if ledger.holds else None
         refused = ledger.refused
         self.failed = any(o.proof.outcome == "failed" for o in refused)
+        self.over_budget = next((o.proof.reason for o in refused if o.proof.code == BUDGET), "")
         self.refused = refused if _bearable(refused, self.patience) else []
         self.budget.set_aside(HINTS, max(accepted - 1, self.budget.spent_log2))
         return None

@@ -58,7 +58,7 @@ class Keeping:
 
 @dataclass
 class Evaluated:
-    """The values of both sides of a stage in one algebra, as far as they are kept, and the draws."""
+    """The values of both sides of a stage in one algebra that are kept, and what was drawn."""
 
     algebra: Any
     drawn: dict[int, Any]
@@ -79,8 +79,8 @@ def evaluate_stage(
 
     ``drawn``: inputs to use instead, by reference value. ``keep``: the values that are returned,
     None for all. Others are dropped after their last reader, and inputs are made when a step first
-    reads them. ``evaluators`` stand in for the registry's, for the steps of the reference and of the
-    parallel side.
+    reads them. ``evaluators`` stand in for the registry's, for the steps of the reference and of
+    the parallel side.
 
     Raises:
         StepError: an operator raised an error.

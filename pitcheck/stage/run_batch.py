@@ -68,10 +68,11 @@ def run_batch(
     """Run all steps, and return every value by number, inputs included.
 
     ``inputs``: the rows of ``batch.inputs``. ``later`` makes other inputs, each when a step first
-    touches it; those that no step touches are made at the end if they are kept. ``attributes``: those to use in place of the steps',
-    one by one. ``observe``: a function that sees every step. ``side`` begins the sites' names.
-    ``evaluator``: a stand-in for the registry's. ``keep``: the values to return; None for all.
-    ``free``: values that stand in for the only result of a step, by its number.
+    touches it; those that no step touches are made at the end if they are kept. ``attributes``:
+    those to use in place of the steps', one by one. ``observe``: a function that sees every step.
+    ``side`` begins the sites' names. ``evaluator``: a stand-in for the registry's. ``keep``: the
+    values to return; None for all. ``free``: values that stand in for the only result of a step, by
+    its number.
 
     Raises:
         StepError: an operator raised an error.
