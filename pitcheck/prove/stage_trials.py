@@ -146,7 +146,7 @@ class StageTrials:
         self._undecided: int | None = None
         self._squared_roots = False
         self._undefined_part = Extent.NOTHING
-        self._outcomes = Outcomes(shaped, settings.seed, self._reals_at_once())
+        self._outcomes = Outcomes(shaped, settings.seed, REAL_NUMBERS * at_once)
         self._characters = Characters()
         self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
         self._keep = self._needed_later()
@@ -157,17 +157,6 @@ class StageTrials:
         self._primes.update(chain.primes)
         numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
         return self._algebra(chain, list(numbers))
-
-    def _reals_at_once(self) -> int:
-        """Return the trials on real numbers that are evaluated together; all values are held."""
-        stage, shapes = self.shaped.stage, self.shaped.shapes
-        held = sum(
-            batch.counts[value] * prod(shape)
-            for batch, own in zip((stage.reference, stage.parallel), shapes, strict=True)
-            for value, shape in own.items()
-        )
-        fitting = self._settings.max_memory // (8 * max(held, 1))
-        return max(1, min(REAL_NUMBERS * self._at_once, fitting))
 
     def evaluated(self, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
         """Evaluate the stage and compare its targets; None if levels do not suffice.

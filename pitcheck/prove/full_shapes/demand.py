@@ -67,20 +67,19 @@ class Demand:
     """What one draw of a stage takes.
 
     ``held_at_peak``: the words of 8 bytes at the peak, with values dropped after their last reader.
-    ``held``: the elements of all values together. ``drawn``: the elements drawn. ``moved``: the
+    ``drawn``: the elements drawn. ``moved``: the
     elements that operators read and write. ``multiplied``: the multiply-adds of matrix products.
     The last three are of one residue of each number.
     """
 
     held_at_peak: int
-    held: int
     drawn: int
     moved: int
     multiplied: int
 
     def bytes(self, trials: int) -> int:
-        """Return the bytes that so many draws together need: of residues, or of real numbers."""
-        return WORD * trials * max(self.held_at_peak, self.held)
+        """Return the bytes that so many draws together need."""
+        return WORD * trials * self.held_at_peak
 
 
 def demand_of(symbolic: SymbolicPair, sizes: Sizes, levels: int = LEVELS) -> Demand:
@@ -103,7 +102,6 @@ def demand_of(symbolic: SymbolicPair, sizes: Sizes, levels: int = LEVELS) -> Dem
     )
     return Demand(
         peak,
-        sum(first.elements.values()) + sum(second.elements.values()),
         drawn,
         first.moved + second.moved,
         first.multiplied + second.multiplied,

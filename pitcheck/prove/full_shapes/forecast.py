@@ -1,7 +1,7 @@
 """The forecast of a check at full shapes: what its distinct stages take, said before they run.
 
 >>> from pitcheck.prove.full_shapes.demand import Demand
->>> work = Demand(held_at_peak=0, held=0, drawn=0, moved=100_000_000, multiplied=0)
+>>> work = Demand(held_at_peak=0, drawn=0, moved=100_000_000, multiplied=0)
 >>> seconds_of(work, NUMPY) > 1
 True
 """
