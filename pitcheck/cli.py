@@ -175,6 +175,14 @@ _OUT = click.option(
     help="Equal copies of the program.",
 )
 @click.option(
+    "--layers",
+    type=click.Choice(["all", "one-of-each"]),
+    default="all",
+    show_default=True,
+    help="Layers of a configuration that are compared: one-of-each leaves out those of a kind that "
+    "another has.",
+)
+@click.option(
     "--jobs", type=click.IntRange(min=1), help="Processes. [default: one per processor, at most 4]"
 )
 @click.option(

@@ -63,6 +63,7 @@ def run(
     backend: str,
     shapes: str,
     coordinates: str,
+    layers: str,
     jobs: int | None,
     max_memory: str,
     output: Sequence[str],
@@ -86,6 +87,7 @@ def run(
     a wrong option.
     """
     refuse_files(reference, parallel)
+    assignments = with_layers(reference, parallel, assignments, layers)
     files = sources(reference, parallel, assignments, jobs)
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
@@ -137,6 +139,24 @@ def run(
         file = write_baseline
         code = exit_code_after(code, lambda: _write_baseline(found, file))
     return code
+
+
+def with_layers(
+    reference: str, parallel: str | None, assignments: Sequence[str], layers: str
+) -> Sequence[str]:
+    """Return the assignments with that of ``layers``, "all" or "one-of-each".
+
+    Raises UsageError if layers are left out of what is no configuration.
+    """
+    if layers == "all":
+        return assignments
+    both = frontend_of(reference) if parallel is None else None
+    if both is None or not both.takes_settings:
+        raise UsageError(
+            f"--layers {layers} leaves layers out of a configuration; give one .toml file and no "
+            f"second plan, or --layers all"
+        )
+    return [*assignments, f"keep_layers={layers}"]
 
 
 def _certified(

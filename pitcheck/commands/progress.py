@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-Progress = Callable[[str, int, int], None]
-"""A function (step, done, total) that is told how far a check is."""
+from pitcheck.base.streams import say
+
+Progress = Callable[..., None]
+"""A function (step, done, total, said) that is told how far a check is. ``said``: a sentence for
+people, which may be left out.
+"""
 AFTER = 0.5
 """The seconds after which a check is worth a bar."""
 
@@ -48,8 +52,10 @@ def watched(*, shown: bool) -> Iterator[Progress]:
     bar: Any = None
     task: Any = None
 
-    def progress(step: str, done: int, total: int) -> None:
+    def progress(step: str, done: int, total: int, said: str = "") -> None:
         nonlocal bar, task
+        if said and shown:
+            say(said)
         reached.step, reached.done, reached.total = step, done, total
         if bar is None and shown and perf_counter() - start >= AFTER and sys.stderr.isatty():
             bar = _bar()

@@ -25,8 +25,8 @@ from pitcheck.report.report import Finding, OperatorCounts, Seconds
 from pitcheck.stage.equal_blocks import Batched
 from pitcheck.stage.run_batch import StepError
 
-Progress = Callable[[str, int, int], None]
-"""A function that is told (what, how many are done, how many are known)."""
+Progress = Callable[..., None]
+"""A function that is told (what, how many are done, how many are known, a sentence for people)."""
 MOST_NODES = 10_000
 """The most nodes of the parallel plan times blocks of its batch at which both plans are run with
 other data at every coordinate.
@@ -165,7 +165,8 @@ class Check:
             )
             if problem.full_shapes or not conflict:
                 raise
-            return run_whole(replace(problem, options=replace(problem.options, shapes="full")))
+            full = replace(problem, options=replace(problem.options, shapes="full"))
+            return run_whole(full, must_fit=True)
 
     @cached_property
     def cuts(self) -> dict[int, Cut]:

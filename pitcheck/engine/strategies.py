@@ -16,7 +16,7 @@ from pitcheck.claims.specification import specify
 from pitcheck.engine.decisions import concluded, mismatch
 from pitcheck.engine.reporting import make_report
 from pitcheck.engine.state import MOST_REFUSED, Check
-from pitcheck.errors import PitcheckError
+from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.difference import gap_finding
 from pitcheck.explain.failed_stages import Refused, first_refused, suspected, unproven
 from pitcheck.graph.lowering import lower
@@ -225,8 +225,16 @@ def _look_on_blocks(check: Check, batch: Batched) -> SecondLook | None:
 
 
 def run_on_reals(check: Check) -> Report | None:
-    """Run both plans on float64: report outputs that differ, and note those with other draws."""
-    run, cuts = check.run, check.cuts
+    """Run both plans on float64: report outputs that differ, and note those with other draws.
+
+    Raises BudgetError if they do not fit: at full shapes, of the stage that did not fit before.
+    """
+    try:
+        run, cuts = check.run, check.cuts
+    except BudgetError:
+        if check.problem.full_shapes and check.prover.over_budget:
+            raise BudgetError(check.prover.over_budget) from None
+        raise
     check.clock.lap("lineage")
     judged = count_differences(run, cuts, run.suspects())
     if judged.shown is not None:

@@ -12,7 +12,8 @@
 
     [optimizer]              # see Optimizer; may be left out
 
-Assignments such as ``tp=4`` or ``layout.tp=4`` override fields.
+A key ``keep_layers = "one-of-each"`` before the tables leaves layers out of which another one is of
+the same kind. Assignments such as ``tp=4`` or ``layout.tp=4`` override fields.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pitcheck.base.nearest import cut, nearest, nearest_file, shown
 from pitcheck.base.struct_faults import with_allowed
 from pitcheck.errors import ConfigurationError, ImpossibleError, UsageError
 from pitcheck.models.config import Batch, Model, Optimizer
+from pitcheck.models.kept_layers import said_of, shallower
 from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import reference_plan
 from pitcheck.models.rules import check_model
@@ -54,6 +56,8 @@ _TYPES: Mapping[str, str] = {
     "null": "left out",
 }
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {"model": Model, **TABLES}
+KEEP_LAYERS, ALL, ONE_OF_EACH = "keep_layers", "all", "one-of-each"
+"""The key that says which layers are compared, and its values."""
 MOST_LAYERS = 10_000
 MOST_BYTES = 1 << 20
 Field = TypeVar("Field", bound=msgspec.Struct)
@@ -67,6 +71,8 @@ class Configuration(msgspec.Struct, frozen=True):
     batch: Batch
     layout: Layout
     optimizer: Optimizer
+    left_out: tuple[str, ...] = ()
+    """A sentence on layers that were left out; nothing if there are none."""
 
     def reference(self) -> Plan:
         """Return the plan of one device."""
@@ -79,7 +85,8 @@ class Configuration(msgspec.Struct, frozen=True):
 
     def parallel(self) -> Plan:
         """Return the plan of all ranks."""
-        return parallel_plan(self.model, self.batch, self.layout, self.optimizer)
+        plan = parallel_plan(self.model, self.batch, self.layout, self.optimizer)
+        return msgspec.structs.replace(plan, assumptions=(*plan.assumptions, *self.left_out))
 
 
 def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configuration:
@@ -112,7 +119,7 @@ def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configura
 
 
 def _built(content: Mapping[str, Any], path: Path) -> Configuration:
-    unknown = sorted(content.keys() - {"model", *TABLES})
+    unknown = sorted(content.keys() - {"model", KEEP_LAYERS, *TABLES})
     if unknown:
         raise ConfigurationError(f"unknown key {shown(unknown[0])}; {_home(unknown[0])}", str(path))
     model = _model(content.get("model"), str(path))
@@ -130,7 +137,28 @@ def _built(content: Mapping[str, Any], path: Path) -> Configuration:
         check_layout(model, batch, layout)
     except ImpossibleError as error:
         raise type(error)(error.message, f"{path}: {error.place}") from None
-    return Configuration(path.name.removesuffix(".toml"), model, batch, layout, optimizer)
+    full = Configuration(path.name.removesuffix(".toml"), model, batch, layout, optimizer)
+    return _with_layers(full, content.get(KEEP_LAYERS, ALL), str(path))
+
+
+def _with_layers(full: Configuration, kept: object, place: str) -> Configuration:
+    """Return the configuration with all its layers, or with one of each kind.
+
+    Raises ConfigurationError for any other choice.
+    """
+    if kept not in (ALL, ONE_OF_EACH):
+        raise ConfigurationError(
+            f"it is {shown(kept)}, and must be {ALL!r} or {ONE_OF_EACH!r}",
+            f"{place}: {KEEP_LAYERS}",
+        )
+    for model in shallower(full.model) if kept == ONE_OF_EACH else ():
+        try:
+            check_model(model, full.batch)
+            check_layout(model, full.batch, full.layout)
+        except ImpossibleError:
+            continue
+        return msgspec.structs.replace(full, model=model, left_out=(said_of(full.model, model),))
+    return full
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -239,7 +267,7 @@ def _check_numbers(struct: msgspec.Struct, place: str) -> None:
 
 def _home(key: str) -> str:
     """Return where a key that is none at the top belongs, or the keys that there are."""
-    known = ["model", *TABLES]
+    known = ["model", KEEP_LAYERS, *TABLES]
     found = _tables_with(key)
     if found:
         return f"it is a field of the table {' and '.join(f'[{name}]' for name in found)}"
@@ -257,9 +285,9 @@ def _assign(content: dict[str, Any], assignment: str) -> tuple[str, ...]:
         raise UsageError(
             f"--set {assignment}: it must be KEY=VALUE, such as tp=4 or model.layers=8"
         )
-    if len(path) == 1 and path[0] not in ("model", *TABLES):
+    if len(path) == 1 and path[0] not in ("model", KEEP_LAYERS, *TABLES):
         path = [_table_of(path[0], assignment), path[0]]
-    if path[0] not in ("model", *TABLES):
+    if path[0] not in ("model", KEEP_LAYERS, *TABLES):
         raise ConfigurationError(
             f"no table is called {path[0]!r}; {_home(path[0])}", f"--set {shown(assignment)}"
         )

@@ -58,6 +58,11 @@ class Outcomes:
         self._real_trials().domains = domains
         return self._real_trials().difference()
 
+    @property
+    def routed(self) -> frozenset[int]:
+        """The values of the parallel side at which tokens are counted."""
+        return frozenset() if self._routing is None else self._routing.values
+
     def route(self, evaluated: Evaluated, good: Any) -> None:
         """Count where tokens went in the ``good`` redraws of an evaluation."""
         if self._routing is not None:

@@ -106,15 +106,14 @@ class Settings:
         object.__setattr__(self, "given_primes", given)
         object.__setattr__(self, "primes", given)
 
+    @property
+    def in_pieces(self) -> bool:
+        """True if stages too large for the memory are taken apart: at full shapes, if asked for."""
+        return self.full_shapes and self.allowance is None
+
     def phases(self) -> frozenset[Phase]:
         """Return the phases whose reductions may act on every stage."""
-        of_coordinates = (
-            set()
-            if self.full_coordinates
-            else {Phase.ROWS}
-            if self.full_shapes
-            else {Phase.ROWS, Phase.COORDINATES}
-        )
+        of_coordinates = set() if self.full_coordinates else {Phase.ROWS, Phase.COORDINATES}
         return frozenset(of_coordinates | (set() if self.full_shapes else {Phase.SIZES}))
 
 

@@ -27,17 +27,19 @@ from pitcheck.graph.grids import Mask, either
 from pitcheck.prove.domains.reference_signs import Signs
 from pitcheck.prove.domains.without_value import WithoutValue
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
-from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.full_shapes.in_turn import InTurn
+from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.remembered import Remembered
 from pitcheck.prove.stage_proof import prove_stage
-from pitcheck.prove.workers import LARGE, Workers, cost
+from pitcheck.prove.workers import Workers
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.canonical import canonical_form
 from pitcheck.stage.coordinate_sample import Sample, sample_of
 from pitcheck.stage.fingerprint import Fingerprints, Key, Walk, places
 from pitcheck.stage.stage import Stage, Target
 
-Progress = Callable[[str, int, int], None]
+Progress = Callable[..., None]
+"""A function that is told (what, how many are done, how many are known, a sentence for people)."""
 WIDENINGS = 6
 """The number of times that a failing stage is merged with those before it."""
 DEFERRED = Proof("proven")
@@ -136,13 +138,15 @@ class Prover:
         self.remembered = remembered
         self.refused: list[Obligation] = []
         self.failed = False
+        self.over_budget = ""
+        """What a stage over hints needed and was not allowed, in words; "" if there is none."""
         self.uncut: Ledger | None = None
         self.usable: dict[int, Cut] = {}
         """The cuts that were proven in the last run."""
         self._fingerprints = Fingerprints(
             problem.reference, problem.parallel, self.specification.initial
         )
-        self._workers: Workers | None = None
+        self._workers: Workers | InTurn | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
         self._signs = Signs(problem.reference, self._fingerprints)
@@ -163,7 +167,7 @@ class Prover:
             return None
         accepted, self._hoping = self.budget.accepted_log2, True
         self.budget.accepted_log2 = accepted - 1
-        if not (self.settings.full_coordinates or self.settings.full_shapes):
+        if not self.settings.full_coordinates:
             self._sample = sample_of(
                 self.problem.parallel, [*self.specification.initial.values(), *cuts.values()]
             )
@@ -174,6 +178,7 @@ class Prover:
         self.uncut = ledger if ledger.holds else None
         refused = ledger.refused
         self.failed = any(o.proof.outcome == "failed" for o in refused)
+        self.over_budget = next((o.proof.reason for o in refused if o.proof.code == BUDGET), "")
         self.refused = refused if _bearable(refused, self.patience) else []
         self.budget.set_aside(HINTS, max(accepted - 1, self.budget.spent_log2))
         return None
@@ -212,11 +217,13 @@ class Prover:
         return ledger
 
     def _ahead(self, usable: dict[int, Cut]) -> Ledger | None:
-        """Return a round in which other processes prove large stages.
+        """Return a round in which other processes prove large stages, or all stages wait.
 
         These count as proven until all are cut out. Return None if one of them is not proven.
         """
-        self._workers = workers = Workers(self.jobs, self.settings)
+        several = Workers(self.jobs, self.settings) if self.jobs > 1 else None
+        waiting = InTurn(self.settings, self.progress, several)
+        self._workers = workers = waiting if several is None or self.settings.in_pieces else several
         try:
             ledger = self._round(usable)
             if self._hoping and not _bearable(ledger.refused, self.patience):
@@ -258,7 +265,7 @@ class Prover:
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
         """Prove all outputs; drop cuts that turn out false, and prove anew what stood on them."""
         usable = self._finite(cuts)
-        ahead = self._ahead(usable) if self.jobs > 1 else None
+        ahead = self._ahead(usable) if self.jobs > 1 or self.settings.in_pieces else None
         while True:
             ledger, ahead = ahead or self._round(usable), None
             if self._hoping and not ledger.holds:
@@ -480,7 +487,7 @@ class Prover:
             known = self.remembered.recall(key, self.settings)
             if known is not None:
                 return known
-        if self._workers is None or cost(stage) < LARGE:
+        if self._workers is None or not self._workers.takes(stage):
             proof = prove_stage(stage, keys, self.settings, key)
             self._keep(key, proof)
             return proof

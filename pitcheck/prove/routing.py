@@ -59,6 +59,12 @@ class Routing:
         self._moves = moves
         self._draws = 0
 
+    @property
+    def values(self) -> frozenset[int]:
+        """The values of the parallel side at which tokens are counted."""
+        routers = (v for router in self._routers for v in (router.output, router.operand.value))
+        return frozenset((*routers, *(move.value for move in self._moves)))
+
     def take(self, evaluated: Evaluated, good: Any) -> None:
         """Count the ``good`` draws of an evaluation, shape (draws,)."""
         chosen: Bools = np.asarray(good)

@@ -14,7 +14,7 @@ A stage is proven at two sets of sizes, and with weights for the places of axes 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -26,6 +26,7 @@ from pitcheck.prove.bounds.stage_degrees import StageDegrees
 from pitcheck.prove.domains.guards import Extent
 from pitcheck.prove.domains.undefined_cuts import needed
 from pitcheck.prove.error_budget import Attempt, Attempts
+from pitcheck.prove.full_shapes.pieces import Piece, pieces, told
 from pitcheck.prove.integers.cases import Cases, with_cases
 from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.place_counts import MOST_PLACES, PlaceCounts
@@ -39,6 +40,7 @@ from pitcheck.prove.stage_sizes import (
     Places,
     Statement,
     described,
+    draws_together,
     few_places,
     input_sizes,
     measured_at,
@@ -47,7 +49,7 @@ from pitcheck.prove.stage_sizes import (
     trials_at_once,
     with_enough_places,
 )
-from pitcheck.prove.stage_trials import StageTrials, evaluate_targets, undefined_algebra_of
+from pitcheck.prove.stage_trials import StageTrials, undefined_algebra_of
 from pitcheck.stage.evaluate import check_memory
 from pitcheck.stage.reductions.pipeline import reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
@@ -217,6 +219,8 @@ def _prove_variants(statement: Statement) -> Proof:
     stage, settings = statement.stage, statement.settings
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     found = measured_at(statement, symbolic, FIRST)
+    if settings.in_pieces:
+        return _prove_in_pieces(statement, found)
     shaped, symbols, sizes = shaped_at(statement, found)
     at_once = trials_at_once(symbols, sizes, settings)
     proofs = [_prove_shaped(statement, shaped, FIRST, at_once)]
@@ -230,6 +234,11 @@ def _prove_variants(statement: Statement) -> Proof:
         proofs += _prove_with_weights(statement, symbolic, shaped, proofs[0])
     if proofs[-1].outcome != "proven":
         return proofs[-1]
+    return _joined(proofs)
+
+
+def _joined(proofs: Sequence[Proof]) -> Proof:
+    """Return the proof of a stage of which all these are proven."""
     last = proofs[-1]
     last.trials = max(p.trials for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
@@ -239,6 +248,40 @@ def _prove_variants(statement: Statement) -> Proof:
     last.reductions = proofs[0].reductions
     last.routing = joined([p.routing for p in proofs])
     return last
+
+
+def _prove_in_pieces(statement: Statement, found: Measured) -> Proof:
+    """Return the proof of a stage at full shapes, of which one piece after the other is compared.
+
+    A stage that is false has a false piece. So its error is that of one piece, not of all.
+    """
+    settings, attempts = statement.settings, statement.attempts
+    parts = pieces(found, settings.templates, settings.max_memory)
+    proofs: list[Proof] = []
+    attempt = attempts.reserve(f"{statement.kind}in pieces") if len(parts) > 1 else None
+    errors: list[float] = []
+    try:
+        for part in parts:
+            name = f"{attempts.statement}, {part.name}"
+            own = attempts if attempt is None else Attempts(name, settings.target_log2)
+            proofs.append(_prove_piece(replace(statement, attempts=own), part))
+            errors.append(own.spent_log2)
+            if proofs[-1].outcome != "proven":
+                return proofs[-1]
+    finally:
+        if attempt is not None:
+            attempts.settle(attempt, max((*errors, own.spent_log2)))
+    proofs[0].reductions += told(parts)
+    return _joined(proofs)
+
+
+def _prove_piece(statement: Statement, piece: Piece) -> Proof:
+    """Return the proof of a piece of a stage."""
+    shaped, _, sizes = shaped_at(statement, piece.found)
+    at_once = draws_together(shaped, piece.demand, statement.settings.max_memory)
+    proof = _prove_shaped(statement, shaped, FIRST, at_once)
+    proof.reductions = described(sizes, statement.settings)
+    return proof
 
 
 def _prove_with_weights(
@@ -349,7 +392,8 @@ def _prove_shaped(statement: Statement, shaped: ShapedStage, variant: int, at_on
     common.
     """
     settings = statement.settings
-    check_memory(shaped, 16, settings.max_memory)
+    if not settings.in_pieces:
+        check_memory(shaped, 16, settings.max_memory)
     degrees = StageDegrees.of(shaped)
     cases = with_cases(shaped, degrees.algebra.divided)
     sizes = (
@@ -426,7 +470,7 @@ def decide(trials: StageTrials) -> Proof | None:
     """Redraw a stage until it is decided. Return None if the chains of the family are too short."""
     while trials.number < trials.most:
         algebra = trials.redrawn()
-        compared = evaluate_targets(trials.shaped, algebra)
+        compared = trials.evaluated(algebra)
         if compared is None:
             return None
         proof = trials.judged(algebra, *compared)

@@ -26,6 +26,8 @@ from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.weights import clashing_sizes, patterns
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.prove.error_budget import Attempts
+from pitcheck.prove.full_shapes.demand import Demand
+from pitcheck.prove.full_shapes.pieces import TOGETHER
 from pitcheck.prove.place_counts import MOST_PLACES, NEVER, PlaceCounts, weighed_classes
 from pitcheck.prove.proof import Settings
 from pitcheck.stage.reductions.pipeline import measured, reduced
@@ -256,6 +258,18 @@ def trials_at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> 
     if settings.allowance is not None:
         settings.allowance.take(held)
     return max(1, MOST_ELEMENTS // largest)
+
+
+def draws_together(shaped: ShapedStage, demand: Demand, most: int) -> int:
+    """Return how many draws of a piece are evaluated together within ``most`` bytes."""
+    largest = max(
+        batch.counts[value] * prod(shape)
+        for batch, shapes in zip(
+            (shaped.stage.reference, shaped.stage.parallel), shaped.shapes, strict=True
+        )
+        for value, shape in shapes.items()
+    )
+    return max(TOGETHER, min(MOST_ELEMENTS // max(largest, 1), most // demand.bytes(1)))
 
 
 def few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -45,6 +46,7 @@ from pitcheck.prove.bounds.draw_bounds import DrawBounds, vacuous
 from pitcheck.prove.bounds.free_degrees import FreeStageDegrees, unmatched
 from pitcheck.prove.bounds.redraws import Redraws
 from pitcheck.prove.bounds.stage_degrees import StageDegrees
+from pitcheck.prove.bounds.supports import converted_values
 from pitcheck.prove.coverage import Outcomes
 from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
 from pitcheck.prove.integers.cases import Cases
@@ -53,15 +55,17 @@ from pitcheck.prove.integers.together import Together
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.ties import TiesAlgebra, TiesWeightedAlgebra, tied_sites
+from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.evaluate import (
     Comparison,
     Evaluated,
+    Keeping,
     compare_target,
     evaluate_stage,
     untested,
 )
 from pitcheck.stage.reductions.free_variables import undecided
-from pitcheck.stage.run_batch import StepError
+from pitcheck.stage.run_batch import Observer, StepError
 from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.size_assignment import check_shapes
 
@@ -80,6 +84,11 @@ DRAWS_OF_TIES = 32
 """The draws in which some numbers that are compared are taken to be equal."""
 FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
+"""
+
+MOST_HELD = 1 << 24
+"""The elements that are drawn for a stage up to which they are held for the parallel side. Larger
+ones are drawn again.
 """
 
 SAME_ORDER_LOG2 = -1.0
@@ -140,6 +149,7 @@ class StageTrials:
         self._outcomes = Outcomes(shaped, settings.seed, REAL_NUMBERS * at_once)
         self._characters = Characters()
         self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
+        self._keep = self._needed_later()
 
     def redrawn(self) -> ResidueAlgebra:
         """Return the algebra of the next redraws, which have primes of their own."""
@@ -147,6 +157,31 @@ class StageTrials:
         self._primes.update(chain.primes)
         numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
         return self._algebra(chain, list(numbers))
+
+    def evaluated(self, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
+        """Evaluate the stage and compare its targets; None if levels do not suffice.
+
+        Of the values only those are kept that are looked at afterwards.
+        """
+        return evaluate_targets(self.shaped, algebra, self._keep)
+
+    def _needed_later(self) -> Keeping:
+        """Return the values that are looked at after an evaluation, besides those compared."""
+        shaped = self.shaped
+        targets = Keeping.targets(shaped)
+        reference, parallel = (set(side) for side in (targets.reference, targets.parallel))
+        reference |= converted_values(shaped.stage.reference)
+        parallel |= converted_values(shaped.stage.parallel) | self._outcomes.routed
+        if self._together is not None:
+            reference |= self._together.looked_at[0]
+            parallel |= self._together.looked_at[1]
+        drawn = sum(prod(fresh.shape) for fresh in shaped.fresh.values())
+        return Keeping(
+            frozenset(reference),
+            frozenset(parallel),
+            frozenset(self._squares),
+            draws_anew=drawn > MOST_HELD,
+        )
 
     def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
         """Return the algebra of some redraws over a chain of primes."""
@@ -266,7 +301,7 @@ class StageTrials:
 
     def _compared(self, algebra: ResidueAlgebra) -> Sequence[Comparison] | None:
         """Evaluate the stage and compare its targets; None if levels do not suffice."""
-        compared = evaluate_targets(self.shaped, algebra)
+        compared = self.evaluated(algebra)
         return None if compared is None else compared[1]
 
     def _unmatched(self, algebra: ResidueAlgebra) -> str:
@@ -489,14 +524,16 @@ def not_finite(a: Value) -> bool:
 
 
 def evaluate_targets(
-    shaped: ShapedStage, algebra: ResidueAlgebra
+    shaped: ShapedStage, algebra: ResidueAlgebra, keep: Keeping | None = None
 ) -> tuple[Evaluated, list[Comparison]] | None:
-    """Evaluate a stage and compare its targets.
+    """Evaluate a stage and compare its targets; ``keep``: the values that are kept, None for all.
 
     Return None if the chain of primes is too short for its exponentials.
     """
     try:
-        evaluated = evaluate_stage(shaped, algebra)
+        evaluated = evaluate_stage(
+            shaped, algebra, observe=_shape_checks(shaped, algebra), keep=keep
+        )
         check_shapes(algebra, evaluated.reference, shaped.shapes[0], "reference")
         check_shapes(algebra, evaluated.parallel, shaped.shapes[1], "parallel")
         return evaluated, [
@@ -508,6 +545,24 @@ def evaluate_targets(
         raise
     except BudgetError:
         return None
+
+
+def _shape_checks(shaped: ShapedStage, algebra: ResidueAlgebra) -> Observer:
+    """Return what checks after every step that values have the shapes that dimensions give them."""
+
+    def check(_: int, step: Step, given: Sequence[Any], results: Sequence[Any]) -> None:
+        side = algebra.site.partition(" ")[0]
+        shapes = shaped.shapes[side == "parallel"]
+        read = {
+            operand.value: value
+            for operand, value in zip(step.inputs, given, strict=True)
+            if isinstance(operand, Argument) and operand.rows.ndim == 1
+        }
+        made = {v: result for v, result in zip(step.outputs, results, strict=True) if v is not None}
+        check_shapes(algebra, read, shapes, side)
+        check_shapes(algebra, made, shapes, side)
+
+    return check
 
 
 def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:

@@ -50,6 +50,10 @@ class Workers:
         does with what a dead worker left undone.
         """
 
+    def takes(self, stage: Stage) -> bool:
+        """Return True if a stage is worth a process."""
+        return cost(stage) >= LARGE
+
     def give(self, key: str, stage: Stage, keys: Keys) -> None:
         """Prove a stage as soon as a process is free."""
         self._waiting[key] = (stage, keys)

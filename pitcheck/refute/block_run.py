@@ -23,7 +23,7 @@ from pitcheck.refute.whole_run import WholeRun, compared_run
 from pitcheck.stage.block_weights import weighted
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.equal_blocks import Batched, Blocks, BlockSizes, block_sizes
-from pitcheck.stage.evaluate import check_memory, evaluate_stage
+from pitcheck.stage.evaluate import Keeping, check_memory, evaluate_stage
 from pitcheck.stage.reductions.split_all_to_all import taken_apart
 from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
@@ -166,7 +166,9 @@ def _run(
         )
     with np.errstate(all="ignore"):
         evaluated = evaluate_stage(
-            shaped, RealAlgebra(np, problem.seed, draws), targets_only=targets_only
+            shaped,
+            RealAlgebra(np, problem.seed, draws),
+            keep=Keeping.targets(shaped) if targets_only else None,
         )
     run = compared_run(shaped, symbolic, evaluated)
     return replace(run, blocks=blocks, targets_only=targets_only)

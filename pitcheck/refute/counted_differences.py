@@ -273,7 +273,12 @@ def _look_at(
     """Return the first run on inputs ``tried`` in which an output of ``numbers`` differs."""
     for inputs in tried:
         try:
-            other = run_whole(inputs.of(problem), scale=inputs.scale, alike=inputs.alike)
+            other = run_whole(
+                inputs.of(problem),
+                scale=inputs.scale,
+                alike=inputs.alike,
+                must_fit=inputs.full_shapes,
+            )
             suspects = [n for n in other.suspects() if n in numbers]
             other_cuts = conjecture(problem, other) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs

@@ -17,7 +17,7 @@ from pitcheck.algebra.value import Value
 from pitcheck.claims.conjecture import real_differences
 from pitcheck.errors import PitcheckError
 from pitcheck.refute.whole_run import WholeRun
-from pitcheck.stage.evaluate import Comparison, compare_target, evaluate_stage
+from pitcheck.stage.evaluate import Comparison, Keeping, compare_target, evaluate_stage
 
 CLEAR = 1e4
 """The factor by which a difference must exceed the change by rounding."""
@@ -44,7 +44,7 @@ def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
                 run.shaped,
                 NoisyAlgebra(run.evaluated.algebra),
                 run.evaluated.drawn,
-                targets_only=run.targets_only,
+                keep=Keeping.targets(run.shaped) if run.targets_only else None,
             )
             return [
                 n

@@ -77,18 +77,22 @@ class WholeRun:
         return [number for number, difference in enumerate(self.largest) if difference > SAME]
 
 
-def run_whole(problem: Problem, *, scale: float | None = None, alike: bool = False) -> WholeRun:
+def run_whole(
+    problem: Problem, *, scale: float | None = None, alike: bool = False, must_fit: bool = False
+) -> WholeRun:
     """Run both plans from their inputs.
 
     ``scale``: the standard deviation of the inputs, None for one that suits their shapes.
-    ``alike``: draw tokens that are nearly equal.
+    ``alike``: draw tokens that are nearly equal. ``must_fit``: where full shapes are asked for and
+    do not fit, raise BudgetError; else reduced ones stand in, at which a difference counts, too.
 
     Raises:
         StepError, PlanError, UnsupportedError: an operator or a cut cannot be evaluated.
         BudgetError: one draw, or the inputs of all draws, need more than the options' memory.
     """
     stage = problem.whole_stage()
-    shaped, symbolic = _shaped(problem, stage, full_shapes=problem.full_shapes)
+    full = problem.full_shapes and (must_fit or _fits(problem, stage))
+    shaped, symbolic = _shaped(problem, stage, full_shapes=full)
     evaluated = _alike(problem, shaped) if alike else _evaluated(problem, shaped, scale)
     return compared_run(shaped, symbolic, evaluated)
 
@@ -136,6 +140,16 @@ def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
             f"--max-memory allows ({most >> 20} MiB)"
             + (f"; the largest size that cannot be reduced: {whole}" if whole else "")
         )
+
+
+def _fits(problem: Problem, stage: Stage) -> bool:
+    """Return True if all values of the draws of a run fit into memory at full shapes."""
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), problem.templates)
+    try:
+        _check_values(symbolic, symbolic.system.full(), problem.options.max_memory // MOST_TRIALS)
+    except BudgetError:
+        return False
+    return True
 
 
 def _small_sizes(symbolic: SymbolicPair) -> Sizes:
@@ -197,7 +211,8 @@ def run_at_zeros(problem: Problem) -> WholeRun | None:
     Raises what ``run_whole`` raises.
     """
     stage = problem.whole_stage()
-    shaped, symbolic = _shaped(problem, stage, full_shapes=problem.full_shapes)
+    full = problem.full_shapes and _fits(problem, stage)
+    shaped, symbolic = _shaped(problem, stage, full_shapes=full)
     check_memory(shaped, ZEROS_TRIALS, problem.options.max_memory)
     for trial in range(ZEROS_TRIALS):
         inputs = SmallIntegers(problem.seed, [trial], points_of(()))

@@ -12,8 +12,10 @@ False
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,16 +25,40 @@ from numpy.typing import NDArray
 from pitcheck.errors import BudgetError
 from pitcheck.graph.cuts import FREE, Box, Cut, length
 from pitcheck.ops.registry import evaluate
-from pitcheck.stage.drawn_inputs import FEW, derive, derive_all, draw, scaled, take_box, untried
+from pitcheck.stage.drawn_inputs import FEW, derive, draw, scaled, take_box, untried
 from pitcheck.stage.inputs import Derived
 from pitcheck.stage.run_batch import Evaluator, Observer, literal, run_batch
 from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.stage import Target, compared_rows
 
 
+@dataclass(frozen=True)
+class Keeping:
+    """The values of both sides, and the drawn ones, that are needed after an evaluation.
+
+    ``draws_anew``: draw again for the parallel side what the reference has read, rather than hold
+    it.
+    """
+
+    reference: frozenset[int]
+    parallel: frozenset[int]
+    drawn: frozenset[int] = frozenset()
+    draws_anew: bool = False
+
+    @classmethod
+    def targets(cls, shaped: ShapedStage) -> Keeping:
+        """Return what is drawn and what is compared, and nothing else."""
+        targets = shaped.stage.targets
+        return cls(
+            frozenset(target.cut.reference for target in targets),
+            frozenset(target.cut.value for target in targets),
+            frozenset(shaped.fresh),
+        )
+
+
 @dataclass
 class Evaluated:
-    """All values of both sides of a stage in one algebra, and what was drawn."""
+    """The values of both sides of a stage in one algebra that are kept, and what was drawn."""
 
     algebra: Any
     drawn: dict[int, Any]
@@ -46,35 +72,29 @@ def evaluate_stage(
     drawn: Mapping[int, Any] | None = None,
     observe: Observer | None = None,
     *,
-    targets_only: bool = False,
+    keep: Keeping | None = None,
     evaluators: tuple[Evaluator, Evaluator] = (evaluate, evaluate),
 ) -> Evaluated:
     """Draw the inputs and run both sides.
 
-    ``drawn``: inputs to use instead, by reference value. With ``targets_only`` no other values are
-    kept. ``evaluators`` stand in for the registry's, for the steps of the reference and of the
-    parallel side.
+    ``drawn``: inputs to use instead, by reference value. ``keep``: the values that are returned,
+    None for all. Others are dropped after their last reader, and inputs are made when a step first
+    reads them. ``evaluators`` stand in for the registry's, for the steps of the reference and of
+    the parallel side.
 
     Raises:
         StepError: an operator raised an error.
     """
     stage = shaped.stage
-    kept: tuple[frozenset[int] | None, ...] = (None, None)
-    if targets_only:
-        kept = (
-            frozenset(t.cut.reference for t in stage.targets),
-            frozenset(t.cut.value for t in stage.targets),
-        )
-    values = (
-        dict(drawn)
-        if drawn is not None
-        else {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
-    )
+    draws = _Draws(shaped, algebra, drawn, keep)
     constants = [
         {v: constant_value(algebra, *known) for v, known in side.items()}
         for side in shaped.constants
     ]
-    given = {value: values[value] for value in stage.reference.inputs if value in values}
+    given: dict[int, Any] = {}
+    later = {v: partial(draws.reference, v) for v in stage.reference.inputs if v in draws}
+    if keep is None:
+        given, later = {value: make() for value, make in later.items()}, {}
     reference = run_batch(
         stage.reference,
         algebra,
@@ -83,9 +103,13 @@ def evaluate_stage(
         observe,
         "reference ",
         evaluators[0],
-        keep=kept[0],
+        keep=None if keep is None else keep.reference,
+        later=later,
     )
-    derived = derive_all(algebra, values, shaped.derived)
+    derived: dict[int, Any] = {}
+    later = {value: partial(draws.parallel, value) for value in shaped.derived}
+    if keep is None:
+        derived, later = {value: make() for value, make in later.items()}, {}
     free = {
         number: algebra.fresh(key, shape, stage.parallel.steps[number].count)
         for number, (key, shape) in shaped.free.items()
@@ -98,10 +122,68 @@ def evaluate_stage(
         observe,
         "parallel ",
         evaluators[1],
-        keep=kept[1],
+        keep=None if keep is None else keep.parallel,
         free=free,
+        later=later,
     )
-    return Evaluated(algebra, values, reference, parallel)
+    return Evaluated(algebra, draws.kept(), reference, parallel)
+
+
+class _Draws:
+    """The inputs of one evaluation, each drawn when it is first asked for.
+
+    Without a word on what to keep, all are drawn at once and held. A number is a function of its
+    seed, key and trial, so one that is dropped can be drawn again.
+    """
+
+    def __init__(
+        self,
+        shaped: ShapedStage,
+        algebra: Any,
+        drawn: Mapping[int, Any] | None,
+        keep: Keeping | None,
+    ) -> None:
+        self._shaped = shaped
+        self._algebra = algebra
+        self._keep = keep
+        self.held: dict[int, Any] = dict(drawn or {})
+        if drawn is None and keep is None:
+            self.held = {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
+        self._known = frozenset(shaped.fresh if drawn is None else drawn)
+        self._users = Counter(derived.source for derived in shaped.derived.values())
+
+    def __contains__(self, value: int) -> bool:
+        return value in self._known
+
+    def reference(self, value: int) -> Any:
+        """Return an input of the reference."""
+        found = self._drawn(value)
+        self._drop(value, self._users[value])
+        return found
+
+    def parallel(self, value: int) -> Any:
+        """Return an input of the parallel side, derived from one of the reference."""
+        derived = self._shaped.derived[value]
+        found = derive(self._algebra, derived, self._drawn(derived.source))
+        self._users[derived.source] -= 1
+        self._drop(derived.source, self._users[derived.source])
+        return found
+
+    def kept(self) -> dict[int, Any]:
+        """Return what is kept of the draws, by reference value."""
+        keep = self._keep
+        return self.held if keep is None else {value: self._drawn(value) for value in keep.drawn}
+
+    def _drawn(self, value: int) -> Any:
+        if value not in self.held:
+            self.held[value] = draw(self._algebra, self._shaped.fresh[value])
+        return self.held[value]
+
+    def _drop(self, value: int, users: int) -> None:
+        """Let go of what was drawn, unless it is kept, or held for others that will read it."""
+        keep = self._keep
+        if keep is not None and value not in keep.drawn and (keep.draws_anew or not users):
+            self.held.pop(value, None)
 
 
 def constant_value(algebra: Any, number: Any, shape: tuple[int, ...], kind: str) -> Any:

@@ -63,13 +63,16 @@ def run_batch(
     evaluator: Evaluator = evaluate,
     keep: Collection[int] | None = None,
     free: Mapping[int, Any] | None = None,
+    later: Mapping[int, Callable[[], Any]] | None = None,
 ) -> dict[int, Any]:
     """Run all steps, and return every value by number, inputs included.
 
-    ``inputs``: the rows of ``batch.inputs``. ``attributes``: those to use in place of the steps',
-    one by one. ``observe``: a function that sees every step. ``side`` begins the sites' names.
-    ``evaluator``: a stand-in for the registry's. ``keep``: the values to return; None for all.
-    ``free``: values that stand in for the only result of a step, by its number.
+    ``inputs``: the rows of ``batch.inputs``. ``later`` makes other inputs, each when a step first
+    touches it; those that no step touches are made at the end if they are kept. ``attributes``:
+    those to use in place of the steps', one by one. ``observe``: a function that sees every step.
+    ``side`` begins the sites' names. ``evaluator``: a stand-in for the registry's. ``keep``: the
+    values to return; None for all. ``free``: values that stand in for the only result of a step, by
+    its number.
 
     Raises:
         StepError: an operator raised an error.
@@ -77,9 +80,12 @@ def run_batch(
     pieces: dict[int, list[Piece]] = {
         value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()
     }
-    done = {} if keep is None else _last_uses(batch, keep)
-    known = free or {}
+    done = {} if keep is None else last_uses(batch, keep)
+    known, waiting = free or {}, dict(later or {})
     for number, step in enumerate(batch.steps):
+        for value in touched(step):
+            if value in waiting:
+                pieces[value] = [(waiting.pop(value)(), len(batch.inputs[value]))]
         algebra.site = f"{side}{number} {step.kind}"
         given = _operands(algebra, pieces, step)
         try:
@@ -98,6 +104,10 @@ def run_batch(
             observe(number, step, given, results)
         for value in done.get(number, ()):
             del pieces[value]
+        given, results = [], []
+    for value, make in waiting.items():
+        if keep is None or value in keep:
+            pieces[value] = [(make(), len(batch.inputs[value]))]
     return {value: _whole(algebra, parts)[0] for value, parts in pieces.items()}
 
 
@@ -110,12 +120,17 @@ def step_at(site: str, side: str) -> int | None:
     return int(number) if site.startswith(side) and number.isdecimal() else None
 
 
-def _last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:
+def touched(step: Step) -> list[int]:
+    """Return the values that a step reads or writes, each once."""
+    read = (argument.value for argument in step.arguments)
+    return list(dict.fromkeys(v for v in (*read, *step.outputs) if v is not None))
+
+
+def last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:
     """Return by step the values that nothing reads or writes after it, without those to keep."""
     last: dict[int, int] = {}
     for number, step in enumerate(batch.steps):
-        read = (argument.value for argument in step.arguments)
-        last.update((value, number) for value in (*read, *step.outputs) if value is not None)
+        last.update((value, number) for value in touched(step))
     result: dict[int, list[int]] = {}
     for value, number in last.items():
         if value not in keep:

@@ -35,7 +35,7 @@ def _both(*plans: object) -> list[Report]:
 def _given_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set which stages other processes prove."""
     if request.param == "all stages":
-        monkeypatch.setattr(obligations, "LARGE", 0)
+        monkeypatch.setattr(workers, "LARGE", 0)
 
 
 @pytest.mark.parametrize(
@@ -93,5 +93,5 @@ def test_what_a_worker_refuses_is_not_proven(monkeypatch: pytest.MonkeyPatch) ->
         "prove_stage",
         lambda *_: Proof("inconclusive", code="PIT203", reason="nobody knows"),
     )
-    monkeypatch.setattr(obligations, "LARGE", 0)
+    monkeypatch.setattr(workers, "LARGE", 0)
     assert check(*pair("megatron_mlp_silu"), Options(seed=4, jobs=2)).verdict == "inconclusive"

@@ -87,10 +87,16 @@ def test_batches_and_sums_are_proven_at_a_few_coordinates() -> None:
     assert any(f"{DP * MB} terms of a sum" in line for line in report.reductions), report.reductions
 
 
-def test_all_coordinates_or_full_shapes_are_not_sampled() -> None:
-    for options in ({"coordinates": "full"}, {"shapes": "full"}):
-        report, found = _report(_parallel(), **options)
-        assert (report.verdict, found) == ("equivalent", [])
+@pytest.mark.parametrize("shapes", ["reduced", "full"])
+def test_all_coordinates_are_not_sampled_if_they_are_asked_for(shapes: str) -> None:
+    report, found = _report(_parallel(), coordinates="full", shapes=shapes)
+    assert (report.verdict, found) == ("equivalent", [])
+
+
+def test_full_shapes_are_sampled_like_reduced_ones() -> None:
+    report, found = _report(_parallel(), shapes="full")
+    assert (report.verdict, all(found), bool(found)) == ("equivalent", True, True)
+    assert any(f"{DP * MB} coordinates" in line for line in report.reductions), report.reductions
 
 
 def _counted(number: int) -> Change:

@@ -23,7 +23,7 @@ from pitcheck.algebra.bound.degree_values import Support
 from pitcheck.algebra.value import Value
 from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
-from pitcheck.stage.batch import Argument, Batch
+from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.evaluate import Evaluated
 from pitcheck.stage.shaped_stage import ShapedStage
 
@@ -49,12 +49,7 @@ def _converted(
     algebra: Any, batch: Batch, values: Mapping[int, Any]
 ) -> Iterator[tuple[str, Support]]:
     """Yield the steps of a side that make numbers of integers or booleans, with their supports."""
-    for number, step in enumerate(batch.steps):
-        operand = step.inputs[0] if step.inputs else None
-        if not isinstance(operand, Argument) or not has_trait(
-            step.kind, Trait.CONVERTS, step.attributes
-        ):
-            continue
+    for number, step, operand in _converting(batch):
         value = values.get(operand.value)
         if not isinstance(value, Value) or value.kind == "field" or operand.rows.ndim != 1:
             continue
@@ -63,3 +58,21 @@ def _converted(
             f"{number} {step.kind}",
             given if given.shape[1] == 1 else given[:, operand.rows],
         )
+
+
+def converted_values(batch: Batch) -> set[int]:
+    """Return the integers and booleans of a side that become numbers."""
+    values = batch.graph.values
+    return {
+        operand.value
+        for _, _, operand in _converting(batch)
+        if values[operand.value].kind != "field"
+    }
+
+
+def _converting(batch: Batch) -> Iterator[tuple[int, Step, Argument]]:
+    """Yield the steps of a side that convert, with their number and what they convert."""
+    for number, step in enumerate(batch.steps):
+        operand = step.inputs[0] if step.inputs else None
+        if isinstance(operand, Argument) and has_trait(step.kind, Trait.CONVERTS, step.attributes):
+            yield number, step, operand

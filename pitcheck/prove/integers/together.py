@@ -77,6 +77,12 @@ class Together:
         used = cone is not None and any(side.batch.steps or side.sinks for side in cone.sides)
         return cls(cone) if cone is not None and used else None
 
+    @property
+    def looked_at(self) -> tuple[set[int], set[int]]:
+        """The values of either side that redraws are asked for."""
+        first, second = ({*side.sinks, *side.decided} for side in self.cone.sides)
+        return first, second
+
     def take(self, evaluated: Evaluated, trials: Sequence[int], good: Bools) -> None:
         """Take in what the ``good`` redraws of an evaluation decided."""
         xp = evaluated.algebra.xp

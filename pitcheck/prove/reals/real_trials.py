@@ -56,7 +56,7 @@ from pitcheck.prove.reals.trial_inputs import (
     points_of,
 )
 from pitcheck.prove.routing import Routing
-from pitcheck.stage.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
+from pitcheck.stage.evaluate import Comparison, Evaluated, Keeping, compare_target, evaluate_stage
 from pitcheck.stage.literals import numbers
 from pitcheck.stage.shaped_stage import ShapedStage
 
@@ -123,6 +123,7 @@ class RealTrials:
     ) -> None:
         self.shaped = shaped
         self._routing = routing
+        self._keep = _keeping(shaped, routing)
         self._biased = 0
         self.seed = seed
         self.at_once = at_once
@@ -312,7 +313,7 @@ class RealTrials:
     def _compared(self, algebra: TrialAlgebra) -> tuple[Evaluated, list[Comparison]]:
         """Evaluate the trials of an algebra and compare the targets. Raises StepError."""
         with np.errstate(all="ignore"):
-            evaluated = evaluate_stage(self.shaped, algebra)
+            evaluated = evaluate_stage(self.shaped, algebra, keep=self._keep)
             return evaluated, [
                 compare_target(self.shaped, evaluated, n)
                 for n in range(len(self.shaped.stage.targets))
@@ -398,6 +399,7 @@ class RealTrials:
                         DisturbedAlgebra(
                             algebra, algebra.trials[index], disturbance, self._derives
                         ),
+                        keep=self._keep,
                     )
                     other = compare_target(self.shaped, evaluated, number)
                 except PitcheckError:
@@ -423,8 +425,15 @@ class RealTrials:
             algebra.seed, [algebra.trials[index]], algebra.points, algebra.raising
         )
         with np.errstate(all="ignore"):
-            evaluate_stage(self.shaped, ranged)
+            evaluate_stage(self.shaped, ranged, keep=self._keep)
         return found & (ranged.left | (ranged.vanished & np.isinf(expected)))
+
+
+def _keeping(shaped: ShapedStage, routing: Routing | None) -> Keeping:
+    """Return the values that trials are compared by, and those at which tokens are counted."""
+    targets = Keeping.targets(shaped)
+    routed = frozenset() if routing is None else routing.values
+    return Keeping(targets.reference, targets.parallel | routed)
 
 
 def _first_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:

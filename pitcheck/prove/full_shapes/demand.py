@@ -1,0 +1,211 @@
+"""The memory and the work that a stage takes at its sizes, predicted before it is evaluated.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shapes import symbolic_pair
+>>> plan = one_operator("exp", [(64, 512)], (64, 512))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+>>> demand_of(symbolic, symbolic.system.full()).drawn
+32768
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.ops.registry import BACKWARD, has_trait
+from pitcheck.ops.traits import Trait
+from pitcheck.prove.bounds.supports import converted_values
+from pitcheck.stage.batch import Argument, Step
+from pitcheck.stage.run_batch import last_uses, touched
+from pitcheck.stage.shapes import SymbolicBatch, SymbolicPair
+
+LEVELS = 3
+"""The residues of a number: the length of the shortest chain of primes."""
+WORD = 8
+"""The bytes of a residue, an integer or a real number."""
+SCRATCH = 4
+"""The arrays of the size of its largest tensor that an operator holds besides its operands and its
+result: products before they are reduced, quotients of the reduction, and the reduced ones. This and
+the next two were measured with tracemalloc on the stages of a layer of Llama-3 8B.
+"""
+SCRATCH_OF_FUNCTIONS = 6
+"""The same of an operator that computes more than sums and products."""
+SCRATCH_OF_ROOTS = 10
+"""The same of an operator that takes a root."""
+PLAIN = frozenset(
+    {
+        Trait.MULTILINEAR,
+        Trait.REARRANGES,
+        Trait.CUTS,
+        Trait.SELECTS,
+        Trait.JOINS,
+        Trait.EXTENDS,
+        Trait.CARRIES,
+        Trait.CONVERTS,
+        Trait.ADDS_TERMS,
+        Trait.ADDS_ALONG,
+    }
+)
+"""The traits of operators that move numbers, add them up or multiply them once."""
+COMPARED = 3
+"""The arrays of the size of a target that a comparison holds: the rows of both sides that are
+compared, and where they differ.
+"""
+DERIVED = 2
+"""The arrays of the size of a parallel input that are held while it is made: its parts, and these
+joined.
+"""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one draw of a stage takes.
+
+    ``held_at_peak``: the words of 8 bytes at the peak, with values dropped after their last reader.
+    ``drawn``: the elements drawn. ``moved``: the
+    elements that operators read and write. ``multiplied``: the multiply-adds of matrix products.
+    The last three are of one residue of each number.
+    """
+
+    held_at_peak: int
+    drawn: int
+    moved: int
+    multiplied: int
+
+    def bytes(self, trials: int) -> int:
+        """Return the bytes that so many draws together need."""
+        return WORD * trials * self.held_at_peak
+
+
+def demand_of(symbolic: SymbolicPair, sizes: Sizes, levels: int = LEVELS) -> Demand:
+    """Return what one draw of a stage takes at some sizes, with ``levels`` residues of a number."""
+    first, second = (_Side(side, sizes, levels) for side in (symbolic.reference, symbolic.parallel))
+    compared = [cut for cut in symbolic.cuts if cut.value in second.elements]
+    targets = {cut.reference for cut in compared}, {cut.value for cut in compared}
+    ends = tuple(
+        own & set(side.batch.held) - set(side.batch.inputs)
+        for own, side in zip(targets, (first, second), strict=True)
+    )
+    sources = {cut.value: cut.reference for cut in symbolic.cuts}
+    drawn = sum(first.elements[value] for value in first.batch.inputs)
+    kept = sum(first.words[value] for value in ends[0] if value in first.words)
+    result = sum(second.words[value] for value in ends[1] if value in second.words)
+    peak = max(
+        first.peak(ends[0], {}),
+        kept + second.peak(ends[1], {v: first.words.get(s, 0) for v, s in sources.items()}),
+        kept + result + COMPARED * max(kept, result),
+    )
+    return Demand(
+        peak,
+        drawn,
+        first.moved + second.moved,
+        first.multiplied + second.multiplied,
+    )
+
+
+class _Side:
+    """One side of a stage at some sizes: the elements and the words of its values."""
+
+    def __init__(self, side: SymbolicBatch, sizes: Sizes, levels: int) -> None:
+        self.batch = batch = side.batch
+        self._levels = levels
+        self._shapes = {value: side.shape(value, sizes) for value in side.values}
+        self.elements = {v: batch.counts[v] * prod(own) for v, own in self._shapes.items()}
+        self.words = {v: self._words(v, n) for v, n in self.elements.items()}
+
+    def _words(self, value: int, elements: int) -> int:
+        """Return the words that so many elements of a value have."""
+        kind = self.batch.graph.values[value].kind
+        return elements * self._levels if kind == "field" else elements
+
+    def peak(self, kept: set[int], sources: Mapping[int, int]) -> int:
+        """Return the most words that are held at a time.
+
+        ``sources``: the words of the reference tensor that an input is made from.
+        """
+        ends = last_uses(self.batch, kept | converted_values(self.batch))
+        live = most = 0
+        begun: set[int] = set()
+        for number, step in enumerate(self.batch.steps):
+            for value in touched(step):
+                if value in self.batch.inputs and value not in begun:
+                    begun.add(value)
+                    most = max(most, live + sources.get(value, 0) + DERIVED * self.words[value])
+                    live += self._input(value)
+            made = sum(self._made(step, output) for output in step.outputs if output is not None)
+            most = max(
+                most, live + self._picked(step) + made + _scratch(step) * self._largest(step)
+            )
+            live += made
+            live -= sum(self.words[value] for value in ends.get(number, ()))
+        return most
+
+    def _input(self, value: int) -> int:
+        """Return the words of the rows of an input that are given."""
+        rows = self.batch.counts[value]
+        return self.words[value] * len(self.batch.inputs[value]) // max(rows, 1)
+
+    def _made(self, step: Step, value: int) -> int:
+        """Return the words of the rows that a step writes of a value."""
+        return self.words[value] * step.count // max(self.batch.counts[value], 1)
+
+    def _largest(self, step: Step) -> int:
+        """Return the words of the largest result of a step, or of its largest operand."""
+        made = (self._made(step, output) for output in step.outputs if output is not None)
+        return max((*made, *(words for _, words in self._read(step))), default=0)
+
+    def _picked(self, step: Step) -> int:
+        """Return the words of operands that are not whole values: rows of these are copied."""
+        return sum(
+            words
+            for argument, words in self._read(step)
+            if argument.rows.ndim == 2 or len(argument.rows) != self.batch.counts[argument.value]
+        )
+
+    def _read(self, step: Step) -> Iterator[tuple[Argument, int]]:
+        """Yield the operands that a step looks into, with their words."""
+        for argument in step.looked_into:
+            shape = self._shapes[argument.value]
+            yield argument, self._words(argument.value, argument.rows.size * prod(shape))
+
+    @property
+    def moved(self) -> int:
+        """The elements that operators read and write."""
+        return sum(
+            sum(words for _, words in self._read(step)) // self._levels
+            + sum(self._made(step, o) for o in step.outputs if o is not None) // self._levels
+            for step in self.batch.steps
+        )
+
+    @property
+    def multiplied(self) -> int:
+        """The multiply-adds of the matrix products."""
+        return sum(map(self._products, self.batch.steps))
+
+    def _products(self, step: Step) -> int:
+        """Return the multiply-adds of a step; each gradient of a product takes as many."""
+        forward = step.kind.removesuffix(BACKWARD)
+        if not has_trait(forward, Trait.MULTIPLIES_MATRICES, step.attributes):
+            return 0
+        operands = [words // self._levels // max(step.count, 1) for _, words in self._read(step)]
+        made = [
+            self._made(step, o) // self._levels // max(step.count, 1) for o in step.outputs if o
+        ]
+        sizes = sorted((*operands, *made))[-3:]
+        # Of a product of m by k with k by n, the three sizes multiply to the square of m k n.
+        each = int(prod(sizes) ** 0.5) if len(sizes) == 3 else 0
+        return each * step.count * (len(made) if forward != step.kind else 1)
+
+
+def _scratch(step: Step) -> int:
+    """Return the arrays that an operator holds besides its operands and its result."""
+    forward = step.kind.removesuffix(BACKWARD)
+    if has_trait(forward, Trait.TAKES_ROOT, step.attributes):
+        return SCRATCH_OF_ROOTS
+    plain = any(has_trait(forward, trait, step.attributes) for trait in PLAIN)
+    return SCRATCH if plain else SCRATCH_OF_FUNCTIONS

@@ -1,0 +1,209 @@
+"""Pieces of a stage that fit into memory, which together compare all that the stage compares.
+
+A stage is cut into *slices* along axes that both sides carry along, place by place: what is
+computed of a slice is the slice of what is computed. Where that does not do, its compared rows are
+taken in *groups*, each with the steps that it needs. Every compared element is in exactly one
+piece.
+
+>>> from pitcheck.claims.problem import Problem
+>>> from pitcheck.plan.example import one_operator
+>>> from pitcheck.stage.shapes import symbolic_pair
+>>> plan = one_operator("exp", [(64, 512)], (64, 512))
+>>> stage = Problem.of(plan, plan).whole_stage()
+>>> found = Measured(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()))
+>>> len(pieces(found, None, 1 << 30)), len(pieces(found, None, 1 << 22))
+(1, 8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from pitcheck.algebra.dimensions.size_choice import LEAST, Scale, Sizes
+from pitcheck.errors import BudgetError
+from pitcheck.graph.grids import Codes, near
+from pitcheck.ops.axis_templates import Templates
+from pitcheck.prove.full_shapes.demand import Demand, demand_of
+from pitcheck.stage.pruned_batch import pruned_to
+from pitcheck.stage.reductions.sizes import Measured
+from pitcheck.stage.shapes import symbolic_pair
+from pitcheck.stage.stage import Stage, compared_rows
+
+MOST_LEVELS = 4
+"""The residues of a number over the longest chain of primes. Exponentials tie these to each other,
+so all are computed together.
+"""
+TOGETHER = 2
+"""The least number of draws that are evaluated together: one alone does not tell what is drawn from
+what is constant.
+"""
+MOST_PIECES = 1 << 16
+"""The pieces of a stage up to which it is taken apart."""
+
+Parts = Mapping[int, int]
+"""The number of slices along an axis, by the number of its class."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a stage, its name (empty for the whole), and what one draw of it takes."""
+
+    found: Measured
+    name: str
+    demand: Demand
+
+
+def pieces(found: Measured, templates: Templates | None, most: int) -> list[Piece]:
+    """Return the pieces of a stage of which each takes at most ``most`` bytes.
+
+    Raises:
+        BudgetError: it cannot be taken apart so far.
+    """
+    parts = _parts(found, most)
+    if parts is not None:
+        return list(_slices(found, parts, ""))
+    rows = _rows(found.stage)
+    count = 2
+    while count < 2 * len(rows):
+        groups = _groups(found, rows, min(count, len(rows)), templates)
+        own = [_parts(group, most) for group in groups]
+        if all(each is not None for each in own):
+            return [
+                piece
+                for number, (group, each) in enumerate(zip(groups, own, strict=True), start=1)
+                for piece in _slices(group, each or {}, f"rows {number} of {len(groups)}")
+            ]
+        count *= 2
+    raise _too_large(found, most)
+
+
+def told(parts: Sequence[Piece]) -> tuple[str, ...]:
+    """Return in how many pieces a stage was compared, as a sentence; nothing for one piece."""
+    return (f"compared in {len(parts)} pieces",) if len(parts) > 1 else ()
+
+
+def _demand(found: Measured, sizes: Sizes) -> Demand:
+    return demand_of(found.symbolic, sizes, MOST_LEVELS)
+
+
+def _parts(found: Measured, most: int) -> Parts | None:
+    """Return the fewest slices, by axis, of which each fits; None if none fit.
+
+    The axis is halved, again and again, that leaves least.
+    """
+    units = _units(found)
+    parts: dict[int, int] = {}
+    while _needed(found, parts) > most:
+        halved = [
+            {**parts, number: 2 * parts.get(number, 1)}
+            for number, unit in units.items()
+            if unit // (2 * parts.get(number, 1)) >= LEAST
+        ]
+        if not halved or _count(parts) > MOST_PIECES:
+            return None
+        parts = min(halved, key=lambda each: _needed(found, each))
+    return parts
+
+
+def _count(parts: Parts) -> int:
+    return int(np.prod(list(parts.values()), dtype=np.int64))
+
+
+def _needed(found: Measured, parts: Parts) -> int:
+    """Return the bytes that the largest slice takes."""
+    largest = {n: _widths(unit, parts[n])[0] for n, unit in _units(found).items() if n in parts}
+    return _demand(found, _sliced(found, largest).sizes).bytes(TOGETHER)
+
+
+def _units(found: Measured) -> dict[int, int]:
+    """Return the lengths of the axes of a target that both sides carry along, by their classes.
+
+    The condition is that of reduced sizes: no operator mixes, cuts, counts or moves their places.
+    """
+    symbolic = found.symbolic
+    nodes = (
+        node
+        for target in found.stage.targets
+        for node in symbolic.reference.values[target.cut.reference].dims
+    )
+    return {
+        symbolic.system.number_of(node): symbolic.system.class_of(node).unit
+        for node in nodes
+        if symbolic.system.is_batch(node)
+    }
+
+
+def _widths(unit: int, count: int) -> list[int]:
+    """Return the widths of ``count`` slices of a unit, the largest first; they differ by 1."""
+    return [unit // count + (number < unit % count) for number in range(count)]
+
+
+def _sliced(found: Measured, widths: Parts) -> Measured:
+    """Return a slice of a stage, with so many places of every unit of some classes."""
+    units = _units(found)
+    scales = {n: Scale(units[n], width) for n, width in widths.items() if width < units[n]}
+    return replace(found, base=Sizes(found.symbolic.system, scales)) if scales else found
+
+
+def _slices(found: Measured, parts: Parts, name: str) -> Iterator[Piece]:
+    """Yield all slices of a stage, or of a group of its rows that has a ``name``."""
+    units = _units(found)
+    known: dict[tuple[int, ...], tuple[Measured, Demand]] = {}
+    every = [_widths(units[number], count) for number, count in parts.items()]
+    for place, widths in enumerate(product(*every), start=1):
+        if widths not in known:
+            own = _sliced(found, dict(zip(parts, widths, strict=True)))
+            known[widths] = own, _demand(own, own.sizes)
+        said = f"slice {place} of {_count(parts)}" if parts else ""
+        yield Piece(known[widths][0], ", ".join(filter(None, (name, said))), known[widths][1])
+
+
+def _rows(stage: Stage) -> Codes:
+    """Return a coordinate code of every compared row; none if rows are not compared one by one."""
+    if len(stage.targets) != 1 or stage.targets[0].cut.groups is not None:
+        return np.zeros(0, dtype=np.int64)
+    return compared_rows(stage.targets[0], stage.parallel)[2]
+
+
+def _groups(
+    found: Measured, rows: Codes, count: int, templates: Templates | None
+) -> list[Measured]:
+    """Return the stage for each of ``count`` groups of its compared rows."""
+    return [_with_rows(found, rows[own], templates) for own in _split(len(rows), count)]
+
+
+def _split(total: int, count: int) -> list[Codes]:
+    return np.array_split(np.arange(total, dtype=np.int64), count)
+
+
+def _with_rows(found: Measured, codes: Codes, templates: Templates | None) -> Measured:
+    """Return the stage of some compared rows, with what computes them."""
+    stage = found.stage
+    whole = stage.targets[0]
+    target = replace(whole, where=near(whole.cut.lattice.mask(codes), whole.home))
+    rows = compared_rows(target, stage.parallel)[0][0]
+    parallel = pruned_to(stage.parallel, {target.cut.value: rows})
+    part = stage.with_parallel(parallel, targets=(target,))
+    symbolic = symbolic_pair(part.reference, part.parallel, part.all_cuts(), templates)
+    return Measured(part, symbolic, found.kept)
+
+
+def _too_large(found: Measured, most: int) -> BudgetError:
+    """Return the error of a stage that cannot be taken apart any further."""
+    units = _units(found)
+    least = {n: LEAST for n, unit in units.items() if unit > LEAST}
+    own = _sliced(found, least)
+    needed = _demand(own, own.sizes).bytes(TOGETHER)
+    target = found.stage.targets[0]
+    name = target.name or found.stage.parallel.graph.values[target.cut.value].name
+    axes = "its smallest slices" if least else "it has no axis that can be sliced, and"
+    return BudgetError(
+        f"the stage of {name!r} at full shapes: {axes} "
+        f"need{'' if least else 's'} about {-(-needed >> 20)} MiB for {TOGETHER} draws, more than "
+        f"--max-memory allows ({most >> 20} MiB); give --max-memory {-(-needed >> 20)}MiB, or "
+        f"check a smaller batch"
+    )
