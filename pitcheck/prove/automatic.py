@@ -18,6 +18,8 @@ import numpy as np
 
 from pitcheck.algebra.backend import array_module
 from pitcheck.errors import UsageError
+from pitcheck.prove.full_shapes.demand import Demand
+from pitcheck.prove.full_shapes.rates import CUPY, NUMPY, seconds_of
 
 START = 3.0
 """The seconds of the first use of CuPy in a process: its import, the device, the kernels."""
@@ -31,6 +33,11 @@ class Automatic:
     _cupy: Any = None
     _process: int = field(default_factory=os.getpid)
     _missing: bool = False
+
+    def cheapest(self, demand: Demand, draws: int, steps: int) -> Any:
+        """Return the array module for so many draws together of a stage with so many steps."""
+        numpy, cupy = (seconds_of(demand, rates, draws, steps) for rates in (NUMPY, CUPY))
+        return self.module(numpy, cupy)
 
     def module(self, numpy_seconds: float, cupy_seconds: float) -> Any:
         """Return the array module on which a stage is predicted to end first."""

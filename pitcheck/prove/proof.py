@@ -17,6 +17,7 @@ from pitcheck.algebra.residues.drawn_primes import DrawnPrimes, PrimeSource
 from pitcheck.errors import BudgetError
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.axis_templates import Templates
+from pitcheck.prove.automatic import Automatic
 from pitcheck.prove.routing_counts import Coverage
 from pitcheck.stage.reductions.pipeline import STAGE_REDUCTIONS, Reductions
 from pitcheck.stage.reductions.protocol import Phase
@@ -98,6 +99,8 @@ class Settings:
     """The elements that an attempt may cost for which nobody asked."""
     reductions: Reductions = STAGE_REDUCTIONS
     """The reductions that make stages smaller, in this order."""
+    automatic: Automatic | None = None
+    """The choice of the array module for every stage; None: it is ``xp`` for all."""
 
     def __post_init__(self) -> None:
         # All stages, and settings changed from these, share one source: the primes of a draw are
@@ -154,6 +157,8 @@ class Proof:
     """The part of the reference's targets that inputs may leave without a value, as
     :class:`pitcheck.prove.domains.guards.Extent` counts it.
     """
+    backend: str = ""
+    """The array module of the last evaluation; "" if there was none."""
     undecided: int | None = None
     """The node of a parallel step of which an outcome was not seen, and whose result may be drawn.
     """

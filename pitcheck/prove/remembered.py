@@ -91,7 +91,7 @@ class Remembered:
             self.meaning,
             self.mesh,
             seed,
-            settings.xp.__name__,
+            settings.xp.__name__ if settings.automatic is None else "auto",
             settings.target_log2,
             settings.least_trials,
             settings.full_shapes,

@@ -45,6 +45,8 @@ from pitcheck.prove.stage_sizes import (
     input_sizes,
     measured_at,
     measured_larger,
+    on_cheapest,
+    rough_demand,
     shaped_at,
     trials_at_once,
     with_enough_places,
@@ -223,13 +225,15 @@ def _prove_variants(statement: Statement) -> Proof:
         return _prove_in_pieces(statement, found)
     shaped, symbols, sizes = shaped_at(statement, found)
     at_once = trials_at_once(symbols, sizes, settings)
+    if settings.automatic is not None:
+        statement = on_cheapest(statement, rough_demand(symbols, sizes), at_once)
     proofs = [_prove_shaped(statement, shaped, FIRST, at_once)]
     proofs[0].reductions = described(sizes, settings)
     if proofs[0].outcome != "proven":
         return proofs[0]
     if proofs[0].no_tables:
         # Tables that do not prove it at one set of sizes do not at another.
-        statement = replace(statement, settings=replace(settings, free_functions=False))
+        statement = replace(statement, settings=replace(statement.settings, free_functions=False))
     if not settings.full_shapes:
         proofs += _prove_with_weights(statement, symbolic, shaped, proofs[0])
     if proofs[-1].outcome != "proven":
@@ -241,6 +245,7 @@ def _joined(proofs: Sequence[Proof]) -> Proof:
     """Return the proof of a stage of which all these are proven."""
     last = proofs[-1]
     last.trials = max(p.trials for p in proofs)
+    last.backend = min(p.backend for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
     last.together = next((p.together for p in proofs if p.together), "")
     last.undefined = max(p.undefined for p in proofs)
@@ -279,6 +284,7 @@ def _prove_piece(statement: Statement, piece: Piece) -> Proof:
     """Return the proof of a piece of a stage."""
     shaped, _, sizes = shaped_at(statement, piece.found)
     at_once = draws_together(shaped, piece.demand, statement.settings.max_memory)
+    statement = on_cheapest(statement, piece.demand, at_once)
     proof = _prove_shaped(statement, shaped, FIRST, at_once)
     proof.reductions = described(sizes, statement.settings)
     return proof
@@ -385,6 +391,12 @@ def _prove_weighted(
 
 
 def _prove_shaped(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
+    """Return the proof of a stage at definite sizes, on the array module of the settings."""
+    proof = _proof_at(statement, shaped, variant, at_once)
+    return replace(proof, backend=statement.settings.xp.__name__)
+
+
+def _proof_at(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
     """Return the proof of a stage at definite sizes.
 
     Functions are taken as tables first, which gives a theorem. Then primes without exponentials are

@@ -44,6 +44,8 @@ caches, and fewer calls save little.
 """
 LEVELS = 3
 """The residues of an element: the length of the shortest chain of primes."""
+ARRAYS = 3
+"""The arrays that an operator reads and writes."""
 FIRST = 0
 """The first set of sizes, which refutes."""
 WEIGHTED = 1
@@ -258,6 +260,25 @@ def trials_at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> 
     if settings.allowance is not None:
         settings.allowance.take(held)
     return max(1, MOST_ELEMENTS // largest)
+
+
+def rough_demand(symbolic: SymbolicPair, sizes: Sizes) -> Demand:
+    """Return what one draw at reduced sizes takes, by the number of its elements alone."""
+    held = symbolic.reference.held(sizes) + symbolic.parallel.held(sizes)
+    return Demand(LEVELS * held, held, ARRAYS * held, 0)
+
+
+def on_cheapest(statement: Statement, demand: Demand, draws: int) -> Statement:
+    """Return the statement with the array module on which it is predicted to be proven first.
+
+    It stays as it is if the module is given.
+    """
+    settings, stage = statement.settings, statement.stage
+    if settings.automatic is None:
+        return statement
+    steps = len(stage.reference.steps) + len(stage.parallel.steps)
+    xp = settings.automatic.cheapest(demand, draws, steps)
+    return replace(statement, settings=replace(settings, xp=xp))
 
 
 def draws_together(shaped: ShapedStage, demand: Demand, most: int) -> int:

@@ -1,8 +1,10 @@
-"""Products of matrices of residues on a GPU: small ones in one launch, large ones as float64 GEMMs.
+"""Products of matrices of residues on a GPU: small ones in one launch, large ones as GEMMs.
 
-``kernels/modular_matmul.cu`` says why both are exact. A large product takes three launches for each
-piece that fits the memory set aside: two that split residues into exact float64 numbers, one of
-them for all pieces of a matrix, the GEMMs, and one that joins the parts modulo the primes.
+Tensor cores multiply int8 so much faster than float64 that the largest products are made of int8
+(:mod:`pitcheck.algebra.device.int8_products`), and those between of float64.
+``kernels/modular_matmul.cu`` says why these are exact. A product of float64 takes three launches
+for each piece that fits the memory set aside: two that split residues into exact float64 numbers,
+one of them for all pieces of a matrix, the GEMMs, and one that joins the parts modulo the primes.
 
 >>> chunks_of(8192)
 (24, 344)
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.device.int8_products import Int8Product
 from pitcheck.algebra.device.kernels import Kernels
 from pitcheck.algebra.device.layouts import Operand, Plan, grid_of, planned
 
@@ -26,6 +29,8 @@ SMALL = 64
 """The most rows, terms and columns of matrices that are multiplied without float64."""
 MOST_TERMS = 352
 """The terms of a dot product that float64 adds up exactly; a multiple of 8."""
+LARGE = 1 << 30
+"""The multiply-adds of a product from which on int8 was faster than float64 (docs/gpu.md)."""
 WORKSPACE = 1 << 31
 """The bytes of float64 numbers that are held at a time, where a single row does not take more."""
 
@@ -58,6 +63,7 @@ class DeviceProduct:
         self.kernels = kernels
         self.xp = kernels.xp
         self.workspace = workspace
+        self._int8 = Int8Product(kernels)
 
     def __call__(self, a: Any, b: Any, primes: NDArray[np.void]) -> Any:
         """Return ``a @ b`` for int64 residues, (levels, ..., m, k) and (levels, ..., k, n).
@@ -79,7 +85,11 @@ class DeviceProduct:
             return self.xp.zeros(shape, dtype=np.int64)
         if max(m, k, n) <= SMALL:
             return self._small(a, b, plan, primes)
-        return self._large(*_folded(a, b), primes).reshape(shape)
+        a, b = _folded(a, b)
+        if a.shape[-2] * k * n >= LARGE:
+            members = [int(p) for p in primes["of"][0, : a.shape[0], 0]]
+            return self._int8(a, b, members).reshape(shape)
+        return self._large(a, b, primes).reshape(shape)
 
     def _copied(self, x: Any, lead: tuple[int, ...]) -> Any:
         full = self.xp.broadcast_to(x, (x.shape[0], *lead[1:], *x.shape[-2:]))

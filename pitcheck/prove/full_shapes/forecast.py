@@ -1,9 +1,7 @@
 """The forecast of a check at full shapes: what its distinct stages take, said before they run.
 
->>> from pitcheck.prove.full_shapes.demand import Demand
->>> work = Demand(held_at_peak=0, drawn=0, moved=100_000_000, multiplied=0)
->>> seconds_of(work, NUMPY) > 1
-True
+>>> said_of([Forecast(bytes=1 << 20, seconds=83.0, pieces=1, name="loss")], allowed=1 << 30)[:39]
+'full shapes: 1 distinct stages, none tak'
 """
 
 from __future__ import annotations
@@ -12,35 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pitcheck.errors import PitcheckError
-from pitcheck.prove.full_shapes.demand import LEVELS, Demand
 from pitcheck.prove.full_shapes.pieces import TOGETHER, Piece, pieces
+from pitcheck.prove.full_shapes.rates import CUPY, NUMPY, seconds_of
 from pitcheck.prove.proof import Settings
 from pitcheck.stage.reductions.pipeline import measured, reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.shapes import symbolic_pair
 from pitcheck.stage.stage import Stage
-
-EVALUATIONS = 4
-"""The draws of a stage until it is proven, with those that look for what has no value."""
-LEAST_SECONDS = 0.01
-"""The seconds that the smallest stage takes: its degrees are bounded, and its steps called."""
-
-
-@dataclass(frozen=True)
-class Rates:
-    """The elements that a backend draws, moves and multiplies in a second."""
-
-    drawn: float
-    moved: float
-    multiplied: float
-
-
-NUMPY = Rates(drawn=4e7, moved=1e8, multiplied=3e9)
-"""Measured on one core of an x86-64 server at 2 to 3 GHz, NumPy 2, in November 2026."""
-CUPY = Rates(drawn=2e8, moved=2e10, multiplied=5e12)
-"""Not measured. Draws are assumed to be hashed on the host, elements to move at a sixteenth of 2.5
-TB/s, and products of two parts to reach a quarter of 20 TFLOP/s of float64.
-"""
 
 
 @dataclass(frozen=True)
@@ -82,16 +58,6 @@ def _pieces(stage: Stage, settings: Settings) -> Sequence[Piece]:
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     found = measured(stage, symbolic, settings.phases(), context, settings.reductions)
     return pieces(found, settings.templates, settings.max_memory)
-
-
-def seconds_of(demand: Demand, rates: Rates) -> float:
-    """Return the seconds that the proof of a piece takes, roughly."""
-    work = (
-        demand.drawn / rates.drawn
-        + demand.moved / rates.moved
-        + demand.multiplied / rates.multiplied
-    )
-    return LEAST_SECONDS + EVALUATIONS * LEVELS * work
 
 
 def said_of(found: Sequence[Forecast], allowed: int) -> str:

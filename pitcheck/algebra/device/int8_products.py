@@ -14,14 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pitcheck.algebra.device.kernels import Kernels
+from pitcheck.algebra.device.layouts import grid_of
+
 DIGITS = 4
 DIAGONALS = 2 * DIGITS - 1
 MOST_TERMS = 1 << 14
 """The terms of a GEMM at once: sums of 4 * 2^14 products of 2^14 are at most 2^30 in size."""
+WORKSPACE = 1 << 31
+"""The bytes of the diagonals that are held at a time, where a single row does not take more."""
 _PADDED = 16
 """The multiple that tensor cores want of every size."""
-_THREADS = 256
-_BLOCKS = 1 << 16
 
 Gemm = Callable[[Any, int, Any, int, Any, tuple[int, int, int, int]], None]
 """A function (a, first place, b, first place, out, (m, n, k, row length)) that writes a @ b^T."""
@@ -42,11 +45,14 @@ def run(diagonal: int) -> Run:
 
 
 class Int8Product:
-    """Products modulo primes as seven GEMMs of int8. ``kernel`` returns a kernel by its name."""
+    """Products modulo primes as seven GEMMs of int8. ``gemm`` computes them, cuBLAS if None."""
 
-    def __init__(self, xp: Any, kernel: Callable[[str], Any], gemm: Gemm | None = None) -> None:
-        self.xp = xp
-        self._split, self._join = kernel("split_digits"), kernel("join_digits")
+    def __init__(
+        self, kernels: Kernels, gemm: Gemm | None = None, workspace: int = WORKSPACE
+    ) -> None:
+        self.kernels = kernels
+        self.xp = kernels.xp
+        self.workspace = workspace
         self._gemm = gemm or _cublas
 
     def __call__(self, a: Any, b: Any, primes: Sequence[int]) -> Any:
@@ -65,19 +71,20 @@ class Int8Product:
         return out
 
     def _product(self, a: Any, b: Any, p: int, out: Any) -> None:
-        """Write ``a @ b`` modulo ``p`` into ``out``: shapes (m, k), (k, n) and (m, n)."""
-        if not out.size:
-            return
-        terms = a.shape[1]
-        if not terms:
-            out.fill(0)
-        for start in range(0, terms, MOST_TERMS):
-            stop = min(start + MOST_TERMS, terms)
-            self._add_product(a[:, start:stop], b[start:stop].T, p, out, add=start > 0)
+        """Write ``a @ b`` modulo ``p`` into ``out``: shapes (m, k), (k, n) and (m, n), with k > 0.
 
-    def _add_product(self, a: Any, b: Any, p: int, out: Any, *, add: bool) -> None:
-        """Write or add ``a @ b^T`` modulo ``p``, for shapes (m, k) and (n, k)."""
-        first, second = self._digits(a, p, 0), self._digits(b, p, 1)
+        Terms and rows are taken in pieces: sums must be exact, and diagonals fit the workspace.
+        """
+        rows = max(_PADDED, self.workspace // (4 * DIAGONALS * max(1, b.shape[1])))
+        for first in range(0, a.shape[1], MOST_TERMS):
+            terms = slice(first, first + MOST_TERMS)
+            second = self._digits(b[terms].T, p, 1)
+            for top in range(0, a.shape[0], rows):
+                part = slice(top, top + rows)
+                self._add(self._digits(a[part, terms], p, 0), second, p, out[part], first > 0)
+
+    def _add(self, first: Any, second: Any, p: int, out: Any, add: bool) -> None:
+        """Write or add the product modulo ``p`` of operands given by their digits."""
         rows, columns, length = first.shape[0], second.shape[0], first.shape[2]
         diagonals = self.xp.empty((DIAGONALS, rows, columns), dtype=np.int32)
         for diagonal in range(DIAGONALS):
@@ -86,7 +93,8 @@ class Int8Product:
             places = each.first * length, each.second * length
             self._gemm(first, places[0], second, places[1], diagonals[diagonal], sizes)
         numbers = [np.int64(n) for n in (p, *out.shape, rows, columns)]
-        self._launch(self._join, out.size, diagonals, out, *numbers, np.int32(add))
+        arguments = (diagonals, out, *numbers, np.int32(add))
+        self.kernels.run("join_digits", grid_of(out.size, 1), arguments)
 
     def _digits(self, matrix: Any, p: int, reverse: int) -> Any:
         """Return the digits of a matrix, int8 of shape (padded rows, 4, padded terms)."""
@@ -95,13 +103,9 @@ class Int8Product:
         digits = self.xp.empty((padded[0], DIGITS, padded[1]), dtype=np.int8)
         strides = [stride // matrix.itemsize for stride in matrix.strides]
         numbers = [np.int64(n) for n in (p, rows, terms, *strides, *padded)]
-        self._launch(
-            self._split, padded[0] * padded[1], matrix, digits, *numbers, np.int32(reverse)
-        )
+        arguments = (matrix, digits, *numbers, np.int32(reverse))
+        self.kernels.run("split_digits", grid_of(padded[0] * padded[1], 1), arguments)
         return digits
-
-    def _launch(self, kernel: Any, threads: int, *arguments: Any) -> None:
-        kernel((min(_BLOCKS, -(-threads // _THREADS)),), (_THREADS,), arguments)
 
 
 def _cublas(
