@@ -187,10 +187,11 @@ _OUT = click.option(
 )
 @click.option(
     "--max-memory",
-    default="4GiB",
+    default="auto",
     show_default=True,
     metavar="SIZE",
-    help="Budget of memory of each process, such as 500MB or 4GiB.",
+    help="Budget of memory of each process, such as 500MB or 4GiB; auto is 4GiB, or nine tenths of "
+    "the free memory of a GPU.",
 )
 @click.option(
     "--output",

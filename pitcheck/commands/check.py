@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pitcheck.base.options import Options
 from pitcheck.base.streams import messages, say
 from pitcheck.cache.folder import FOLDER
-from pitcheck.commands.number_options import parse_probability_log2, parse_size
+from pitcheck.commands.number_options import parse_memory, parse_probability_log2
 from pitcheck.commands.progress import Progress, watched
 from pitcheck.commands.reading import (
     PROGRAM_HINT,
@@ -105,7 +105,7 @@ def run(
         shapes=shapes,
         coordinates=coordinates,
         jobs=jobs,
-        max_memory=parse_size(max_memory),
+        max_memory=parse_memory(max_memory, backend),
         witness_directory=_directory(witness_directory),
         precision=precision,
         estimates=estimates,

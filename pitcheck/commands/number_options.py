@@ -46,6 +46,18 @@ def _log2_of_decimal(text: str) -> float:
     raise _no_probability(text)
 
 
+def parse_memory(text: str, backend: str) -> int:
+    """Return the bytes of a size of memory; "auto" is the default of a backend.
+
+    Raises UsageError for what ``parse_size`` refuses, and for a backend that cannot be used.
+    """
+    if text.strip().lower() != "auto":
+        return parse_size(text)
+    from pitcheck.algebra.device_memory import default_memory  # noqa: PLC0415  heavy
+
+    return default_memory(backend)
+
+
 def parse_size(text: str) -> int:
     """Return the bytes of a size such as ``500MB`` (powers of 1000) or ``4GiB`` (powers of 1024).
 

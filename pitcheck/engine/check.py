@@ -68,5 +68,9 @@ def _jobs(options: Options, xp: Any) -> int:
     if options.jobs is None:
         return 1 if alone else usable_jobs()
     if alone and options.jobs > 1:
-        raise UsageError("--jobs above 1 needs --backend numpy: a GPU is used by one process")
+        raise UsageError(
+            "--jobs above 1 needs --backend numpy: one process uses one GPU, and CUDA does not "
+            "survive a fork; leave --jobs at 1, and start a check for each GPU "
+            "(CUDA_VISIBLE_DEVICES=0 pitcheck check ...)"
+        )
     return options.jobs

@@ -92,7 +92,18 @@ def prove_stage(
     """
     attempts = Attempts(statement, settings.target_log2)
     proof = _apart_or_whole(stage, keys, settings, attempts)
+    if proof.code == "PIT200" and settings.full_shapes and _has_all_coordinates(stage, settings):
+        every = replace(settings, full_coordinates=True)
+        proof = _apart_or_whole(stage, keys, every, attempts)
     return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
+
+
+def _has_all_coordinates(stage: Stage, settings: Settings) -> bool:
+    """Return True if a stage can be evaluated at all its coordinates, and was at a few.
+
+    One that was cut out at a few coordinates does not have the others.
+    """
+    return stage.sampling is None and not settings.full_coordinates
 
 
 def undefined_at_cuts(

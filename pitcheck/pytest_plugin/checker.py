@@ -14,7 +14,7 @@ import pytest
 from pitcheck.base.options import Options
 from pitcheck.cli import check as command
 from pitcheck.commands.defaults import with_configuration
-from pitcheck.commands.number_options import parse_probability_log2, parse_size
+from pitcheck.commands.number_options import parse_memory, parse_probability_log2
 from pitcheck.errors import PitcheckError, UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.pytest_plugin.marks import Case
@@ -98,7 +98,7 @@ def _options_of(values: Mapping[str, Any], folder: Path) -> Options:
         shapes=values["shapes"],
         coordinates=values["coordinates"],
         jobs=values["jobs"] or 1,
-        max_memory=parse_size(values["max_memory"]),
+        max_memory=parse_memory(values["max_memory"], values["backend"]),
         witness_directory=folder,
         precision=values["precision"],
         estimates=values["estimates"],

@@ -21,6 +21,10 @@ CHOICES: Mapping[str, Sequence[str] | None] = {
 """The options of a check that a sweep can set, with their values; None: a probability."""
 
 
+ELSEWHERE: Mapping[str, str] = {"layers": "keep_layers"}
+"""The options of a check that a sweep sets as keys of its configurations."""
+
+
 def check_option(key: str, values: Sequence[str], place: str) -> None:
     """Raise UsageError, which begins with ``place``, for an unknown option or a wrong value."""
     if key not in CHOICES:
@@ -43,6 +47,11 @@ def check_settings(options: Mapping[str, str], settings: Settings | None) -> Non
     """
     for key, value in {} if settings is None else settings.keys.items():
         name = key.replace("-", "_")
+        if name in ELSEWHERE and str(value) != "all":
+            raise UsageError(
+                f"{settings.place(key) if settings else key} is {value!r}, which a sweep does not "
+                f"read; write {ELSEWHERE[name]} = [{str(value)!r}] into [matrix.set] of its file"
+            )
         if name in CHOICES and options.get(name) != str(value):
             raise UsageError(
                 f"{settings.place(key) if settings else key} is {value!r}, which a sweep does not "

@@ -28,7 +28,7 @@ LEVELS = 3
 """The residues of a number: the length of the shortest chain of primes."""
 WORD = 8
 """The bytes of a residue, an integer or a real number."""
-SCRATCH = 4
+SCRATCH = 2
 """The arrays of the size of its largest tensor that an operator holds besides its operands and its
 result: products before they are reduced, quotients of the reduction, and the reduced ones. This and
 the next two were measured with tracemalloc on the stages of a layer of Llama-3 8B.

@@ -1,0 +1,35 @@
+"""The memory that a check may use where nobody says how much.
+
+>>> default_memory("numpy") >> 30
+4
+"""
+
+from __future__ import annotations
+
+from pitcheck.algebra.backend import array_module
+from pitcheck.base.options import GIB
+
+AUTO = "auto"
+"""The size of memory that stands for the default of the backend."""
+OF_HOST = 4 * GIB
+MARGIN = 0.9
+"""The share of a GPU's free memory that is used. The rest is for kernels, and for what its pool of
+memory cannot use again.
+"""
+
+
+def default_memory(backend: str) -> int:
+    """Return the bytes that a process may use: 4 GiB, or nine tenths of what is free on its GPU.
+
+    The latter is rounded down to GiB, so that a check of an idle GPU is taken apart as before.
+
+    Raises:
+        UsageError: the backend cannot be used.
+    """
+    if backend == "numpy":
+        return OF_HOST
+    xp = array_module(backend)
+    if xp.__name__ == "numpy":
+        return OF_HOST
+    free, _ = xp.cuda.runtime.memGetInfo()
+    return max(GIB, int(free * MARGIN) // GIB * GIB)
