@@ -20,21 +20,14 @@ BACKENDS = ("auto", "numpy", "cupy")
 def array_module(name: str) -> Any:
     """Return the array module called ``name``.
 
-    "auto" is CuPy if it is installed and a GPU answers, else NumPy.
+    "auto" is NumPy, from which large stages move to a GPU (:mod:`pitcheck.prove.automatic`).
 
     Raises:
         UsageError: if the name is unknown, or "cupy" is asked for but cannot be used.
     """
     if name not in BACKENDS:
         raise UsageError(f"there is no backend {name!r}; choose one of {', '.join(BACKENDS)}")
-    if name == "numpy":
-        return np
-    try:
-        return _usable_cupy()
-    except UsageError:
-        if name == "cupy":
-            raise
-        return np
+    return _usable_cupy() if name == "cupy" else np
 
 
 def _usable_cupy() -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import prod
+from typing import Any
 
 from pitcheck.engine.state import Check
 from pitcheck.prove.proof import Proof
@@ -33,6 +34,13 @@ NOT_COVERED = (
 """The limits of what an equivalent verdict says, besides the sizes that were tried."""
 
 
+def _backend(xp: Any, proofs: Collection[Proof]) -> str:
+    """Return the array module by name, and how many distinct stages another one proved."""
+    name: str = xp.__name__
+    moved = sum(proof.backend not in ("", name) for proof in proofs)
+    return name if not moved else f"{name}, cupy for {moved} of {len(proofs)} distinct stages"
+
+
 def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> Report:
     """Return the report of a check that is decided. ``shown``: the difference behind a mismatch."""
     specification, ledger = check.specification, check.ledger
@@ -47,7 +55,7 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
         seed=check.seed,
         primes=primes,
         trials=max((p.trials for p in used.values()), default=0),
-        backend=getattr(check.xp, "__name__", "numpy"),
+        backend=_backend(check.xp, used.values()),
         mesh={axis.name: axis.size for axis in check.parallel.mesh},
         ranks=prod(axis.size for axis in check.parallel.mesh),
         microbatches=check.parallel.microbatches,

@@ -16,6 +16,7 @@ from pitcheck.errors import ReductionError, ShapeError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
 from pitcheck.plan.model import PairAt, Plan
+from pitcheck.prove.automatic import automatic_of
 from pitcheck.prove.proof import Settings
 from pitcheck.prove.prover import Ledger, Prover
 from pitcheck.prove.remembered import Remembered, remembered
@@ -139,6 +140,7 @@ class Check:
             options.max_memory,
             templates=problem.templates,
             full_coordinates=options.coordinates == "full",
+            automatic=automatic_of(options.backend),
         )
         return Prover(
             problem,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -61,3 +62,8 @@ class Automatic:
             self._cupy, self._process = self.find(), os.getpid()
         except UsageError:
             self._missing = True
+
+
+def automatic_of(backend: str) -> Automatic | None:
+    """Return the choice for a backend by name; None for one that is given or the only one."""
+    return Automatic() if backend == "auto" and find_spec("cupy") is not None else None

@@ -15,13 +15,16 @@ def test_numpy_is_always_there() -> None:
     assert to_host(np, array) is array
 
 
+def test_auto_begins_with_numpy() -> None:
+    assert array_module("auto") is np
+
+
 def test_an_unknown_backend_is_refused() -> None:
     with pytest.raises(UsageError, match="'torch'"):
         array_module("torch")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="cupy is installed here")
-def test_without_cupy_auto_is_numpy_and_cupy_is_refused_with_what_to_do() -> None:
-    assert array_module("auto") is np
+def test_without_cupy_it_is_refused_with_what_to_do() -> None:
     with pytest.raises(UsageError, match=r"pitcheck\[cuda12\]"):
         array_module("cupy")
