@@ -44,6 +44,8 @@ caches, and fewer calls save little.
 """
 LEVELS = 3
 """The residues of an element: the length of the shortest chain of primes."""
+USUAL_DRAWS = 8
+"""The draws together that most stages ask for, if so many are allowed."""
 ARRAYS = 3
 """The arrays that an operator reads and writes."""
 FIRST = 0
@@ -277,7 +279,7 @@ def on_cheapest(statement: Statement, demand: Demand, draws: int) -> Statement:
     if settings.automatic is None:
         return statement
     steps = len(stage.reference.steps) + len(stage.parallel.steps)
-    xp = settings.automatic.cheapest(demand, draws, steps)
+    xp = settings.automatic.cheapest(demand, min(draws, USUAL_DRAWS), steps)
     return replace(statement, settings=replace(settings, xp=xp))
 
 

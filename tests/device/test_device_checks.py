@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
-from device.device_checks import reported, shipped, spoilt
+from device.device_checks import SEED, SMALL, reported, shipped, spoilt
 from device.device_counter import Counter
 from device.strict_cupy import StrictCupy
 from zoo.pairs import builders, pair, without_hints
 
 from kernels import host_kernels
-from pitcheck.prove import prover, stage_proof
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+from pitcheck.prove import automatic, prover, stage_proof
+from pitcheck.prove.full_shapes.rates import CUPY, NUMPY
 
 pytestmark = pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
 NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]
@@ -25,6 +31,7 @@ NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]
 def device(monkeypatch: pytest.MonkeyPatch) -> StrictCupy:
     """The stand-in, imported where CuPy would be."""
     cupy = StrictCupy()
+    monkeypatch.setattr(cupy, "__spec__", ModuleSpec("cupy", None), raising=False)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     return cupy
 
@@ -89,3 +96,23 @@ def test_a_mixture_of_experts(device: StrictCupy, tmp_path: Path, name: str) -> 
     expected = reported(plans, "numpy", tmp_path)
     assert reported(plans, "cupy", tmp_path) == expected
     assert b'"verdict":"equivalent"' in expected["report"]
+
+
+@pytest.mark.parametrize("shapes", ["reduced", "full"])
+def test_stages_move_to_the_device_where_they_end_sooner(
+    device: StrictCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shapes: str
+) -> None:
+    plans = shipped("llama3-tiny", SMALL)
+    expected = reported(plans, "numpy", tmp_path, shapes=shapes)
+    assert reported(plans, "auto", tmp_path, shapes=shapes) == expected
+    assert not device.counter.launches
+    # A device without any start, whose launches cost as much as NumPy's calls, takes large stages.
+    monkeypatch.setattr(automatic, "START", 0.0)
+    monkeypatch.setattr(automatic, "CUPY", replace(CUPY, step=NUMPY.step))
+    given = Options(seed=SEED, backend="auto", jobs=1, shapes=shapes)
+    report = check(*plans, given)
+    moved = re.fullmatch(r"numpy, cupy for (\d+) of (\d+) distinct stages", report.backend)
+    assert moved is not None
+    assert 0 < int(moved[1]) <= int(moved[2])
+    assert device.counter.launches
+    assert reported(plans, "auto", tmp_path, shapes=shapes) == expected
