@@ -105,14 +105,25 @@ class Discrete(Structure):
         """
         if outcome.shape[1] == 1 and len(self.trials) > 1:
             return
-        true, false = (
-            to_host(
-                self.xp,
-                side.reshape(outcome.shape[1], outcome.shape[2], -1).sum(axis=2, dtype=np.int64),
-            )
+        counts = self._counted(outcome, free)
+        self.decisions.append(Decision(self._numbered("#"), *counts))
+
+    def _record_slots(self, outcome: Any, free: Any) -> None:
+        """Count the outcomes of the slots along the last axis, one decision after the other."""
+        if outcome.shape[1] == 1 and len(self.trials) > 1:
+            return
+        true, false = self._counted(outcome, free, outcome.shape[-1:])
+        for slot in range(outcome.shape[-1]):
+            decision = Decision(self._numbered("#"), true[..., slot], false[..., slot])
+            self.decisions.append(decision)
+
+    def _counted(self, outcome: Any, free: Any, slots: tuple[int, ...] = ()) -> list[Any]:
+        """Return how often each outcome was seen, shapes (trials, instances, *slots)."""
+        shape = (*outcome.shape[1:LEADING], -1, *slots)
+        return [
+            to_host(self.xp, side.reshape(shape).sum(axis=2, dtype=np.int64))
             for side in (outcome | free, ~outcome | free)
-        )
-        self.decisions.append(Decision(self._numbered("#"), true, false))
+        ]
 
     def _numbered(self, mark: str) -> str:
         """Return the site's name with the number of records of one sort made there before.
@@ -270,7 +281,6 @@ class Discrete(Structure):
         Exceptions are infinity that comes last, and an element that is alone with it. Of many
         elements only this is recorded: whether the next one exceeds the extremum so far.
         """
-        behind = (slice(None),) * place
         if key.shape[place] <= MOST_SLOTS:
             best = (
                 key.max(axis=place, keepdims=True)
@@ -279,16 +289,14 @@ class Discrete(Structure):
             )
             last = _last(key, largest)
             alone = last.sum(axis=place, keepdims=True) >= key.shape[place] - 1
-            forced = alone | (key == best).all(axis=place, keepdims=True)
-            for slot in range(key.shape[place]):
-                here = (*behind, slice(slot, slot + 1))
-                self._record(key[here] == best, forced | last[here])
+            chosen = key == best
+            free = last | alone | chosen.all(axis=place, keepdims=True)
+            self._record_slots(*(self.xp.moveaxis(each, place, -1) for each in (chosen, free)))
             return
-        kept = (np.maximum if largest else np.minimum).accumulate(to_host(self.xp, key), axis=place)
-        before, following = (
-            kept[(*behind, slice(None, -1))],
-            to_host(self.xp, key)[(*behind, slice(1, None))],
-        )
+        held = to_host(self.xp, key)
+        kept = (np.maximum if largest else np.minimum).accumulate(held, axis=place)
+        behind = (slice(None),) * place
+        before, following = kept[(*behind, slice(None, -1))], held[(*behind, slice(1, None))]
         self._record(
             self.xp.asarray(before >= following if largest else before <= following),
             self.xp.asarray(before == following),
