@@ -72,6 +72,17 @@ class Plan:
     layout: NDArray[np.void] | None
     grid: tuple[int, int]
 
+    @property
+    def innermost(self) -> int:
+        """The step of the first operand along the last axis, in elements, without its sign.
+
+        It is as far as anything if the operand stands still.
+        """
+        if self.layout is None:
+            return _NARROW
+        place = int(self.layout["axes"][0]) - 1
+        return abs(int(self.layout["stride"][0, 0, place])) or _NARROW
+
 
 @lru_cache(maxsize=_REMEMBERED)
 def planned(operands: tuple[Operand, ...]) -> Plan:
