@@ -125,6 +125,40 @@ def test_random_operands(seed: int, low: int, size: int) -> None:
     assert same(DEVICE.negate(a, low), by_integers(lambda p, x: -x, low, a))
 
 
+@st.composite
+def pairs_of_views(draw: st.DrawFn) -> list[Array]:
+    """Draw two arrays of residues at random strides, which broadcast against each other."""
+    rank = draw(st.integers(2, 5))
+    full = [4, *(draw(st.integers(1, 4)) for _ in range(rank))]
+    found = []
+    for seed in draw(st.tuples(st.integers(0, 99), st.integers(0, 99))):
+        steps = [1, *(draw(st.sampled_from((1, -1, 2, -3))) for _ in range(rank))]
+        kept = [size if draw(st.booleans()) else 1 for size in full[1:]]
+        order = draw(st.permutations(range(1, rank + 1)))
+        whole = [size * abs(step) for size, step in zip(kept, steps[1:], strict=True)]
+        array = edges(tuple(whole[axis - 1] for axis in order), seed)
+        array = array.transpose(0, *(order.index(axis) + 1 for axis in range(1, rank + 1)))
+        array = array[tuple(slice(None, None, step) for step in steps)]
+        repeated = draw(st.booleans())
+        found.append(np.broadcast_to(array, full) if repeated else array)
+    return found
+
+
+@given(pairs_of_views(), st.data())
+def test_arrays_at_any_strides(arrays: list[Array], data: st.DataObject) -> None:
+    a, b = arrays
+    for operation in ("add", "multiply"):
+        found = getattr(DEVICE, operation)(a, b, 0)
+        assert same(found, getattr(NUMPY, operation)(a, b, 0))
+    assert same(DEVICE.differ(a, b), NUMPY.differ(a, b))
+    axes = data.draw(st.sets(st.integers(1, a.ndim - 1), min_size=1))
+    assert same(DEVICE.sum(a, tuple(axes), 0), NUMPY.sum(a, tuple(axes), 0))
+    products = (a, b, tuple(axes), 0)
+    assert same(DEVICE.sum_of_products(*products), NUMPY.sum_of_products(*products))
+    nonzero = np.maximum(a, 1)
+    assert same(DEVICE.inverse(nonzero[..., ::-1], 0), NUMPY.inverse(nonzero, 0)[..., ::-1])
+
+
 def test_shapes_that_do_not_fit_are_refused_as_by_numpy() -> None:
     a, b = edges((1, 1, 3), 1), edges((1, 1, 4), 2)
     for operation in ("add", "multiply", "equal"):

@@ -262,6 +262,7 @@ class DeviceModular(Modular):
         return out if parts == 1 else self._folded(then or name, (out,), (1,), low)
 
     def add_at(self, base: Any, axis: int, index: Any, source: Any, low: int) -> Any:
+        index = index.astype(np.int64, copy=False)
         places = list(base.strides)
         step, places[axis] = places[axis] // 8, 0
         target = Operand(source.shape, tuple(places))
