@@ -337,6 +337,21 @@ def test_comparison_at_all_levels() -> None:
         assert same(DEVICE.vanishes(zeroed), NUMPY.vanishes(zeroed)), name
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("axis", [0, 1, 3])
+def test_concatenation(count: int, axis: int) -> None:
+    own = [v for name, v in views(7).items() if v.shape == (4, 2, 3, 4)]
+    arrays = [own[i % len(own)] for i in range(count)]
+    arrays[-1] = np.take(arrays[-1], [1, 0, 1], axis=axis)
+    arrays[0] = np.take(arrays[0], [], axis=axis) if count > 3 else arrays[0]
+    for dtype in (np.int64, np.float64, np.uint64, np.uint8, np.bool_, np.int32):
+        given_arrays = [x.astype(dtype, order="K") for x in arrays]
+        expected = NUMPY.concatenate(given_arrays, axis)
+        assert same(DEVICE.concatenate(given_arrays, axis), expected)
+    mixed = [arrays[0], *(x.astype(np.uint8) for x in arrays[1:])]
+    assert same(DEVICE.concatenate(mixed, axis), NUMPY.concatenate(mixed, axis))
+
+
 @pytest.mark.parametrize("nan_first", [False, True])
 def test_keys_of_order(nan_first: bool) -> None:
     codes = np.array([0, 1, 2, 3], dtype=np.uint8).reshape(1, 1, 1, 4)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.device.joins import concatenated
 from pitcheck.algebra.device.kernels import kernels_of, primes_struct
 from pitcheck.algebra.device.layouts import (
     Operand,
@@ -277,6 +278,9 @@ class DeviceModular(Modular):
         whole = planned((operand(base),))
         self._evaluate_into(base, ((LOAD, 0), (REDUCE, 0)), whole, (base,), low)
         return base
+
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        return concatenated(self.kernels, arrays, axis)
 
     # --- comparison and order
     def equal(self, a: Any, b: Any) -> Any:

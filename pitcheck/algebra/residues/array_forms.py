@@ -40,6 +40,10 @@ class ArrayForms:
     def inverse(self, a: Any, low: int) -> Any:
         raise NotImplementedError
 
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        """Return arrays of one dtype and equally many axes, concatenated along an array axis."""
+        return self.xp.concatenate(arrays, axis=axis)
+
     def equal(self, a: Any, b: Any) -> Any:
         """Return True where ``a`` and ``b`` agree at all levels, shape (1, ...)."""
         return (a == b).all(axis=0, keepdims=True)
