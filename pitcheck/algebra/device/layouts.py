@@ -1,4 +1,4 @@
-"""Where a kernel finds the operands of every element of its result.
+"""The places in memory where a kernel finds the operands of every element of its result.
 
 A layout is the struct ``Layout`` of ``kernels/residues.cuh``. Neighbouring axes are one where all
 operands allow it, so most layouts have one axis or two. Layouts are functions of shapes and strides

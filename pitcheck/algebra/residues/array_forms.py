@@ -25,7 +25,7 @@ _WORD = 2
 
 
 class ArrayForms:
-    """What arithmetic needs beside ring operations, on arrays (levels, trials, instances, ...).
+    """Operations beside those of a ring, on arrays (levels, trials, instances, ...).
 
     ``low`` is the chain level of an array's first entry.
     """
