@@ -56,7 +56,7 @@ class Kernels:
         self._found: dict[str, Any] = {}
         self._marks = 0
         self.flag = xp.zeros(1, dtype=np.uint32)
-        """The number that a kernel sets to the mark of its launch where it finds what it looks for."""
+        """The number that a kernel sets to the mark of its launch if it finds what it looks for."""
 
     def next_mark(self) -> np.uint32:
         """Return the mark of another launch, so that the flag need not be cleared before it."""
