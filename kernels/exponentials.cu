@@ -1,6 +1,6 @@
 // The exponential of a chain: w^x modulo the prime one level up, by three tables.
 //
-// A lane is a level and a trial: each has a w of its own, and tables of 2^11, 2^10 and 2^10 powers
+// A lane is a level and a trial: each has its w, and tables of 2^11, 2^10 and 2^10 powers
 // for the digits of a 31-bit exponent, lowest first, 4,096 entries of 32 bits in all. The digits of
 // any residue below 2^31 lie inside their tables. Two products of residues are exact (residues.cuh).
 

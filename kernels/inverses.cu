@@ -1,14 +1,14 @@
 // Inverses of residues; 0 is flagged, and its inverse is given as 1.
 //
-// By Montgomery's trick a thread inverts the product of eight elements once, by Fermat's theorem,
+// By Montgomery's trick a thread inverts the product of sixteen elements once, by Fermat's theorem,
 // and takes it apart again: with prefix products q(i) = x(1) ... x(i), 1 / x(i) is q(i-1) / q(i), and
 // 1 / q(i-1) is x(i) / q(i). All steps are products of nonzero residues (residues.cuh). A thread's
 // elements lie as far apart as there are threads, so that neighbours read neighbours.
 
-#define RUN 8
+#define RUN 16
 
 template <int COUNT>
-__device__ __forceinline__ void invert(const u64 *a, u64 *out, u32 *zeros, const Layout &layout,
+__device__ __forceinline__ void invert(const u64 *a, u64 *out, u32 *zeros, u32 mark, const Layout &layout,
                                        const Primes &primes) {
     const u64 threads = (layout.size + COUNT - 1) / COUNT;
     FOR_LEVELS(level, layout.levels) {
@@ -39,21 +39,21 @@ __device__ __forceinline__ void invert(const u64 *a, u64 *out, u32 *zeros, const
                     out[level * layout.size + n] = multiplied(inverse, prefix[i], m);
                 inverse = multiplied(inverse, x[i], m);
             }
-            if (zero) *zeros = 1;
+            if (zero) *zeros = mark;
         }
     }
 }
 
-// Operand 0: residues. zeros: set to 1 if one of them is 0, else left as it is.
+// Operand 0: residues. zeros: set to mark if one of them is 0, else left as it is.
 extern "C" __global__ void inverses_in_runs(const u64 *__restrict__ a, u64 *__restrict__ out,
-                                            u32 *zeros, const __grid_constant__ Layout layout,
+                                            u32 *zeros, u32 mark, const __grid_constant__ Layout layout,
                                             const __grid_constant__ Primes primes) {
-    invert<RUN>(a, out, zeros, layout, primes);
+    invert<RUN>(a, out, zeros, mark, layout, primes);
 }
 
 // The same for few elements: one for each thread.
-extern "C" __global__ void inverses(const u64 *__restrict__ a, u64 *__restrict__ out, u32 *zeros,
+extern "C" __global__ void inverses(const u64 *__restrict__ a, u64 *__restrict__ out, u32 *zeros, u32 mark,
                                     const __grid_constant__ Layout layout,
                                     const __grid_constant__ Primes primes) {
-    invert<1>(a, out, zeros, layout, primes);
+    invert<1>(a, out, zeros, mark, layout, primes);
 }

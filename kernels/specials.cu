@@ -30,9 +30,9 @@ extern "C" __global__ void stand_ins(const u64 *__restrict__ a, const u8 *__rest
     }
 }
 
-// Operand 0: numbers. found: set to 1 if one of them is not finite, else left as it is.
+// Operand 0: numbers. found: set to mark if one of them is not finite, else left as it is.
 extern "C" __global__ void codes_of_numbers(const double *__restrict__ numbers,
-                                            u8 *__restrict__ codes, u32 *found,
+                                            u8 *__restrict__ codes, u32 *found, u32 mark,
                                             const __grid_constant__ Layout layout) {
     const double largest = 1.7976931348623157e308;
     FOR_EACH(n, layout.size) {
@@ -41,7 +41,7 @@ extern "C" __global__ void codes_of_numbers(const double *__restrict__ numbers,
         const double number = numbers[at[0]];
         const u8 code = number > largest ? 2 : number < -largest ? 3 : number == number ? 0 : 1;
         codes[n] = code;
-        if (code) *found = 1;
+        if (code) *found = mark;
     }
 }
 

@@ -6,8 +6,9 @@
 // wraps around to a huge number. A sum at places is made by atomic additions modulo 2^64, in any
 // order, and is exact for up to 2^32 residues at one place besides the one that was there.
 //
-// Terms are dealt out to parts in turn, so that neighbouring threads read neighbours; out has a
-// result for each part, and a second launch folds them.
+// Terms are dealt out to parts in turn; out has a result for each part, and a second launch folds
+// them. With dealt, neighbouring threads have neighbouring terms, and without, neighbouring results:
+// what lies side by side in memory is read side by side.
 
 #define SUM 0
 #define PRODUCTS 1
@@ -15,12 +16,17 @@
 
 template <int OPERATION>
 __device__ __forceinline__ void fold(const u64 *a, const u64 *b, u64 *out, const Layout &kept,
-                                     const Layout &along, u64 parts, const Primes &primes) {
+                                     const Layout &along, u64 parts, int dealt, const Primes &primes) {
     FOR_LEVELS(level, kept.levels) {
         const Prime m = primes.of[level];
         const u64 twice = 2 * m.p * m.p;
         FOR_EACH(i, kept.size * parts) {
-            const u64 element = parts == 1 ? i : i / parts, part = i - element * parts;
+            u64 element = i, part = 0;
+            if (parts > 1) {
+                const u64 inner = dealt ? parts : kept.size, outer = i / inner, rest = i % inner;
+                element = dealt ? outer : rest;
+                part = dealt ? rest : outer;
+            }
             i64 base[2], at[2];
             places<2>(kept, element, base);
             const u64 *x = a + base[0] + (i64)level * kept.level[0];
@@ -46,24 +52,24 @@ __device__ __forceinline__ void fold(const u64 *a, const u64 *b, u64 *out, const
 // out: (levels, parts, kept.size).
 extern "C" __global__ void sum_residues(const u64 *__restrict__ a, u64 *__restrict__ out,
                                         const __grid_constant__ Layout kept,
-                                        const __grid_constant__ Layout along, u64 parts,
+                                        const __grid_constant__ Layout along, u64 parts, int dealt,
                                         const __grid_constant__ Primes primes) {
-    fold<SUM>(a, a, out, kept, along, parts, primes);
+    fold<SUM>(a, a, out, kept, along, parts, dealt, primes);
 }
 
 // Operands 0 and 1: both factors of the terms.
 extern "C" __global__ void sum_products(const u64 *__restrict__ a, const u64 *__restrict__ b,
                                         u64 *__restrict__ out, const __grid_constant__ Layout kept,
-                                        const __grid_constant__ Layout along, u64 parts,
+                                        const __grid_constant__ Layout along, u64 parts, int dealt,
                                         const __grid_constant__ Primes primes) {
-    fold<PRODUCTS>(a, b, out, kept, along, parts, primes);
+    fold<PRODUCTS>(a, b, out, kept, along, parts, dealt, primes);
 }
 
 extern "C" __global__ void product_residues(const u64 *__restrict__ a, u64 *__restrict__ out,
                                             const __grid_constant__ Layout kept,
-                                            const __grid_constant__ Layout along, u64 parts,
+                                            const __grid_constant__ Layout along, u64 parts, int dealt,
                                             const __grid_constant__ Primes primes) {
-    fold<PRODUCT>(a, a, out, kept, along, parts, primes);
+    fold<PRODUCT>(a, a, out, kept, along, parts, dealt, primes);
 }
 
 // Adds residues to target, without reducing it. Operand 0: the residues. Operand 1: their indices

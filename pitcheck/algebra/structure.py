@@ -241,7 +241,11 @@ class Structure:
             instances = lead[1] if axis != 2 else array.shape[2] if count is None else count
             shape = (array.shape[0], lead[0], instances, *array.shape[LEADING:])
             full.append(array if array.shape == shape else self.xp.broadcast_to(array, shape))
-        return self.xp.concatenate(full, axis=axis)
+        return self._concatenated(full, axis)
+
+    def _concatenated(self, arrays: Sequence[Any], axis: int) -> Any:
+        """Return arrays of equally many axes, concatenated along an array axis."""
+        return self.xp.concatenate(arrays, axis=axis)
 
     def _common(self, values: Sequence[Value]) -> tuple[int, int]:
         """Return (lowest, one past the highest) level at which all of the arrays are defined.

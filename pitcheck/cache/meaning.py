@@ -28,6 +28,8 @@ LIBRARIES = (
     "torch",  # it records programs, and judges planted faults
 )
 """The libraries whose versions count."""
+SUFFIXES = (".py", ".cu", ".cuh")
+"""The files that count: the arithmetic of kernels stands in a header, too."""
 
 
 @cache
@@ -41,7 +43,7 @@ def meaning() -> str:
     for library in LIBRARIES:
         digest.update(f"{library} {_version(library)}\n".encode())
     for root in (Path(pitcheck.__file__).parent, shipped("kernels", "kernels")):
-        for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cu")):
+        for path in sorted(p for p in root.rglob("*") if p.suffix in SUFFIXES):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
     return digest.hexdigest()

@@ -32,8 +32,8 @@ PACKAGES = (
     "torch",
 )
 INEXACT = 2
-TERMS = (1, 8, 9, 192, 193, 1000)
-"""Numbers of terms on both sides of every bound at which the matrix product changes its method."""
+TERMS = (1, 8, 9, 64, 65, 192, 193, 352, 353, 1000)
+"""Numbers of terms on both sides of every bound at which a matrix product changes its method."""
 
 _ROWS = 3
 _SEED = 20

@@ -19,7 +19,7 @@ from kernels.host_kernels import HostKernel, HostModule, module
 if TYPE_CHECKING:
     from device.strict_cupy import StrictCupy
 
-STRIDED = frozenset({"Layout", "Matrix"})
+STRIDED = frozenset({"Layout", "Matrix", "Parts"})
 """The structs of kernels that have strides in them."""
 
 

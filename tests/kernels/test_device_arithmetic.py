@@ -126,6 +126,40 @@ def test_random_operands(seed: int, low: int, size: int) -> None:
     assert same(DEVICE.negate(a, low), by_integers(lambda p, x: -x, low, a))
 
 
+@st.composite
+def pairs_of_views(draw: st.DrawFn) -> list[Array]:
+    """Draw two arrays of residues at random strides, which broadcast against each other."""
+    rank = draw(st.integers(2, 5))
+    full = [4, *(draw(st.integers(1, 4)) for _ in range(rank))]
+    found = []
+    for seed in draw(st.tuples(st.integers(0, 99), st.integers(0, 99))):
+        steps = [1, *(draw(st.sampled_from((1, -1, 2, -3))) for _ in range(rank))]
+        kept = [size if draw(st.booleans()) else 1 for size in full[1:]]
+        order = draw(st.permutations(range(1, rank + 1)))
+        whole = [size * abs(step) for size, step in zip(kept, steps[1:], strict=True)]
+        array = edges(tuple(whole[axis - 1] for axis in order), seed)
+        array = array.transpose(0, *(order.index(axis) + 1 for axis in range(1, rank + 1)))
+        array = array[tuple(slice(None, None, step) for step in steps)]
+        repeated = draw(st.booleans())
+        found.append(np.broadcast_to(array, full) if repeated else array)
+    return found
+
+
+@given(pairs_of_views(), st.data())
+def test_arrays_at_any_strides(arrays: list[Array], data: st.DataObject) -> None:
+    a, b = arrays
+    for operation in ("add", "multiply"):
+        found = getattr(DEVICE, operation)(a, b, 0)
+        assert same(found, getattr(NUMPY, operation)(a, b, 0))
+    assert same(DEVICE.differ(a, b), NUMPY.differ(a, b))
+    axes = data.draw(st.sets(st.integers(1, a.ndim - 1), min_size=1))
+    assert same(DEVICE.sum(a, tuple(axes), 0), NUMPY.sum(a, tuple(axes), 0))
+    products = (a, b, tuple(axes), 0)
+    assert same(DEVICE.sum_of_products(*products), NUMPY.sum_of_products(*products))
+    nonzero = np.maximum(a, 1)
+    assert same(DEVICE.inverse(nonzero[..., ::-1], 0), NUMPY.inverse(nonzero, 0)[..., ::-1])
+
+
 def test_shapes_that_do_not_fit_are_refused_as_by_numpy() -> None:
     a, b = edges((1, 1, 3), 1), edges((1, 1, 4), 2)
     for operation in ("add", "multiply", "equal"):
@@ -302,6 +336,21 @@ def test_comparison_at_all_levels() -> None:
                 assert same(found, getattr(NUMPY, operation)(x, y)), name
         zeroed = a * (np.arange(4) > 1)
         assert same(DEVICE.vanishes(zeroed), NUMPY.vanishes(zeroed)), name
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("axis", [0, 1, 3])
+def test_concatenation(count: int, axis: int) -> None:
+    own = [v for name, v in views(7).items() if v.shape == (4, 2, 3, 4)]
+    arrays = [own[i % len(own)] for i in range(count)]
+    arrays[-1] = np.take(arrays[-1], [1, 0, 1], axis=axis)
+    arrays[0] = np.take(arrays[0], [], axis=axis) if count > 3 else arrays[0]
+    for dtype in (np.int64, np.float64, np.uint64, np.uint8, np.bool_, np.int32):
+        given_arrays = [x.astype(dtype, order="K") for x in arrays]
+        expected = NUMPY.concatenate(given_arrays, axis)
+        assert same(DEVICE.concatenate(given_arrays, axis), expected)
+    mixed = [arrays[0], *(x.astype(np.uint8) for x in arrays[1:])]
+    assert same(DEVICE.concatenate(mixed, axis), NUMPY.concatenate(mixed, axis))
 
 
 @pytest.mark.parametrize("nan_first", [False, True])

@@ -7,6 +7,9 @@ import pytest
 from kernels.host_kernels import HostModule, module, parameters
 
 from kernels import host_kernels
+from pitcheck.algebra.device.kernels import source
+from pitcheck.cache.meaning import SUFFIXES
+from pitcheck.resources import shipped
 
 pytestmark = pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
 
@@ -82,3 +85,11 @@ def test_an_empty_or_too_large_launch_is_refused(built: HostModule) -> None:
 def test_a_wrong_source_is_refused() -> None:
     with pytest.raises(RuntimeError, match="undeclared"):
         module(SOURCE.replace("step.by", "undeclared"))
+
+
+def test_every_file_of_kernels_counts_for_remembered_proofs() -> None:
+    """A proof of earlier arithmetic must not be taken for one of today's."""
+    files = [path for path in shipped("kernels", "kernels").iterdir() if path.suffix != ".md"]
+    assert len(files) > 8 and {path.suffix for path in files} <= set(SUFFIXES)
+    joined = source()
+    assert all(path.read_text(encoding="utf-8") in joined for path in files)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.device.joins import concatenated
 from pitcheck.algebra.device.kernels import kernels_of, primes_struct
 from pitcheck.algebra.device.layouts import (
     Operand,
@@ -47,7 +48,7 @@ _FLAT = {ADD: "add_residues", SUBTRACT: "subtract_residues", MULTIPLY: "multiply
 _DOMAINS = {"any": 0, "nonzero": 1, "square": 2, "words": 3}
 _PARITIES: dict[Parity | None, int] = {None: 0, "odd": 1, "even": 2}
 _MOST_ARGUMENTS = 3
-_RUN = 8
+_RUN = 16
 """The elements that a thread inverts together, if there are many."""
 _MANY = 1 << 17
 """The elements from which on a card is full."""
@@ -198,23 +199,23 @@ class DeviceModular(Modular):
 
     # --- inverses
     def inverse(self, a: Any, low: int) -> Any:
-        return self._inverted(a, low, self.xp.empty(1, dtype=np.uint32))
+        return self._inverted(a, low, self.kernels.next_mark())
 
     def inverse_or_one(self, a: Any, low: int) -> tuple[Any, Any]:
-        zeros = self.xp.zeros(1, dtype=np.uint32)
-        inverse = self._inverted(a, low, zeros)
-        return inverse, (a == 0) if a.size and bool(zeros) else None
+        mark = self.kernels.next_mark()
+        inverse = self._inverted(a, low, mark)
+        return inverse, (a == 0) if a.size and self.kernels.marked(mark) else None
 
-    def _inverted(self, a: Any, low: int, zeros: Any) -> Any:
+    def _inverted(self, a: Any, low: int, mark: np.uint32) -> Any:
         plan, (x,) = self.kernels.over(a)
         out = self.xp.empty(plan.shape, dtype=np.int64)
-        if plan.size * plan.shape[0] < _MANY:
-            self.kernels.launch("inverses", plan, x, out, zeros, plan.layout, self._of_level[low])
-        else:
+        few = plan.size * plan.shape[0] < _MANY
+        threads = plan.size if few else -(-plan.size // _RUN)
+        if out.size:
             self.kernels.run(
-                "inverses_in_runs",
-                grid_of(-(-plan.size // _RUN), plan.shape[0]),
-                (x, out, zeros, plan.layout, self._of_level[low]),
+                "inverses" if few else "inverses_in_runs",
+                grid_of(threads, plan.shape[0]),
+                (x, out, self.kernels.flag, mark, plan.layout, self._of_level[low]),
             )
         return out
 
@@ -255,12 +256,14 @@ class DeviceModular(Modular):
                     kept.layout,
                     along.layout,
                     np.uint64(parts),
+                    np.int32(along.innermost <= kept.innermost),
                     self._of_level[low],
                 ),
             )
         return out if parts == 1 else self._folded(then or name, (out,), (1,), low)
 
     def add_at(self, base: Any, axis: int, index: Any, source: Any, low: int) -> Any:
+        index = index.astype(np.int64, copy=False)
         places = list(base.strides)
         step, places[axis] = places[axis] // 8, 0
         target = Operand(source.shape, tuple(places))
@@ -275,6 +278,9 @@ class DeviceModular(Modular):
         whole = planned((operand(base),))
         self._evaluate_into(base, ((LOAD, 0), (REDUCE, 0)), whole, (base,), low)
         return base
+
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        return concatenated(self.kernels, arrays, axis)
 
     # --- comparison and order
     def equal(self, a: Any, b: Any) -> Any:
@@ -348,9 +354,9 @@ class DeviceModular(Modular):
     def codes_of(self, stand_ins: Any) -> Any:
         plan, (x,) = self.kernels.over(stand_ins)
         out = self.xp.empty(plan.shape, dtype=np.uint8)
-        found = self.xp.zeros(1, dtype=np.uint32)
-        self.kernels.each("codes_of_numbers", plan, x, out, found, plan.layout)
-        return out if out.size and bool(found) else None
+        mark = self.kernels.next_mark()
+        self.kernels.each("codes_of_numbers", plan, x, out, self.kernels.flag, mark, plan.layout)
+        return out if out.size and self.kernels.marked(mark) else None
 
     # --- hashes
     def residues_of(self, words: Any, domain: str) -> Any:

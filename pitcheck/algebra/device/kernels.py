@@ -20,6 +20,7 @@ from pitcheck.resources import shipped
 MOST_LEVELS = 16
 PRIMES = np.dtype([("of", np.uint64, (MOST_LEVELS, 2))])
 _COMMON = "residues.cuh"
+_MOST_MARKS = (1 << 32) - 1
 
 
 def source() -> str:
@@ -53,6 +54,18 @@ class Kernels:
         self.xp = xp
         self._module = xp.RawModule(code=source())
         self._found: dict[str, Any] = {}
+        self._marks = 0
+        self.flag = xp.zeros(1, dtype=np.uint32)
+        """The number that a kernel sets to the mark of its launch if it finds what it looks for."""
+
+    def next_mark(self) -> np.uint32:
+        """Return the mark of another launch, so that the flag need not be cleared before it."""
+        self._marks = self._marks % _MOST_MARKS + 1
+        return np.uint32(self._marks)
+
+    def marked(self, mark: np.uint32) -> bool:
+        """Return True if a launch has set the flag to its mark. Waits for the device."""
+        return int(self.flag[0]) == int(mark)
 
     def launch(self, name: str, plan: Plan, *arguments: Any) -> None:
         """Run a kernel over the elements of a plan, if there are any."""

@@ -1,4 +1,4 @@
-"""Where a kernel finds the operands of every element of its result.
+"""The places in memory where a kernel finds the operands of every element of its result.
 
 A layout is the struct ``Layout`` of ``kernels/residues.cuh``. Neighbouring axes are one where all
 operands allow it, so most layouts have one axis or two. Layouts are functions of shapes and strides
@@ -71,6 +71,17 @@ class Plan:
     size: int
     layout: NDArray[np.void] | None
     grid: tuple[int, int]
+
+    @property
+    def innermost(self) -> int:
+        """The step of the first operand along the last axis, in elements, without its sign.
+
+        It is as far as anything if the operand stands still.
+        """
+        if self.layout is None:
+            return _NARROW
+        place = int(self.layout["axes"][0]) - 1
+        return abs(int(self.layout["stride"][0, 0, place])) or _NARROW
 
 
 @lru_cache(maxsize=_REMEMBERED)

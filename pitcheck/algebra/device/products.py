@@ -33,6 +33,8 @@ LARGE = 1 << 30
 """The multiply-adds of a product from which on int8 was faster than float64 (docs/gpu.md)."""
 WORKSPACE = 1 << 31
 """The bytes of float64 numbers that are held at a time, where a single row does not take more."""
+_TILE = 64
+"""The rows of a piece are a multiple, if they are more: GEMMs work by tiles."""
 
 MATRIX = np.dtype(
     [("rows", np.uint64), ("columns", np.uint64), ("row", np.int64), ("column", np.int64)]
@@ -131,8 +133,8 @@ class DeviceProduct:
         if whole <= self.workspace:
             return min(entries, self.workspace // whole), m, n
         columns = max(1, min(n, self.workspace // 2 // of_column))
-        left = self.workspace - columns * of_column
-        return 1, max(1, min(m, left // (of_row + 16 * chunks * columns))), columns
+        rows = (self.workspace - columns * of_column) // (of_row + 16 * chunks * columns)
+        return 1, max(1, min(m, rows // _TILE * _TILE if rows > _TILE else rows)), columns
 
     def _split(self, name: str, x: Any, other: Any, primes: NDArray[np.void], piece: _Piece) -> Any:
         """Return float64 parts of the matrices of some entries, (entries * chunks, ...)."""

@@ -25,7 +25,7 @@ _WORD = 2
 
 
 class ArrayForms:
-    """What arithmetic needs beside ring operations, on arrays (levels, trials, instances, ...).
+    """Operations beside those of a ring, on arrays (levels, trials, instances, ...).
 
     ``low`` is the chain level of an array's first entry.
     """
@@ -58,6 +58,10 @@ class ArrayForms:
         """
         words = drawn_words(parts, range(len(self.members)), trials, instances, shape)
         return self.residues_of(words, domain)
+
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        """Return arrays of one dtype and equally many axes, concatenated along an array axis."""
+        return self.xp.concatenate(arrays, axis=axis)
 
     def equal(self, a: Any, b: Any) -> Any:
         """Return True where ``a`` and ``b`` agree at all levels, shape (1, ...)."""

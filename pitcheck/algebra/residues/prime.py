@@ -355,6 +355,9 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         special = self._with_signs_of_sums(special, a, b)
         return Value("field", data, low, special)
 
+    def _concatenated(self, arrays: Sequence[Any], axis: int) -> Any:
+        return self.arithmetic.concatenate(arrays, axis)
+
     def _added_at(self, base: Any, axis: int, index: Any, source: Any, like: Value) -> Any:
         if like.kind == "field":
             return self.arithmetic.add_at(base, axis, index, source, like.lowest)
