@@ -61,8 +61,8 @@ COMPARED = 3
 compared, and where they differ.
 """
 DRAWN = 4
-"""The arrays of the size of an input that are held while it is drawn: words, these joined, and their
-residues.
+"""The arrays of the size of an input that are held while it is drawn: words, these joined, and
+their residues.
 """
 DERIVED = 2
 """The arrays of the size of a parallel input that are held while it is made: its parts, and these
