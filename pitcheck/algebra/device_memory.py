@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-from pitcheck.algebra.backend import array_module
+from importlib.util import find_spec
+
 from pitcheck.base.options import GIB
 
-AUTO = "auto"
-"""The size of memory that stands for the default of the backend."""
 OF_HOST = 4 * GIB
 MARGIN = 0.9
 """The share of a GPU's free memory that is used. The rest is for kernels, and for what its pool of
@@ -26,8 +25,10 @@ def default_memory(backend: str) -> int:
     Raises:
         UsageError: the backend cannot be used.
     """
-    if backend == "numpy":
+    if backend == "numpy" or (backend == "auto" and find_spec("cupy") is None):
         return OF_HOST
+    from pitcheck.algebra.backend import array_module  # noqa: PLC0415  heavy
+
     xp = array_module(backend)
     if xp.__name__ == "numpy":
         return OF_HOST

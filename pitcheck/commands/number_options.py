@@ -53,7 +53,7 @@ def parse_memory(text: str, backend: str) -> int:
     """
     if text.strip().lower() != "auto":
         return parse_size(text)
-    from pitcheck.algebra.device_memory import default_memory  # noqa: PLC0415  heavy
+    from pitcheck.algebra.device_memory import default_memory  # noqa: PLC0415  a GPU is asked for alone
 
     return default_memory(backend)
 

@@ -158,7 +158,9 @@ def _with_layers(full: Configuration, kept: object, place: str) -> Configuration
         except ImpossibleError:
             continue
         return msgspec.structs.replace(full, model=model, left_out=(said_of(full.model, model),))
-    return full
+    none = f"all {full.model.layers} layers are compared, since the model and its layout need each"
+    said = f"one layer of each kind: {none} of them"
+    return full if kept == ALL else msgspec.structs.replace(full, left_out=(said,))
 
 
 def _content(path: Path) -> dict[str, Any]:

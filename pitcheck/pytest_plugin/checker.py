@@ -89,7 +89,15 @@ class Checker:
 
 
 def _options_of(values: Mapping[str, Any], folder: Path) -> Options:
-    """Return the options that decide about a verdict; a test remembers and shares nothing."""
+    """Return the options that decide about a verdict; a test remembers and shares nothing.
+
+    Raises UsageError for layers that settings leave out: plans are given to a test as they are.
+    """
+    if values["layers"] != "all":
+        raise UsageError(
+            f"layers is {values['layers']!r}, which a test does not read; write keep_layers = "
+            f"{values['layers']!r} into the configuration, or give it among the settings"
+        )
     return Options(
         error_bound_log2=parse_probability_log2(values["error_bound"]),
         trials=values["trials"],

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 from pitcheck.algebra.dimensions.size_choice import Sizes
-from pitcheck.ops.registry import BACKWARD, has_trait
+from pitcheck.ops.registry import BACKWARD, divided, has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.prove.bounds.supports import converted_values
 from pitcheck.stage.batch import Argument, Step
@@ -29,17 +29,21 @@ LEVELS = 3
 WORD = 8
 """The bytes of a residue, an integer or a real number."""
 SCRATCH = 2
-"""The arrays of the size of its largest tensor that an operator holds besides its operands and its
-result: products before they are reduced, quotients of the reduction, and the reduced ones. This and
-the next two were measured with tracemalloc on the stages of a layer of Llama-3 8B.
+"""The arrays of the size of its result that an operator holds besides its operands and its result:
+products before they are reduced, and quotients of the reduction. This and the next two were
+measured with tracemalloc on the stages of a layer of Llama-3 8B.
 """
-SCRATCH_OF_FUNCTIONS = 6
-"""The same of an operator that computes more than sums and products."""
+SCRATCH_OF_FUNCTIONS = 7
+"""The same of an operator that computes more than sums and products, in arrays of the size of its
+largest tensor.
+"""
 SCRATCH_OF_ROOTS = 10
 """The same of an operator that takes a root."""
 PLAIN = frozenset(
     {
         Trait.MULTILINEAR,
+        Trait.CONTRACTS,
+        Trait.SQUARES,
         Trait.REARRANGES,
         Trait.CUTS,
         Trait.SELECTS,
@@ -55,6 +59,10 @@ PLAIN = frozenset(
 COMPARED = 3
 """The arrays of the size of a target that a comparison holds: the rows of both sides that are
 compared, and where they differ.
+"""
+DRAWN = 4
+"""The arrays of the size of an input that are held while it is drawn: words, these joined, and
+their residues.
 """
 DERIVED = 2
 """The arrays of the size of a parallel input that are held while it is made: its parts, and these
@@ -135,12 +143,12 @@ class _Side:
             for value in touched(step):
                 if value in self.batch.inputs and value not in begun:
                     begun.add(value)
-                    most = max(most, live + sources.get(value, 0) + DERIVED * self.words[value])
+                    source = sources.get(value, 0)
+                    made = source + DERIVED * self.words[value] if source else self.words[value]
+                    most = max(most, live + made, live + DRAWN * (source or self.words[value]))
                     live += self._input(value)
             made = sum(self._made(step, output) for output in step.outputs if output is not None)
-            most = max(
-                most, live + self._picked(step) + made + _scratch(step) * self._largest(step)
-            )
+            most = max(most, live + self._picked(step) + made + self._scratch(step))
             live += made
             live -= sum(self.words[value] for value in ends.get(number, ()))
         return most
@@ -154,17 +162,23 @@ class _Side:
         """Return the words of the rows that a step writes of a value."""
         return self.words[value] * step.count // max(self.batch.counts[value], 1)
 
-    def _largest(self, step: Step) -> int:
-        """Return the words of the largest result of a step, or of its largest operand."""
-        made = (self._made(step, output) for output in step.outputs if output is not None)
-        return max((*made, *(words for _, words in self._read(step))), default=0)
+    def _scratch(self, step: Step) -> int:
+        """Return the words that an operator holds besides its operands and its result."""
+        forward = step.kind.removesuffix(BACKWARD)
+        made = max((self._made(step, o) for o in step.outputs if o is not None), default=0)
+        if any(has_trait(forward, trait, step.attributes) for trait in PLAIN):
+            return SCRATCH * made
+        largest = max((made, *(words for _, words in self._read(step))))
+        rooted = has_trait(forward, Trait.TAKES_ROOT, step.attributes)
+        return largest * (SCRATCH_OF_ROOTS if rooted else SCRATCH_OF_FUNCTIONS)
 
     def _picked(self, step: Step) -> int:
         """Return the words of operands that are not whole values: rows of these are copied."""
         return sum(
             words
             for argument, words in self._read(step)
-            if argument.rows.ndim == 2 or len(argument.rows) != self.batch.counts[argument.value]
+            if self.batch.counts[argument.value] > 1
+            and argument.rows.size != self.batch.counts[argument.value]
         )
 
     def _read(self, step: Step) -> Iterator[tuple[Argument, int]]:
@@ -192,20 +206,13 @@ class _Side:
         forward = step.kind.removesuffix(BACKWARD)
         if not has_trait(forward, Trait.MULTIPLIES_MATRICES, step.attributes):
             return 0
-        operands = [words // self._levels // max(step.count, 1) for _, words in self._read(step)]
-        made = [
-            self._made(step, o) // self._levels // max(step.count, 1) for o in step.outputs if o
-        ]
-        sizes = sorted((*operands, *made))[-3:]
+        sizes = [words // self._levels // max(step.count, 1) for _, words in self._read(step)]
+        if forward != step.kind:
+            inputs, _, _ = divided(step.attributes, len(step.inputs))
+            sizes = [*sizes[:inputs], sizes[-1]]
+        else:
+            sizes += [self._made(step, o) // self._levels // step.count for o in step.outputs if o]
         # Of a product of m by k with k by n, the three sizes multiply to the square of m k n.
-        each = int(prod(sizes) ** 0.5) if len(sizes) == 3 else 0
-        return each * step.count * (len(made) if forward != step.kind else 1)
-
-
-def _scratch(step: Step) -> int:
-    """Return the arrays that an operator holds besides its operands and its result."""
-    forward = step.kind.removesuffix(BACKWARD)
-    if has_trait(forward, Trait.TAKES_ROOT, step.attributes):
-        return SCRATCH_OF_ROOTS
-    plain = any(has_trait(forward, trait, step.attributes) for trait in PLAIN)
-    return SCRATCH if plain else SCRATCH_OF_FUNCTIONS
+        each = isqrt(prod(sorted(sizes)[-3:])) if len(sizes) > 2 else 0
+        gradients = sum(output is not None for output in step.outputs)
+        return each * step.count * (gradients if forward != step.kind else 1)

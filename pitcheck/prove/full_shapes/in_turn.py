@@ -67,10 +67,11 @@ class InTurn:
         return self._workers.proofs()
 
     def _proven(self, found: Mapping[str, Forecast]) -> Mapping[str, Proof]:
-        """Return the proofs, in the order in which the stages were given, to the first failure."""
+        """Return the proofs to the first failure; what is known not to fit comes first."""
         proofs: dict[str, Proof] = {}
         left = sum(each.seconds for each in found.values())
-        for key, (stage, keys) in self._waiting.items():
+        for key in sorted(self._waiting, key=lambda each: not found[each].refused):
+            stage, keys = self._waiting[key]
             proofs[key] = prove_stage(stage, keys, self._settings, key)
             left -= found[key].seconds
             self._tell(f"stages (about {rounded(left)} left)", len(proofs))

@@ -99,9 +99,9 @@ def _parts(found: Measured, most: int) -> Parts | None:
     parts: dict[int, int] = {}
     while _needed(found, parts) > most:
         halved = [
-            {**parts, number: 2 * parts.get(number, 1)}
+            {**parts, number: more}
             for number, unit in units.items()
-            if unit // (2 * parts.get(number, 1)) >= LEAST
+            if (more := min(2 * parts.get(number, 1), unit // LEAST)) > parts.get(number, 1)
         ]
         if not halved or _count(parts) > MOST_PIECES:
             return None
