@@ -255,6 +255,48 @@ def night(bench: Bench) -> Outcome:
     return fast, slow / fast, f"shard {NIGHT_SHARD}; two NumPy processes {slow:.1f} s; auto: NumPy"
 
 
+DENSE = {
+    "dp": 1,
+    "tp": 8,
+    "pp": 1,
+    "microbatches": 1,
+    "sequences": 1,
+    "length": 2048,
+    "layers": 1,
+    "vocabulary": 8192,
+}
+"""One dense layer on eight ranks with all of its sizes, between an embedding and a loss of a small
+vocabulary.
+"""
+MIXTURE = {
+    **DENSE,
+    "dp": 64,
+    "tp": 1,
+    "ep": 64,
+    "sequence_parallel": "false",
+    "sequences": 64,
+    "length": 32,
+    "dense_layers": 0,
+}
+"""One layer of a mixture of experts on 64 ranks, each with its own experts and 32 tokens."""
+TINY = {"length": 16, "vocabulary": 64, "hidden": 128, "ffn": 256}
+LAYERS = (
+    Line(
+        "a layer of Llama-3 8B, TP8, 2,048 tokens, full shapes",
+        "s",
+        layer("llama3-8b", DENSE, TINY, 2),
+    ),
+    Line(
+        "a layer of Llama-3 405B, TP8, 2,048 tokens, full shapes",
+        "s",
+        layer("llama3-405b", DENSE, TINY, 30),
+    ),
+    Line(
+        "a MoE layer of DeepSeek-V3, EP64, 2,048 tokens, full shapes",
+        "s",
+        layer("deepseek-v3", MIXTURE, TINY, 60),
+    ),
+)
 LINES = (
     Line("copy bandwidth", "GB/s", copying),
     Line("float64 GEMM", "TFLOP/s", multiplying),
@@ -271,5 +313,6 @@ LINES = (
     Line("product of 8,192 rows and columns", "TFLOP/s", large_product, 0.4),
     Line("llama3-tiny, reduced shapes", "s", whole_check("llama3-tiny")),
     Line("deepseek-v3-tiny, reduced shapes", "s", whole_check("deepseek-v3-tiny")),
+    *LAYERS,
     Line("the night on one GPU against two processors", "s", night),
 )

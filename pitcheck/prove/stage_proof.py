@@ -37,6 +37,7 @@ from pitcheck.prove.stage_sizes import (
     FULL_SIZES,
     LARGER,
     WEIGHTED,
+    WHOLE,
     Places,
     Statement,
     described,
@@ -134,7 +135,12 @@ def undefined_at_cuts(
 def _at_first_sizes(
     stage: Stage, keys: dict[int, str], settings: Settings
 ) -> tuple[ShapedStage, int]:
-    """Return a stage at its first set of sizes, and the trials that are evaluated together."""
+    """Return a stage at its first set of sizes, and the trials that are evaluated together.
+
+    Of full shapes these are the reduced ones, at which a stage is proven first.
+    """
+    if settings.in_pieces:
+        settings = replace(settings, full_shapes=False)
     statement = Statement(stage, keys, settings, Attempts("", settings.target_log2))
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     found = measured_at(statement, symbolic, FIRST)
@@ -230,10 +236,10 @@ def _refused(error: PitcheckError, text: str) -> Proof:
 def _prove_variants(statement: Statement) -> Proof:
     """Return the proof at all sets of sizes; the first one that fails decides."""
     stage, settings = statement.stage, statement.settings
+    if settings.in_pieces:
+        return _prove_whole(statement)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     found = measured_at(statement, symbolic, FIRST)
-    if settings.in_pieces:
-        return _prove_in_pieces(statement, found)
     shaped, symbols, sizes = shaped_at(statement, found)
     at_once = trials_at_once(symbols, sizes, settings)
     if settings.automatic is not None:
@@ -266,7 +272,39 @@ def _joined(proofs: Sequence[Proof]) -> Proof:
     return last
 
 
-def _prove_in_pieces(statement: Statement, found: Measured) -> Proof:
+def _prove_whole(statement: Statement) -> Proof:
+    """Return the proof of a stage at reduced sizes, and then at its full shapes.
+
+    What single draws do not show (where values are missing, outcomes and ties of comparisons, real
+    numbers) is looked for at reduced sizes, where it costs little. At full shapes both sides are
+    compared until the bound is met. A stage that is open at reduced sizes is looked at like this at
+    its own, if it is small.
+    """
+    stage, settings = statement.stage, statement.settings
+    few = replace(settings, full_shapes=False)
+    small = _prove_variants(replace(statement, settings=few, kind=f"{statement.kind}reduced, "))
+    if small.outcome == "failed":
+        return small
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
+    found = measured_at(statement, symbolic, FIRST)
+    if small.outcome == "proven":
+        whole = _prove_in_pieces(statement, found, WHOLE)
+    elif small.code == BUDGET or _held(found) <= SMALL:
+        return _prove_in_pieces(statement, found, FIRST)
+    else:
+        return small
+    if whole.outcome != "proven":
+        return whole
+    reductions = whole.reductions
+    return replace(_joined([small, whole]), reductions=reductions)
+
+
+def _held(found: Measured) -> int:
+    """Return the elements of all values of a stage at its sizes."""
+    return found.symbolic.reference.held(found.sizes) + found.symbolic.parallel.held(found.sizes)
+
+
+def _prove_in_pieces(statement: Statement, found: Measured, variant: int) -> Proof:
     """Return the proof of a stage at full shapes, of which one piece after the other is compared.
 
     A stage that is false has a false piece. So its error is that of one piece, not of all.
@@ -280,7 +318,7 @@ def _prove_in_pieces(statement: Statement, found: Measured) -> Proof:
         for part in parts:
             name = f"{attempts.statement}, {part.name}"
             own = attempts if attempt is None else Attempts(name, settings.target_log2)
-            proofs.append(_prove_piece(replace(statement, attempts=own), part))
+            proofs.append(_prove_piece(replace(statement, attempts=own), part, variant))
             errors.append(own.spent_log2)
             if proofs[-1].outcome != "proven":
                 return proofs[-1]
@@ -291,12 +329,12 @@ def _prove_in_pieces(statement: Statement, found: Measured) -> Proof:
     return _joined(proofs)
 
 
-def _prove_piece(statement: Statement, piece: Piece) -> Proof:
+def _prove_piece(statement: Statement, piece: Piece, variant: int) -> Proof:
     """Return the proof of a piece of a stage."""
     shaped, _, sizes = shaped_at(statement, piece.found)
     at_once = draws_together(shaped, piece.demand, statement.settings.max_memory)
     statement = on_cheapest(statement, piece.demand, at_once)
-    proof = _prove_shaped(statement, shaped, FIRST, at_once)
+    proof = _prove_shaped(statement, shaped, variant, at_once)
     proof.reductions = described(sizes, statement.settings)
     return proof
 
@@ -433,7 +471,15 @@ def _proof_at(statement: Statement, shaped: ShapedStage, variant: int, at_once: 
     attempt = statement.attempts.reserve(sizes)
     settings = replace(settings, seed=attempt.seed(settings.seed))
     for family in degrees.families(LENGTHS):
-        trials = StageTrials(cases, family, degrees, settings, at_once, refutes=variant == FIRST)
+        trials = StageTrials(
+            cases,
+            family,
+            degrees,
+            settings,
+            at_once,
+            refutes=variant == FIRST,
+            explores=variant != WHOLE,
+        )
         proof = _settled(statement.attempts, attempt, trials)
         if proof is not None:
             return replace(proof, no_tables=free.reason)
@@ -463,7 +509,13 @@ def _prove_free(
             target_log2=settings.target_log2 - settings.free_margin_log2,
         )
         trials = StageTrials(
-            cases, degrees.family, degrees, settings, at_once, refutes=variant == FIRST
+            cases,
+            degrees.family,
+            degrees,
+            settings,
+            at_once,
+            refutes=variant == FIRST,
+            explores=variant != WHOLE,
         )
         proof = _settled(attempts, attempt, trials)
     except StepError as error:

@@ -62,6 +62,8 @@ MOST_AVOIDED = 8
 """The most sizes that are avoided because two axes would have them."""
 FULL_SIZES = 4
 """The number of full sizes among the sets of sizes, so that other numbers are drawn."""
+WHOLE = 5
+"""The number of full sizes at which a stage is compared after it was proven at reduced ones."""
 FULL = "full shapes, where smaller sizes left a stage open"
 """The words for full shapes in a report."""
 

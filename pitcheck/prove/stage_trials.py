@@ -108,7 +108,8 @@ class StageTrials:
     """The redraws of a stage over primes of one family, and what they have shown so far.
 
     ``number`` of at most ``most`` redraws are made. ``refutes``: True if real numbers are tried as
-    well. ``at_once``: the redraws that are evaluated together.
+    well. ``explores``: True if it is also looked for what single redraws do not show; False if
+    that was done at other sizes. ``at_once``: the redraws that are evaluated together.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class StageTrials:
         at_once: int,
         *,
         refutes: bool,
+        explores: bool = True,
     ) -> None:
         self.number = 0
         self.most = settings.most_trials
@@ -127,6 +129,7 @@ class StageTrials:
         self._integers_open = cases.open
         self._tested = None if cases.tested is None else cases.tested.anew()
         self._refutes = refutes
+        self._explores = explores
         self._together = Together.of(shaped) if refutes else None
         self._at_once = at_once
         self._family = family
@@ -211,6 +214,17 @@ class StageTrials:
         for comparison in comparisons:
             if _differs(comparison, good):
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
+        look = self._explored if self._explores else self._compared_alone
+        return look(algebra, evaluated, comparisons, good)
+
+    def _explored(
+        self,
+        algebra: ResidueAlgebra,
+        evaluated: Evaluated,
+        comparisons: Sequence[Comparison],
+        good: Any,
+    ) -> Proof | None:
+        """Take in an evaluation in which both sides agree, and look for what it does not show."""
         self._outcomes.route(evaluated, good)
         signless, first = self._signless(algebra), self._bounds.worst is None
         one = self._bounds.of(algebra.chain, evaluated, comparisons)
@@ -248,6 +262,24 @@ class StageTrials:
             self._together.take(evaluated, algebra.trials, good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
+
+    def _compared_alone(
+        self,
+        algebra: ResidueAlgebra,
+        evaluated: Evaluated,
+        comparisons: Sequence[Comparison],
+        good: Any,
+    ) -> Proof | None:
+        """Take in an evaluation in which both sides agree, of a stage proven at other sizes."""
+        one = self._bounds.of(algebra.chain, evaluated, comparisons)
+        if said := vacuous(one):
+            return self._open(BUDGET, said)
+        self._redraws.add(good)
+        self._lacking = self._open_roots(algebra, evaluated, good, self._enough(one))
+        if self._error(one) <= self._settings.target_log2 and not self._lacking:
+            return self._proven(one, self._error(one))
+        self._wanted = self.number + self._missing(one, self._error(one))
+        return None
 
     @property
     def _hides_infinity(self) -> bool:
@@ -334,8 +366,7 @@ class StageTrials:
         """Return what the redraws so far leave open, or ""."""
         last = algebra.trials[-1] + 1
         unseen = self._outcomes.observe(algebra, good, enough)
-        self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
-        square = self._characters.unproven(enough)
+        square = self._open_roots(algebra, evaluated, good, enough)
         case = untested(self.shaped, self._settings.seed, range(last - self.number, last))
         tested = self._tested
         if tested is not None:
@@ -350,6 +381,14 @@ class StageTrials:
             return f"a discrete case was not tried: {case}"
         if tested is not None and (lacking := tested.lacking()):
             return lacking
+        return square
+
+    def _open_roots(
+        self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int
+    ) -> str:
+        """Return that the argument of a root is not known to be no square, or ""."""
+        self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
+        square = self._characters.unproven(enough)
         return "the argument of a square root may still be a square" if square else ""
 
     def _concluded(self, one: DrawError) -> Proof | None:
@@ -378,6 +417,10 @@ class StageTrials:
         together, untried = self._decides_together()
         if untried:
             return self._open("PIT204", f"{UNTRIED}: {together}")
+        return self._proven(one, error, together)
+
+    def _proven(self, one: DrawError, error: float, together: str = "") -> Proof:
+        """Return the proof of a stage whose bound is met."""
         return Proof(
             "proven",
             error,
