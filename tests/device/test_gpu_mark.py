@@ -70,17 +70,12 @@ def test_nobody_looks_for_a_gpu_without_such_tests(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_last_lines_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process that sees no device, whatever this machine has."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "device/test_device_gpu.py",
-        "-m",
-        "gpu and not slow",
-    ]
+    chosen = ["-m", "gpu and not slow", "device/test_device_gpu.py"]
+    command = [sys.executable, "-m", "pytest", *chosen]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 tests need a GPU and were skipped" in done.stdout
