@@ -302,7 +302,7 @@ SORTING = 3
 
 def supported(dtype: Any) -> np.dtype[Any]:
     """Return a dtype. Raises ValueError if a device does not compute with it."""
-    found = np.dtype(dtype)
+    found: np.dtype[Any] = np.dtype(dtype)
     if found.kind not in KINDS:
         raise ValueError(f"Unsupported dtype {found}")
     return found

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from device.device_counter import Counter
@@ -124,7 +124,7 @@ class StrictCupy:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the stand-in for cupy has no {name!r}; add it if CuPy has it")
 
-    def owns(self, x: Any) -> bool:
+    def owns(self, x: Any) -> TypeGuard[DeviceArray]:
         """Return True for an array of this device."""
         return isinstance(x, DeviceArray) and x.device is self
 

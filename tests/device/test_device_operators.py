@@ -18,7 +18,7 @@ from pitcheck.ops.registry import operator_names
 
 pytestmark = pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
 NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]
-EVERY = 10
+EVERY = 20
 """By day, every so many-th case is tried."""
 
 

@@ -14,12 +14,14 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import gpu_programs
 
-SHAPES = (gpu_programs.SHAPES[0], (80, 70))
-"""Small matrices go through a kernel, and others through products of float64."""
+SMALL = gpu_programs.SHAPES[0]
+LARGE = (80, 70)
+"""Matrices for which a kernel of small products is too slow."""
+NAMES = tuple(gpu_programs.programs(*SMALL))
+CASES = [(n, SMALL) for n in NAMES] + [(n, LARGE) for n in NAMES if n.startswith("matmul")]
 pytestmark = pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", gpu_programs.programs(1, 1))
+@pytest.mark.parametrize(("name", "shape"), CASES)
 def test_programs(name: str, shape: tuple[int, int]) -> None:
     assert gpu_programs.agrees(StrictCupy(), gpu_programs.programs(*shape)[name])
