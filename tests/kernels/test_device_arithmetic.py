@@ -4,6 +4,7 @@ and those of Python's integers at the edges of every range.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +16,9 @@ from kernels.host_cupy import HostCupy
 
 from kernels import host_kernels
 from pitcheck.algebra.device.device_modular import DeviceModular
-from pitcheck.algebra.device.kernels import MOST_LEVELS, primes_struct
+from pitcheck.algebra.device.kernels import MOST_LEVELS, primes_struct, source
 from pitcheck.algebra.device.layouts import MOST_AXES
+from pitcheck.algebra.device.products import MOST_TERMS
 from pitcheck.algebra.device.programs import (
     ADD,
     CONSTANT,
@@ -32,7 +34,9 @@ from pitcheck.algebra.device.programs import (
     SUBTRACT,
     program,
 )
+from pitcheck.algebra.residues.backend_residues import functions
 from pitcheck.algebra.residues.chains import Chain, chains_of
+from pitcheck.algebra.residues.exponential import draw_exponents
 from pitcheck.algebra.residues.modular import Modular
 from pitcheck.errors import UsageError
 
@@ -296,6 +300,44 @@ def test_a_chunk_of_the_longest_sums_is_exact_in_any_order() -> None:
     b = np.full((1, 1, 1, 352, 70), half)
     device = DeviceModular(XP, Chain((p,), linked=False))
     assert np.all(device.matmul(a, b, 0) == 352 * worst * half % p)
+
+
+def test_the_constants_of_the_kernel_keep_sums_exact() -> None:
+    found = re.search(r"#define BASE (\d+)", source())
+    base, half = int(found[1]) if found else 0, 2**30 - 1
+    assert max(base // 2, (half + base // 2) // base) * half * MOST_TERMS <= 2**53
+
+
+@pytest.mark.parametrize("chunks", [1, 511, 512, 513, 2600])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_any_number_of_chunks_is_joined(chunks: int, sign: int) -> None:
+    largest = 352 * 23171 * (2**30 - 1)
+    products = np.full((1, chunks, 2, 3), float(sign * largest))
+    products[:, :, 1] -= sign * 5
+    out = np.zeros((1, 3), dtype=np.int64)
+    sizes = map(np.uint64, (0, 1, 1, chunks, 3, 3, 3, 3))
+    join = host_kernels.kernel("join_products")
+    join((1,), (2,), (products, out, primes_struct(PRIMES), *sizes))
+    total = sign * chunks * (largest * 46340 + largest - 5)
+    assert out.tolist() == [[total % PRIMES[0]] * 3]
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_exponentials_at_the_edges(length: int) -> None:
+    chain, trials = chains_of(length)[0], (0, 3)
+    modular = functions(XP, chain, 5, trials)
+    bases = [
+        [pow(4, r, p) for r in row]
+        for row, p in zip(draw_exponents(chain.primes, 5, trials), chain.primes[1:], strict=True)
+    ]
+    for low in range(length - 1):
+        primes = chain.primes[low : length - 1]
+        x = np.array([[0, 1, 2047, 2048, (1 << 21) - 1, p - 1, p // 2] for p in primes])
+        x = x.reshape(len(primes), 1, 1, 7)
+        found = modular.exp(x[..., ::-1], low)[..., ::-1]
+        for place in np.ndindex(len(primes), 2, 1, 7):
+            base, p = bases[low + place[0]][place[1]], chain.primes[low + place[0] + 1]
+            assert found[place] == pow(base, int(x[place[0], 0, 0, place[3]]), p)
 
 
 def test_large_products_in_pieces() -> None:
