@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from device.strict_indexing import Index, place_of, placed_at, taken
+from device.strict_indexing import Index, UndefinedError, place_of, placed_at, taken
 
 if TYPE_CHECKING:
     from device.strict_cupy import StrictCupy
@@ -215,6 +215,8 @@ class DeviceArray:
         wanted = supported(dtype)
         if wanted == self.dtype and not copy:
             return self
+        if self.dtype.kind == "f" and wanted.kind in "iu":
+            refuse_undefined(self.host, wanted)
         with np.errstate(all="ignore"):
             return self.device.made("astype", self.host.astype(wanted, order="K"))
 
@@ -300,10 +302,17 @@ SORTING = 3
 
 def supported(dtype: Any) -> np.dtype[Any]:
     """Return a dtype. Raises ValueError if a device does not compute with it."""
-    found = np.dtype(dtype)
+    found: np.dtype[Any] = np.dtype(dtype)
     if found.kind not in KINDS:
         raise ValueError(f"Unsupported dtype {found}")
     return found
+
+
+def refuse_undefined(numbers: Any, wanted: np.dtype[Any]) -> None:
+    """Raise UndefinedError if some real numbers have no integer of a dtype."""
+    limits = np.iinfo(wanted)
+    if not ((numbers > float(limits.min) - 1) & (numbers < float(limits.max) + 1)).all():
+        raise UndefinedError(f"numbers without an integer of {wanted} are cast to it")
 
 
 def matmul(a: Any, b: Any) -> DeviceArray:

@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from device.device_counter import Counter
 from device.strict_array import DeviceArray, Memory, matmul, supported
+from device.strict_indexing import UndefinedError, place_of
 from device.strict_kernels import RawModule
 
 UFUNCS = [
@@ -62,6 +63,7 @@ UFUNCS = [
     "subtract",
 ]
 """The elementwise functions, each of them one launch."""
+SHIFTS = ("left_shift", "right_shift")
 DTYPES = ["bool_", "uint8", "uint32", "uint64", "int32", "int64", "float32", "float64"]
 ADDABLE = frozenset("iIlLqQfdefFD") - frozenset("lq")
 """The characters of dtypes that ``add.at`` has atomic additions for: no int64."""
@@ -92,8 +94,6 @@ class Ufunc:
             raise TypeError("add.at takes arrays of the device")
         if a.dtype.char not in ADDABLE:
             raise TypeError(f"cupy.add.at has no additions of {a.dtype}")
-        from device.strict_indexing import place_of  # noqa: PLC0415  beside its only use
-
         index = place_of(self.device, indices)
         self.device.counter.launch("add.at", index.integers + 2)
         with np.errstate(all="ignore"):
@@ -124,7 +124,7 @@ class StrictCupy:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the stand-in for cupy has no {name!r}; add it if CuPy has it")
 
-    def owns(self, x: Any) -> bool:
+    def owns(self, x: Any) -> TypeGuard[DeviceArray]:
         """Return True for an array of this device."""
         return isinstance(x, DeviceArray) and x.device is self
 
@@ -145,6 +145,8 @@ class StrictCupy:
             raise TypeError(f"out must be an array of the device, not {type(out)}")
         if dtype is not None:
             supported(dtype)
+        if name in SHIFTS:
+            self._refuse_wide(*operands)
         function = getattr(np, name)
         with np.errstate(all="ignore"):
             if out is not None:
@@ -152,6 +154,12 @@ class StrictCupy:
                 function(*operands, out=out.host, dtype=dtype)
                 return out
             return self.made(name, np.asarray(function(*operands, dtype=dtype), order="C"))
+
+    def _refuse_wide(self, shifted: Any, places: Any) -> None:
+        """Raise UndefinedError for a shift by less than 0, or by all of the bits or more."""
+        width = 8 * np.asarray(shifted).itemsize
+        if not ((np.asarray(places) >= 0) & (np.asarray(places) < width)).all():
+            raise UndefinedError(f"numbers of {width} bits are shifted by other places than those")
 
     def _operand(self, x: Any) -> Any:
         if self.owns(x):

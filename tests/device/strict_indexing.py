@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from device.strict_cupy import StrictCupy
 
 
+class UndefinedError(Exception):
+    """What a program does has no defined result on a GPU, though NumPy gives one."""
+
+
 @dataclass(frozen=True)
 class Index:
     """A NumPy index, and how many of its entries are integer arrays, and boolean ones."""
@@ -99,5 +103,14 @@ def placed_at(array: DeviceArray, index: Index, value: Any) -> None:
         raise TypeError(f"a {type(value)} cannot be put into an array of the device")
     _cost(array, index)
     counter.launch("assign", int(array.size > 0))
+    given = np.array(given)
     with np.errstate(all="ignore"):
         array.host[index.key] = given
+        if index.integers and not _same(array.host[index.key], given):
+            raise UndefinedError("different values are put at one place, in no defined order")
+
+
+def _same(found: Any, given: Any) -> bool:
+    """Return True if what was read back is what was put there; NaN is NaN."""
+    expected = np.broadcast_to(given, found.shape).astype(found.dtype)
+    return bool(((found == expected) | (found != found)).all())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from device.strict_array import DeviceArray
 from device.strict_cupy import StrictCupy
+from device.strict_indexing import UndefinedError
 
 from kernels import host_kernels
 
@@ -67,6 +68,11 @@ def x(cupy: StrictCupy) -> DeviceArray:
         (OverflowError, lambda c, x: x + (1 << 64)),
         (TypeError, lambda c, x: x + StrictCupy().asarray(1)),
         (ValueError, lambda c, x: c.argsort(x, kind="quicksort")),
+        (UndefinedError, lambda c, x: operator.setitem(x, [0, 0], x)),
+        (UndefinedError, lambda c, x: (x * np.nan).astype(np.int64)),
+        (UndefinedError, lambda c, x: (x * 1e30).astype(np.int64)),
+        (UndefinedError, lambda c, x: x << 64),
+        (UndefinedError, lambda c, x: x >> -x),
     ],
 )
 def test_what_cupy_refuses_is_refused(
@@ -98,6 +104,15 @@ def test_types_are_those_of_numpy_two(cupy: StrictCupy, x: Any) -> None:
     assert cupy.where(small > 1, -1, 1).dtype == np.int64
     assert small.sum().dtype == np.uint64
     assert (x > 1).sum().dtype == np.int64
+
+
+def test_what_is_defined_is_done(cupy: StrictCupy, x: Any) -> None:
+    x[[0, 0]] = 5
+    assert (x * 1.5).astype(np.int64).tolist() == [[7, 7, 7], [6, 7, 9]]
+    assert (x >> 63).tolist() == [[0] * 3] * 2
+    y = x * 1.0
+    y[[0, 0]] = np.nan
+    assert cupy.isnan(y).tolist() == [[True] * 3, [False] * 3]
 
 
 def test_views_launch_nothing(cupy: StrictCupy, x: Any) -> None:

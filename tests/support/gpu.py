@@ -10,6 +10,7 @@ from pitcheck.algebra.backend import array_module
 from pitcheck.errors import UsageError
 
 MARK = "gpu"
+NEEDED = "needs a GPU"
 
 
 def leave(items: Iterable[pytest.Item]) -> None:
@@ -17,7 +18,7 @@ def leave(items: Iterable[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker(MARK) is not None]
     reason = missing() if marked else None
     for item in marked if reason else ():
-        item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {reason}"))
+        item.add_marker(pytest.mark.skip(reason=f"{NEEDED}: {reason}"))
 
 
 def missing() -> str | None:
@@ -30,8 +31,9 @@ def missing() -> str | None:
 
 
 def told(skipped: Iterable[pytest.TestReport]) -> str | None:
-    """Return the number of skipped tests that need a GPU, in words; None if there are none."""
-    count = sum(MARK in report.keywords for report in skipped)
+    """Return how many tests were skipped for want of a GPU, in words; None if there are none."""
+    count = sum(MARK in each.keywords and NEEDED in str(each.longrepr) for each in skipped)
     if not count:
         return None
-    return f"{count} {'test needs' if count == 1 else 'tests need'} a GPU: skipped"
+    need, were = ("test needs", "was") if count == 1 else ("tests need", "were")
+    return f"{count} {need} a GPU and {were} skipped"
