@@ -21,7 +21,7 @@ class HostCupy:
 
     def RawModule(self, code: str) -> Any:  # noqa: N802  CuPy's name
         """Return the kernels of a source text."""
-        return _Counted(host_kernels.module(code), self.launches)
+        return _Counted(code, self.launches)
 
     @staticmethod
     def asnumpy(array: Any) -> Any:
@@ -30,12 +30,12 @@ class HostCupy:
 
 
 class _Counted:
-    def __init__(self, module: host_kernels.HostModule, launches: Counter[str]) -> None:
-        self._module = module
+    def __init__(self, code: str, launches: Counter[str]) -> None:
+        self._code = code
         self._launches = launches
 
     def get_function(self, name: str) -> Any:
-        kernel = self._module.get_function(name)
+        kernel = host_kernels.module(self._code).get_function(name)
 
         def launched(grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...]) -> None:
             self._launches[name] += 1

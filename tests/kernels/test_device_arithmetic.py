@@ -4,6 +4,7 @@ and those of Python's integers at the edges of every range.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,26 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernels.host_cupy import HostCupy
+from kernels.device_samples import (
+    CHAIN,
+    DEVICE,
+    EXTREMES,
+    LOW,
+    NUMPY,
+    PRIMES,
+    XP,
+    Array,
+    by_integers,
+    edges,
+    same,
+    views,
+)
 
 from kernels import host_kernels
 from pitcheck.algebra.device.device_modular import DeviceModular
-from pitcheck.algebra.device.kernels import MOST_LEVELS, primes_struct
+from pitcheck.algebra.device.kernels import MOST_LEVELS, primes_struct, source
 from pitcheck.algebra.device.layouts import MOST_AXES
+from pitcheck.algebra.device.products import MOST_TERMS
 from pitcheck.algebra.device.programs import (
     ADD,
     CONSTANT,
@@ -32,71 +47,13 @@ from pitcheck.algebra.device.programs import (
     SUBTRACT,
     program,
 )
-from pitcheck.algebra.keyed import SHORT
+from pitcheck.algebra.residues.backend_residues import functions
 from pitcheck.algebra.residues.chains import Chain, chains_of
+from pitcheck.algebra.residues.exponential import draw_exponents
 from pitcheck.algebra.residues.modular import Modular
 from pitcheck.errors import UsageError
 
 pytestmark = pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
-
-Array = np.ndarray[Any, Any]
-
-CHAIN = Chain((2147483647, 2147483629, 3, 101), linked=False)
-"""The largest primes and the smallest: all kernels take them."""
-PRIMES = CHAIN.primes
-LOW = 1
-XP = HostCupy()
-DEVICE = DeviceModular(XP, CHAIN)
-NUMPY = Modular(np, CHAIN)
-
-
-def edges(shape: tuple[int, ...], seed: int, low: int = 0) -> Array:
-    """Return residues (levels from low, *shape), half of them at the edges of their range."""
-    generator = np.random.default_rng(seed)
-    rows = []
-    for p in PRIMES[low:]:
-        pool = np.array([0, 1, 2, p - 1, p - 2, p // 2, p // 2 + 1, 1 << 30, 46340]) % p
-        chosen = generator.choice(pool, shape)
-        rows.append(
-            np.where(generator.random(shape) < 0.5, chosen, generator.integers(0, p, shape))
-        )
-    return np.stack(rows).astype(np.int64)
-
-
-def views(seed: int, low: int = 0) -> dict[str, Array]:
-    """Return residues of shape (levels, 2, 3, 4), or broadcast to it, at many strides."""
-    whole = edges((2, 3, 4), seed, low)
-    return {
-        "contiguous": whole,
-        "transposed": edges((4, 3, 2), seed, low).transpose(0, 3, 2, 1),
-        "backwards": whole[:, ::-1, :, ::-1],
-        "every other": edges((4, 3, 8), seed, low)[:, ::2, :, ::2],
-        "not aligned": edges((2 * 3 * 4 + 1,), seed, low)[:, 1:].reshape(-1, 2, 3, 4)[:, :],
-        "one trial": edges((1, 3, 4), seed, low),
-        "constant": edges((1, 1, 1), seed, low),
-        "repeated": np.broadcast_to(edges((2, 1, 4), seed, low), whole.shape),
-        "one level": edges((2, 3, 4), seed, low)[:1] % 3,
-    }
-
-
-def same(found: Array, expected: Array) -> bool:
-    """Return True if arrays are equal in numbers, shape and dtype."""
-    return bool(
-        found.shape == expected.shape
-        and found.dtype == expected.dtype
-        and np.array_equal(found, expected)
-    )
-
-
-def by_integers(function: Callable[..., int], low: int, *arrays: Array) -> Array:
-    """Return a function of a prime and Python's integers, modulo that prime."""
-    full = np.broadcast_arrays(*arrays)
-    result = np.empty(full[0].shape, dtype=np.int64)
-    for place in np.ndindex(*result.shape):
-        p = PRIMES[low + place[0]]
-        result[place] = function(p, *(int(a[place]) for a in full)) % p
-    return result
-
 
 BINARY: dict[str, Callable[..., int]] = {
     "add": lambda p, x, y: x + y,
@@ -183,9 +140,6 @@ def test_empty_arrays_and_numbers() -> None:
     nothing = np.zeros((4, 1, 1, 3, 0), dtype=np.int64)
     found = DEVICE.matmul(nothing, nothing.swapaxes(3, 4), 0)
     assert same(found, np.zeros((4, 1, 1, 3, 3), dtype=np.int64))
-
-
-EXTREMES = [0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]
 
 
 def test_any_integer_is_reduced() -> None:
@@ -299,6 +253,44 @@ def test_a_chunk_of_the_longest_sums_is_exact_in_any_order() -> None:
     assert np.all(device.matmul(a, b, 0) == 352 * worst * half % p)
 
 
+def test_the_constants_of_the_kernel_keep_sums_exact() -> None:
+    found = re.search(r"#define BASE (\d+)", source())
+    base, half = int(found[1]) if found else 0, 2**30 - 1
+    assert max(base // 2, (half + base // 2) // base) * half * MOST_TERMS <= 2**53
+
+
+@pytest.mark.parametrize("chunks", [1, 511, 512, 513, 2600])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_any_number_of_chunks_is_joined(chunks: int, sign: int) -> None:
+    largest = 352 * 23171 * (2**30 - 1)
+    products = np.full((1, chunks, 2, 3), float(sign * largest))
+    products[:, :, 1] -= sign * 5
+    out = np.zeros((1, 3), dtype=np.int64)
+    sizes = map(np.uint64, (0, 1, 1, chunks, 3, 3, 3, 3))
+    join = host_kernels.kernel("join_products")
+    join((1,), (2,), (products, out, primes_struct(PRIMES), *sizes))
+    total = sign * chunks * (largest * 46340 + largest - 5)
+    assert out.tolist() == [[total % PRIMES[0]] * 3]
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_exponentials_at_the_edges(length: int) -> None:
+    chain, trials = chains_of(length)[0], (0, 3)
+    modular = functions(XP, chain, 5, trials)
+    bases = [
+        [pow(4, r, p) for r in row]
+        for row, p in zip(draw_exponents(chain.primes, 5, trials), chain.primes[1:], strict=True)
+    ]
+    for low in range(length - 1):
+        primes = chain.primes[low : length - 1]
+        x = np.array([[0, 1, 2047, 2048, (1 << 21) - 1, p - 1, p // 2] for p in primes])
+        x = x.reshape(len(primes), 1, 1, 7)
+        found = modular.exp(x[..., ::-1], low)[..., ::-1]
+        for place in np.ndindex(len(primes), 2, 1, 7):
+            base, p = bases[low + place[0]][place[1]], chain.primes[low + place[0] + 1]
+            assert found[place] == pow(base, int(x[place[0], 0, 0, place[3]]), p)
+
+
 def test_large_products_in_pieces() -> None:
     device = DeviceModular(XP, CHAIN)
     a, b = edges((2, 3, 9, 90), 1), edges((1, 3, 90, 12), 2)
@@ -324,109 +316,6 @@ def test_matrices_at_any_strides() -> None:
             for y in (b, _turned(b), b[..., ::-1], np.broadcast_to(b[..., :1], b.shape)):
                 exact = x.astype(object) @ y.astype(object)
                 assert same(DEVICE.matmul(x, y, 0), by_integers(lambda p, v: v, 0, exact))
-
-
-def test_comparison_at_all_levels() -> None:
-    for name, a in views(3).items():
-        b = a.copy()
-        b[..., 0] = (b[..., 0] + 1) % 3
-        for x, y in ((a, b), (a, a[:, :1]), (a, a[..., :1])):
-            for operation in ("equal", "differ"):
-                found = getattr(DEVICE, operation)(x, y)
-                assert same(found, getattr(NUMPY, operation)(x, y)), name
-        zeroed = a * (np.arange(4) > 1)
-        assert same(DEVICE.vanishes(zeroed), NUMPY.vanishes(zeroed)), name
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
-@pytest.mark.parametrize("axis", [0, 1, 3])
-def test_concatenation(count: int, axis: int) -> None:
-    own = [v for name, v in views(7).items() if v.shape == (4, 2, 3, 4)]
-    arrays = [own[i % len(own)] for i in range(count)]
-    arrays[-1] = np.take(arrays[-1], [1, 0, 1], axis=axis)
-    arrays[0] = np.take(arrays[0], [], axis=axis) if count > 3 else arrays[0]
-    for dtype in (np.int64, np.float64, np.uint64, np.uint8, np.bool_, np.int32):
-        given_arrays = [x.astype(dtype, order="K") for x in arrays]
-        expected = NUMPY.concatenate(given_arrays, axis)
-        assert same(DEVICE.concatenate(given_arrays, axis), expected)
-    mixed = [arrays[0], *(x.astype(np.uint8) for x in arrays[1:])]
-    assert same(DEVICE.concatenate(mixed, axis), NUMPY.concatenate(mixed, axis))
-
-
-@pytest.mark.parametrize("nan_first", [False, True])
-def test_keys_of_order(nan_first: bool) -> None:
-    codes = np.array([0, 1, 2, 3], dtype=np.uint8).reshape(1, 1, 1, 4)
-    for level in range(4):
-        top = edges((2, 3, 4), level)[level : level + 1]
-        for special in (None, codes, np.broadcast_to(codes, top.shape), codes[..., :1]):
-            found = DEVICE.order_key(top[..., ::-1], level, special, nan_first)
-            assert same(found, NUMPY.order_key(top[..., ::-1], level, special, nan_first))
-
-
-@pytest.mark.parametrize("low, stop", [(0, 1), (0, 2), (0, 4), (1, 4), (3, 4)])
-def test_keyed_functions(low: int, stop: int) -> None:
-    own = [v[: stop - low] for name, v in views(5, low).items() if name != "one level"]
-    own[0] = own[0] * (np.arange(4) > 0)
-    for x in own:
-        for parity in (None, "odd", "even"):
-            single: Any = (77, (0, 5) if x.shape[1] == 2 else (3,), [x], low, stop - low, parity)
-            assert same(DEVICE.hashed(*single), NUMPY.hashed(*single))
-    for arity in (2, 3, 4):
-        several: Any = (2**64 - 1, (0, 2**40), own[:arity], low, stop - low)
-        assert same(DEVICE.hashed(*several), NUMPY.hashed(*several))
-
-
-def test_tables() -> None:
-    own = [v for name, v in views(9).items() if name != "one level"]
-    own[0] = own[0] * (np.arange(4) > 0)
-    for x in own:
-        trials = (0, 5) if x.shape[1] == 2 else (3,)
-        for parity in (None, "odd", "even"):
-            single: Any = (77, trials, [x], parity)
-            assert same(DEVICE.entries(*single), NUMPY.entries(*single))
-    for arity in (1, 2, 3, 4):
-        for output in ("any", "nonzero", "words"):
-            several: Any = (2**64 - 1, (3, 2**40), own[:arity], None, output)
-            assert same(DEVICE.entries(*several), NUMPY.entries(*several))
-
-
-def test_draws_of_whole_words() -> None:
-    words = np.array(EXTREMES).reshape(1, 1, 2, 5)
-    for trials in ((0,), (0, 1, 2)):
-        options = (1, trials, [words], 0, 4)
-        assert same(DEVICE.hashed(*options), NUMPY.hashed(*options))
-
-
-@pytest.mark.parametrize("domain", ["any", "nonzero", "square"])
-def test_words_as_residues(domain: str) -> None:
-    near = [2**64 // q * q - 1 for p in PRIMES for q in (p, p - 1)]
-    words = np.array([0, 1, 2**64 - 1, 2**63, *(p - 1 for p in PRIMES), *near], dtype=np.uint64)
-    words = np.broadcast_to(words, (4, 1, 2, len(words)))
-    assert same(DEVICE.residues_of(words, domain), NUMPY.residues_of(words, domain))
-
-
-@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 4097])
-def test_philox_is_that_of_numpy(count: int) -> None:
-    keys = np.array([[[0, 0], [2**64 - 1, 2**64 - 1]], [[1, 2], [2**63, 3]]], dtype=np.uint64)
-    found = np.zeros((2, 2, count), dtype=np.uint64)
-    if count:
-        sizes = map(np.uint64, (2, 2, count))
-        philox = host_kernels.kernel("philox")
-        philox((2, 2), (3,), (keys, found, *sizes, primes_struct(PRIMES), np.int32(3)))
-    for place in np.ndindex(2, 2):
-        expected = np.random.Philox(key=keys[place], counter=0).random_raw(count)
-        assert np.array_equal(found[place], expected)
-
-
-@pytest.mark.parametrize("domain", ["any", "nonzero", "square"])
-def test_draws(domain: str) -> None:
-    for shape in ((3, 5), (), (0,), (SHORT // 2,), (101, SHORT // 100)):
-        options = (("seed", "x"), (0, 7), 2, shape, domain)
-        assert same(DEVICE.drawn(*options), NUMPY.drawn(*options))
-    for count in (4, SHORT + 2):
-        few, more = (DEVICE.drawn((1,), t, 1, (count,), "any") for t in ((7,), (0, 7)))
-        assert np.array_equal(few[:, 0], more[:, 1])
-        assert not np.array_equal(more[:, 0], more[:, 1])
 
 
 def test_a_program_of_every_instruction() -> None:
@@ -504,36 +393,3 @@ def test_operands_are_left_alone() -> None:
     DEVICE.matmul(a, a.swapaxes(2, 3), 0)
     DEVICE.sum(a, (1, 2, 3), 0)
     assert np.array_equal(a, kept)
-
-
-def test_specials() -> None:
-    codes = np.array([0, 1, 2, 3], dtype=np.uint8).reshape(1, 1, 1, 4)
-    for name, a in views(4).items():
-        if name == "one level":
-            continue
-        for x, low in ((a, 0), (a[1:3], 1), (a % 3, 0), (a * (np.arange(4) > 2), 0)):
-            for special in (None, codes, np.broadcast_to(codes, (1, *x.shape[1:3], 4))):
-                for operation, rest in (
-                    ("stand_ins", ()),
-                    ("signless", (2,)),
-                    ("signless", (512,)),
-                ):
-                    options = (x, low, *rest, special)
-                    expected = getattr(NUMPY, operation)(*options)
-                    assert np.array_equal(getattr(DEVICE, operation)(*options), expected, True)
-    small = np.array([-511, -1, 0, 511, 512, -512]).reshape(1, 1, 1, 6)
-    device, modular = (
-        kind(xp, chains_of(2)[0]) for kind, xp in ((DeviceModular, XP), (Modular, np))
-    )
-    known = device.signless(device.embed(small, 0, 2), 0, 512)
-    assert known.ravel().tolist() == [False] * 4 + [True] * 2
-    assert same(known, modular.signless(device.embed(small, 0, 2), 0, 512))
-
-
-def test_codes_of_numbers() -> None:
-    largest = np.finfo(np.float64).max
-    finite = np.array([0.0, -0.0, largest, -largest, 5e-324]).reshape(1, 1, 1, 5)
-    assert DEVICE.codes_of(finite) is None and DEVICE.codes_of(finite[..., :0]) is None
-    every = np.concatenate([finite, np.array([[[[np.nan, np.inf, -np.inf]]]])], axis=3)
-    for x in (every, every[..., ::-1], every.astype(np.float64).transpose(0, 3, 1, 2)):
-        assert same(DEVICE.codes_of(x), NUMPY.codes_of(x))

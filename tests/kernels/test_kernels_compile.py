@@ -15,7 +15,11 @@ from kernels.host_kernels import parameters
 
 from pitcheck.algebra.device.kernels import source
 
-ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
+ARCHITECTURES = (
+    pytest.param("sm_75", marks=pytest.mark.slow),
+    "sm_90",
+    pytest.param("sm_120", marks=pytest.mark.slow),
+)
 OPTIONS = ("--ptxas-options=-warn-spills", "--ptxas-options=-warn-lmem-usage")
 
 

@@ -61,7 +61,7 @@ def sanitized(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_no_kernel_does_what_is_undefined() -> None:
-    tests = [f"tests/kernels/test_device_{name}.py" for name in ("arithmetic", "algebra")]
+    tests = [f"tests/kernels/test_device_{name}.py" for name in ("arithmetic", "forms", "algebra")]
     done = sanitized("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " skipped" not in done.stdout

@@ -43,7 +43,7 @@ class DeviceExponential(Exponential):
             self._on_device[low * trials :],
             out,
             plan.layout,
-            self.device.primes_from(low + 1),
+            self.device.structs[low + 1],
         )
         return out
 

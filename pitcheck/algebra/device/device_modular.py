@@ -14,9 +14,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pitcheck.algebra.device.joins import concatenated
+from pitcheck.algebra.device.device_forms import DeviceForms
 from pitcheck.algebra.device.kernels import kernels_of, primes_struct
 from pitcheck.algebra.device.layouts import (
     Operand,
@@ -38,37 +37,17 @@ from pitcheck.algebra.device.programs import (
     Step,
     program,
 )
-from pitcheck.algebra.keyed import SHORT, bulk_keys, mix_int
-from pitcheck.algebra.residues.array_forms import Output, Parity
+from pitcheck.algebra.keyed import SHORT
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.modular import Modular
-from pitcheck.algebra.residues.residue_order import key_of_nan, scale_for
 
 _FLAT = {ADD: "add_residues", SUBTRACT: "subtract_residues", MULTIPLY: "multiply_residues"}
-_DOMAINS = {"any": 0, "nonzero": 1, "square": 2, "words": 3}
-_PARITIES: dict[Parity | None, int] = {None: 0, "odd": 1, "even": 2}
-_MOST_ARGUMENTS = 3
 _RUN = 16
 """The elements that a thread inverts together, if there are many."""
 _MANY = 1 << 17
 """The elements from which on a card is full."""
 _FEW = 128
 """The terms up to which a thread adds up all of a sum."""
-
-KEYED = np.dtype(
-    [
-        ("key", np.uint64),
-        ("lowest", np.uint64),
-        ("scale", np.uint64),
-        ("arguments", np.int32),
-        ("levels", np.int32),
-        ("first", np.int32),
-        ("lane_first", np.int32),
-        ("parity", np.int32),
-        ("output", np.int32),
-    ],
-    align=True,
-)
 
 
 def parts_of(count: int, kept: int) -> int:
@@ -79,7 +58,7 @@ def parts_of(count: int, kept: int) -> int:
     return max(1, min(-(-count // _FEW), max(_FEW, -(-_MANY // max(1, kept)))))
 
 
-class DeviceModular(Modular):
+class DeviceModular(DeviceForms, Modular):
     """Exact arithmetic modulo the members of one chain, by kernels; ``xp`` is cupy.
 
     Raises:
@@ -90,14 +69,23 @@ class DeviceModular(Modular):
         super().__init__(xp, chain)
         self.kernels = kernels_of(xp)
         self.device_product = DeviceProduct(self.kernels)
-        self._of_level = [primes_struct(chain.primes[low:]) for low in range(len(chain))]
-        self._trials: dict[tuple[int, ...], Any] = {}
+        self.structs = [primes_struct(chain.primes[low:]) for low in range(len(chain))]
+        self.mixed_trials = {}
         self._constants: dict[tuple[int, int, int, int], Any] = {}
-        self._nothing: Any = None
 
-    def primes_from(self, low: int) -> NDArray[np.void]:
-        """Return the primes from level ``low`` on, as a struct for kernels."""
-        return self._of_level[low]
+    def drawn(
+        self,
+        parts: tuple[object, ...],
+        trials: Sequence[int],
+        instances: int,
+        shape: Sequence[int],
+        domain: str,
+    ) -> Any:
+        if instances * prod(shape) > SHORT:
+            return self.drawn_in_bulk(parts, trials, instances, shape, domain)
+        # A transfer of residues costs less than one of words and a launch.
+        host = Modular(np, self.chain)
+        return self.xp.asarray(host.drawn(parts, trials, instances, shape, domain))
 
     # --- launches
     def evaluate(
@@ -135,7 +123,7 @@ class DeviceModular(Modular):
             *given,
             out,
             plan.layout,
-            self._of_level[low],
+            self.structs[low],
             program(steps, constants),
         )
 
@@ -149,7 +137,7 @@ class DeviceModular(Modular):
             self.kernels.run(
                 _FLAT[code],
                 grid_of(-(-size // 2), levels),
-                (a, b, out, np.uint64(size), np.uint64(levels), self._of_level[low]),
+                (a, b, out, np.uint64(size), np.uint64(levels), self.structs[low]),
             )
         return out
 
@@ -195,7 +183,7 @@ class DeviceModular(Modular):
         return self.evaluate(((LOAD, 0), (POWER, 0)), (a,), low, (small,))
 
     def matmul(self, a: Any, b: Any, low: int) -> Any:
-        return self.device_product(a, b, self._of_level[low])
+        return self.device_product(a, b, self.structs[low])
 
     # --- inverses
     def inverse(self, a: Any, low: int) -> Any:
@@ -215,7 +203,7 @@ class DeviceModular(Modular):
             self.kernels.run(
                 "inverses" if few else "inverses_in_runs",
                 grid_of(threads, plan.shape[0]),
-                (x, out, self.kernels.flag, mark, plan.layout, self._of_level[low]),
+                (x, out, self.kernels.flag, mark, plan.layout, self.structs[low]),
             )
         return out
 
@@ -257,7 +245,7 @@ class DeviceModular(Modular):
                     along.layout,
                     np.uint64(parts),
                     np.int32(along.innermost <= kept.innermost),
-                    self._of_level[low],
+                    self.structs[low],
                 ),
             )
         return out if parts == 1 else self._folded(then or name, (out,), (1,), low)
@@ -278,193 +266,3 @@ class DeviceModular(Modular):
         whole = planned((operand(base),))
         self._evaluate_into(base, ((LOAD, 0), (REDUCE, 0)), whole, (base,), low)
         return base
-
-    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
-        return concatenated(self.kernels, arrays, axis)
-
-    # --- comparison and order
-    def equal(self, a: Any, b: Any) -> Any:
-        return self._compared(a, b, 0)
-
-    def differ(self, a: Any, b: Any) -> Any:
-        return self._compared(a, b, 1)
-
-    def vanishes(self, a: Any) -> Any:
-        return self._compared(a, self._zero(a.ndim), 0)
-
-    def _zero(self, ndim: int) -> Any:
-        """Return one number 0 with so many axes."""
-        if self._nothing is None:
-            self._nothing = self.xp.zeros(1, dtype=np.int64)
-        return self._nothing.reshape((1,) * ndim)
-
-    def _codes_or_zero(self, special: Any, ndim: int) -> Any:
-        """Return codes, or one code of finite numbers in place of None."""
-        return self._zero(ndim).view(np.uint8)[..., :1] if special is None else special
-
-    def _compared(self, a: Any, b: Any, differ: int) -> Any:
-        plan, (x, y) = self.kernels.over(a, b)
-        out = self.xp.empty((1, *plan.shape[1:]), dtype=np.bool_)
-        self.kernels.each(
-            "equal_at_all_levels", plan, x, y, out.view(np.uint8), plan.layout, np.int32(differ)
-        )
-        return out
-
-    def order_key(self, top: Any, level: int, special: Any = None, nan_first: bool = False) -> Any:
-        plan, (x, y) = self.kernels.over(top, self._codes_or_zero(special, top.ndim))
-        out = self.xp.empty(plan.shape, dtype=np.int64)
-        self.kernels.launch(
-            "order_keys",
-            plan,
-            x,
-            y,
-            out,
-            plan.layout,
-            self._of_level[level],
-            np.uint64(scale_for(self.chain.primes[level])),
-            np.int64(key_of_nan(nan_first)),
-        )
-        return out
-
-    # --- specials
-    def signless(self, a: Any, low: int, bound: int, special: Any = None) -> Any:
-        plan, (x, y) = self.kernels.over(a, self._codes_or_zero(special, a.ndim))
-        out = self.xp.empty((1, *plan.shape[1:]), dtype=np.bool_)
-        self.kernels.each(
-            "signless_numbers",
-            plan,
-            x,
-            y,
-            out.view(np.uint8),
-            plan.layout,
-            self._of_level[low],
-            np.int64(bound),
-        )
-        return out
-
-    def stand_ins(self, a: Any, low: int, special: Any) -> Any:
-        plan, (x, y) = self.kernels.over(a, self._codes_or_zero(special, a.ndim))
-        out = self.xp.empty((1, *plan.shape[1:]), dtype=np.float64)
-        scale = scale_for(self.chain.primes[low + a.shape[0] - 1])
-        self.kernels.each(
-            "stand_ins", plan, x, y, out, plan.layout, self._of_level[low], np.uint64(scale)
-        )
-        return out
-
-    def codes_of(self, stand_ins: Any) -> Any:
-        plan, (x,) = self.kernels.over(stand_ins)
-        out = self.xp.empty(plan.shape, dtype=np.uint8)
-        mark = self.kernels.next_mark()
-        self.kernels.each("codes_of_numbers", plan, x, out, self.kernels.flag, mark, plan.layout)
-        return out if out.size and self.kernels.marked(mark) else None
-
-    # --- hashes
-    def residues_of(self, words: Any, domain: str) -> Any:
-        plan, (x,) = self.kernels.over(words)
-        out = self.xp.empty(plan.shape, dtype=np.int64)
-        self.kernels.launch(
-            "residues_of_words",
-            plan,
-            x,
-            out,
-            plan.layout,
-            self._of_level[0],
-            np.int32(_DOMAINS[domain]),
-        )
-        return out
-
-    def drawn(
-        self,
-        parts: tuple[object, ...],
-        trials: Sequence[int],
-        instances: int,
-        shape: Sequence[int],
-        domain: str,
-    ) -> Any:
-        if instances * prod(shape) <= SHORT:
-            # A transfer of residues costs less than one of words and a launch.
-            host = Modular(np, self.chain)
-            return self.xp.asarray(host.drawn(parts, trials, instances, shape, domain))
-        keys = bulk_keys(parts, range(len(self.chain)), trials)
-        levels, count = len(self.chain), instances * prod(shape)
-        out = self.xp.empty((levels, len(trials), instances, *shape), dtype=np.int64)
-        if out.size:
-            self.kernels.run(
-                "philox",
-                grid_of(len(trials) * -(-count // 4), levels),
-                (
-                    self.xp.asarray(keys),
-                    out,
-                    *map(np.uint64, (levels, len(trials), count)),
-                    self._of_level[0],
-                    np.int32(_DOMAINS[domain]),
-                ),
-            )
-        return out
-
-    def hashed(
-        self,
-        key: int,
-        trials: Sequence[int],
-        arguments: Sequence[Any],
-        low: int,
-        levels: int,
-        parity: Parity | None = None,
-    ) -> Any:
-        if len(arguments) > _MOST_ARGUMENTS:
-            return super().hashed(key, trials, arguments, low, levels, parity)
-        counted = min(x.shape[0] for x in arguments)
-        first = max(counted - 2, 0)
-        options = (key, low, 0, len(arguments), counted, first, 0, _PARITIES[parity], 0)
-        return self._keyed(options, trials, arguments, low, levels)
-
-    def entries(
-        self,
-        key: int,
-        trials: Sequence[int],
-        arguments: Sequence[Any],
-        parity: Parity | None = None,
-        output: Output = "any",
-    ) -> Any:
-        if len(arguments) > _MOST_ARGUMENTS:
-            return super().entries(key, trials, arguments, parity, output)
-        levels = len(self.chain)
-        options = (key, 0, 0, len(arguments), levels, 0, 1, _PARITIES[parity], _DOMAINS[output])
-        found = self._keyed(options, trials, arguments, 0, levels)
-        return found.view(np.uint64) if output == "words" else found
-
-    def _keyed(
-        self,
-        options: tuple[int, ...],
-        trials: Sequence[int],
-        arguments: Sequence[Any],
-        low: int,
-        levels: int,
-    ) -> Any:
-        ndim = arguments[0].ndim
-        of_trials = Operand(
-            (levels, len(trials), *(1,) * (ndim - 2)), (0, 1, *(0,) * (ndim - 2)), 1
-        )
-        missing = [arguments[0]] * (_MOST_ARGUMENTS - len(arguments))
-        plan, arrays = self.kernels.over(*arguments, *missing, beside=(of_trials,))
-        out = self.xp.empty(plan.shape, dtype=np.int64)
-        keyed = np.array([options], dtype=KEYED)
-        keyed["scale"] = scale_for(self.chain.primes[low + int(keyed["levels"][0]) - 1])
-        self.kernels.each(
-            "keyed_function",
-            plan,
-            *arrays,
-            self._mixed(tuple(trials)),
-            out,
-            plan.layout,
-            self._of_level[low],
-            keyed,
-        )
-        return out
-
-    def _mixed(self, trials: tuple[int, ...]) -> Any:
-        """Return the mixed numbers of trials on the device, sent once."""
-        if trials not in self._trials:
-            numbers = [mix_int(trial) for trial in trials]
-            self._trials[trials] = self.xp.asarray(numbers, dtype=np.uint64)
-        return self._trials[trials]
