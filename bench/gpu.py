@@ -18,10 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import kernel_rates
 import msgspec
 import numpy as np
 from frontier import written
-from gpu_lines import LINES, Bench, Line
+from gpu_lines import KERNEL_GOALS, LINES, Bench, Line
 
 from pitcheck import __version__
 from pitcheck.algebra.backend import array_module
@@ -32,6 +33,9 @@ FIGURES = ROOT / "bench" / "gpu.json"
 PAGE = ROOT / "docs" / "gpu.md"
 HEAD = ("| what | measured | ratio | goal | said |", "|---|---|---|---|---|")
 DIFFERENT = "DIFFERENT"
+KERNEL = "kernel: "
+FIRST = 1
+"""The lines that are measured before the kernels: nothing is worth measuring that is wrong."""
 
 
 class Figure(msgspec.Struct):
@@ -70,28 +74,42 @@ def measured(line: Line, bench: Bench) -> Figure:
         value, ratio, said = None, None, f"failed: {type(error).__name__}: {error}"
     taken = time.perf_counter() - start
     figure = Figure(line.name, value, line.unit, ratio, said)
-    print(f"{row(line, figure)}   ({taken:.1f} s)", flush=True)
+    print(f"{row(line.name, line.goal, figure)}   ({taken:.1f} s)", flush=True)
     return figure
 
 
-def row(line: Line, figure: Figure | None) -> str:
-    """Return a line of the table."""
-    goal = "" if line.goal is None else f"at least {line.goal:.2f}"
+def kernels(xp: Any) -> list[Figure]:
+    """Return the figures of all kernels, each beside the copy or the GEMM of the same run."""
+    found = []
+    for each in kernel_rates.figures(xp):
+        value, unit = (each.microseconds, "us") if each.rate is None else (each.rate, each.unit)
+        figure = Figure(KERNEL + each.name, value, unit, each.share, f"{each.microseconds:,.1f} us")
+        found.append(figure)
+        print(row(figure.name, KERNEL_GOALS.get(each.name), figure), flush=True)
+    return found
+
+
+def row(name: str, least: float | None, figure: Figure | None) -> str:
+    """Return a line of the table, for the least ratio that is wanted."""
+    goal = "" if least is None else f"at least {least:.2f}"
     if figure is None:
-        return f"| {line.name} | not measured | | {goal} | |"
-    value = "-" if figure.value is None else f"{figure.value:,.3g} {line.unit}"
+        return f"| {name} | not measured | | {goal} | |"
+    value = "-" if figure.value is None else f"{figure.value:,.4g} {figure.unit}"
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-    return f"| {line.name} | {value} | {ratio} | {goal} | {figure.said} |"
+    return f"| {name} | {value} | {ratio} | {goal} | {figure.said} |"
 
 
 def table(figures: Figures) -> list[str]:
     """Return the table of the page. A line without a figure is called not measured."""
     known = {figure.name: figure for figure in figures.lines}
+    goals = {KERNEL + name: least for name, least in KERNEL_GOALS.items()}
+    named = {**goals, **{line.name: line.goal for line in LINES}}
+    rows = {name: named.get(name) for name in (*goals, *known, *named)}
     return [
         f"{figures.card}, {figures.date}, {figures.versions}.",
         "",
         *HEAD,
-        *(row(line, known.get(line.name)) for line in LINES),
+        *(row(name, least, known.get(name)) for name, least in rows.items()),
     ]
 
 
@@ -107,10 +125,15 @@ def joined(before: Path, figures: Figures) -> Figures:
     return msgspec.structs.replace(figures, lines=kept + figures.lines)
 
 
-def run(xp: Any, lines: Sequence[Line], seconds: float, *, small: bool) -> Figures:
-    """Measure lines until ``seconds`` are spent."""
+def run(
+    xp: Any, lines: Sequence[Line], seconds: float, *, small: bool, with_kernels: bool
+) -> Figures:
+    """Measure lines until ``seconds`` are spent, kernels after the first line."""
     bench, end = Bench(xp, small=small), time.monotonic() + seconds
-    found = [measured(line, bench) for line in lines if time.monotonic() < end]
+    found = [measured(line, bench) for line in lines[:FIRST] if time.monotonic() < end]
+    if with_kernels:
+        found += kernels(xp)
+    found += [measured(line, bench) for line in lines[FIRST:] if time.monotonic() < end]
     versions = f"NumPy {np.__version__}" + ("" if xp is np else f", CuPy {version_of_cupy(xp)}")
     return Figures(card(xp), datetime.now(UTC).date().isoformat(), versions, found)
 
@@ -142,7 +165,8 @@ def main() -> int:
         return 2
     print(f"pitcheck {__version__}, {card(xp)}")
     lines = [line for line in LINES if options.only in line.name]
-    figures = run(xp, lines, options.seconds, small=options.small)
+    every = not options.only and xp is not np
+    figures = run(xp, lines, options.seconds, small=options.small, with_kernels=every)
     kept = joined(options.file, figures)
     options.file.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
     return 1 if any(DIFFERENT in figure.said for figure in figures.lines) else 0

@@ -8,17 +8,14 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from gpu_programs import SHAPES, differing, programs
+from kernel_rates import CHECKED, wrong_rows
 
-from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
-from pitcheck.algebra.residues.chains import chains_of
 from pitcheck.base.options import Options
 from pitcheck.commands.reading import read_pair
 from pitcheck.engine.check import check
@@ -27,11 +24,6 @@ from pitcheck.report.report import VOLATILE, Report
 
 PLANS = Path(__file__).resolve().parent.parent / "plans"
 REPEATS = 5
-GIGA = 1e9
-TERA = 1e12
-LEVELS = 3
-EIGHT = 8
-"""The bytes of a residue."""
 DIFFERENT = "DIFFERENT"
 LAYER_SEED = 7
 NIGHT_SHARD = "1/80"
@@ -41,61 +33,12 @@ Outcome = tuple[float | None, float | None, str]
 """A value, its ratio to a baseline or None, and a remark."""
 
 
+@dataclass(frozen=True)
 class Bench:
-    """A card, and what is measured of it once: the copy bandwidth and the rate of float64 GEMMs."""
+    """An array module that is measured, at small sizes to try the lines."""
 
-    def __init__(self, xp: Any, *, small: bool) -> None:
-        self.xp = xp
-        self.small = small
-        self.arithmetic = ResidueAlgebra(xp, chains_of(LEVELS)[0], 7, (0,)).arithmetic
-
-    def synchronize(self) -> None:
-        """Wait until the device is done."""
-        if self.xp is not np:
-            self.xp.cuda.Device().synchronize()
-
-    def seconds(self, work: Callable[[], object]) -> float:
-        """Return the median seconds of a few runs after one that warms up."""
-        work()
-        self.synchronize()
-        taken = []
-        for _ in range(REPEATS):
-            start = time.perf_counter()
-            work()
-            self.synchronize()
-            taken.append(time.perf_counter() - start)
-        return sorted(taken)[REPEATS // 2]
-
-    def residues(self, *shape: int, levels: int = LEVELS) -> Any:
-        """Return nonzero residues of shape (levels, *shape), whose pattern does not soon repeat."""
-        primes = self.arithmetic.primes(0, levels, 1 + len(shape))
-        # Products stay below 2^63: places times a prime below 2^29.
-        places = self.xp.arange(levels * prod(shape), dtype=np.int64).reshape(levels, *shape)
-        return (places * 479001599) % (primes - 1) + 1
-
-    @cached_property
-    def copy(self) -> float:
-        """Bytes read and written in a second by copies of an array."""
-        source = self.xp.ones(1 << (20 if self.small else 28), dtype=np.int64)
-        target = self.xp.empty_like(source)
-        return 2 * int(source.nbytes) / self.seconds(partial(self.xp.copyto, target, source))
-
-    @cached_property
-    def gemm(self) -> float:
-        """Operations in a second of a float64 GEMM, an addition and a multiplication counted."""
-        n = self.largest
-        a, b = (self.xp.ones((n, n)) * (1 + i / 7) for i in range(2))
-        return 2 * n**3 / self.seconds(partial(self.xp.matmul, a, b))
-
-    @property
-    def largest(self) -> int:
-        """The rows of the largest matrices."""
-        return 512 if self.small else 8192
-
-    @property
-    def elements(self) -> int:
-        """The elements of a level of the largest tensors."""
-        return 1 << (16 if self.small else 25)
+    xp: Any
+    small: bool
 
 
 @dataclass(frozen=True)
@@ -108,85 +51,13 @@ class Line:
     goal: float | None = None
 
 
-def copying(bench: Bench) -> Outcome:
-    """Measure the copy bandwidth."""
-    return bench.copy / GIGA, None, "read and written"
-
-
-def multiplying(bench: Bench) -> Outcome:
-    """Measure the rate of float64 matrix products."""
-    return bench.gemm / TERA, None, f"{bench.largest} rows and columns"
-
-
 def comparing(bench: Bench) -> Outcome:
     """Compare all primitives with NumPy's results."""
-    wrong = differing(bench.xp)
+    rows = [] if bench.xp is np else [*wrong_rows(bench.xp), *wrong_rows(bench.xp, CHECKED, 1000)]
+    wrong = differing(bench.xp) + rows
     count = sum(len(programs(*shape)) for shape in SHAPES)
     said = f"{DIFFERENT}: {', '.join(wrong)}" if wrong else "the same bit for bit as NumPy's"
-    return count - len(wrong), (count - len(wrong)) / count, said
-
-
-def streamed(
-    operation: Callable[[Bench], tuple[Callable[[], Any], int]],
-) -> Callable[[Bench], Outcome]:
-    """Return the measurement of an operation and the bytes that it must move."""
-
-    def measure(bench: Bench) -> Outcome:
-        work, moved = operation(bench)
-        rate = moved / bench.seconds(work)
-        return rate / GIGA, rate / bench.copy, "of the copy bandwidth"
-
-    return measure
-
-
-def binary(name: str) -> Callable[[Bench], tuple[Callable[[], Any], int]]:
-    """Return an operation of two tensors: two are read, one is written."""
-
-    def operation(bench: Bench) -> tuple[Callable[[], Any], int]:
-        a, b = bench.residues(1, 1, bench.elements), bench.residues(1, 1, bench.elements)
-        return partial(getattr(bench.arithmetic, name), a, b, 0), 3 * a.nbytes
-
-    return operation
-
-
-def inverting(bench: Bench) -> tuple[Callable[[], Any], int]:
-    """Return inverses: one tensor is read, one is written."""
-    a = bench.residues(1, 1, bench.elements)
-    return partial(bench.arithmetic.inverse, a, 0), 2 * a.nbytes
-
-
-def summing(bench: Bench) -> tuple[Callable[[], Any], int]:
-    """Return sums of rows of 4,096: one tensor is read."""
-    a = bench.residues(1, 1, bench.elements >> 12, 1 << 12)
-    return partial(bench.arithmetic.sum, a, (4,), 0), a.nbytes
-
-
-def exponentials(bench: Bench) -> tuple[Callable[[], Any], int]:
-    """Return exponentials: one tensor is read, one is written."""
-    a = bench.residues(1, 1, bench.elements, levels=LEVELS - 1)
-    return partial(bench.arithmetic.exp, a, 0), 2 * a.nbytes
-
-
-def small_products(
-    batch: int, m: int, k: int, n: int
-) -> Callable[[Bench], tuple[Callable[[], Any], int]]:
-    """Return products of a batch of small matrices: both are read, the result is written."""
-
-    def operation(bench: Bench) -> tuple[Callable[[], Any], int]:
-        count = batch // (64 if bench.small else 1)
-        a, b = bench.residues(1, 1, count, m, k), bench.residues(1, 1, count, k, n)
-        moved = EIGHT * LEVELS * count * (m * k + k * n + m * n)
-        return partial(bench.arithmetic.matmul, a, b, 0), moved
-
-    return operation
-
-
-def large_product(bench: Bench) -> Outcome:
-    """Measure one large product modulo a prime against half the rate of a float64 GEMM."""
-    n = bench.largest
-    a, b = bench.residues(1, 1, n, n, levels=1), bench.residues(1, 1, n, n, levels=1)
-    rate = 2 * n**3 / bench.seconds(partial(bench.arithmetic.matmul, a, b, 0))
-    return rate / TERA, rate / (bench.gemm / 2), "of half the rate of float64: two GEMMs"
+    return count, None, said
 
 
 def report_of(plan: str, changes: Mapping[str, object], options: Options) -> tuple[Report, float]:
@@ -297,20 +168,17 @@ LAYERS = (
         layer("deepseek-v3", MIXTURE, TINY, 60),
     ),
 )
+KERNEL_GOALS = {
+    "copy": None,
+    "add": 0.6,
+    "multiply": 0.6,
+    "4 x 8 x 4, many": 0.6,
+    "float64 GEMM, 8192": None,
+    "modular, 8192": 0.4,
+}
+"""The least shares that are wanted of rows of ``kernel_rates.py``."""
 LINES = (
-    Line("copy bandwidth", "GB/s", copying),
-    Line("float64 GEMM", "TFLOP/s", multiplying),
-    Line("primitives that give NumPy's residues", "primitives", comparing, 1.0),
-    Line("add", "GB/s", streamed(binary("add")), 0.6),
-    Line("multiply", "GB/s", streamed(binary("multiply")), 0.6),
-    Line("exponential", "GB/s", streamed(exponentials)),
-    Line("inverse", "GB/s", streamed(inverting)),
-    Line("sum of rows", "GB/s", streamed(summing)),
-    Line(
-        "products, 100,000 of 4x8 by 8x4", "GB/s", streamed(small_products(100_000, 4, 8, 4)), 0.6
-    ),
-    Line("products, 10,000 of 64x64", "GB/s", streamed(small_products(10_000, 64, 64, 64))),
-    Line("product of 8,192 rows and columns", "TFLOP/s", large_product, 0.4),
+    Line("primitives compared with NumPy's", "primitives", comparing),
     Line("llama3-tiny, reduced shapes", "s", whole_check("llama3-tiny")),
     Line("deepseek-v3-tiny, reduced shapes", "s", whole_check("deepseek-v3-tiny")),
     *LAYERS,

@@ -1,31 +1,22 @@
-"""How fast the kernels are on a GPU, beside copies of memory and float64 GEMMs.
-
-Run ``python bench/kernel_rates.py``; ``--json FILE`` writes the figures with date and card. Before
-anything is measured, every row is computed at two smaller sizes and compared with NumPy bit for
-bit. It exits 1 if one differs, and 2 without a GPU.
+"""The rows of ``bench/gpu.py`` on kernels, beside copies of memory and float64 GEMMs.
 
 Bytes are those that must move: every operand read once, every result written once. The rate of a
-modular product of matrices counts 2 m n k operations. It needs two float64 GEMMs, so half the rate
-of one is the most that it can reach.
+modular product of matrices counts 2 m n k operations. Made of float64 it needs two GEMMs: its share
+is that of half the rate of one, and int8 tensor cores reach more than 1.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.backend import array_module, to_host
+from pitcheck.algebra.backend import to_host
 from pitcheck.algebra.residues.backend_residues import arithmetic, functions
 from pitcheck.algebra.residues.chains import chains_of
-from pitcheck.errors import UsageError
 
 CHAIN = chains_of(3)[0]
 LEVELS = len(CHAIN)
@@ -77,7 +68,7 @@ class Operands:
 
     def drawn(self, name: str, *shape: int, domain: str = "any") -> Any:
         """Return residues of shape (levels, trials, 1, *shape)."""
-        return self.modular.drawn_in_bulk((name,), TRIALS, 1, shape, domain)
+        return self.modular.drawn((name,), TRIALS, 1, shape, domain)
 
 
 def elementwise_rows(o: Operands) -> Iterator[Row]:
@@ -138,7 +129,7 @@ def matrix_rows(o: Operands, sizes: tuple[int, ...]) -> Iterator[Row]:
         yield Row(name, lambda a=a, b=b: o.modular.matmul(a, b, 0), moved)
     modular = arithmetic(o.xp, chains_of(1)[0])
     for size in sizes:
-        x, y = (modular.drawn_in_bulk((k,), (0,), 1, (size, size), "any") for k in (1, 2))
+        x, y = (modular.drawn((k,), (0,), 1, (size, size), "any") for k in (1, 2))
         f, g = (v[0, 0, 0].astype(np.float64) for v in (x, y))
         flop = 2.0 * size**3
         yield Row(f"float64 GEMM, {size}", lambda f=f, g=g: o.xp.matmul(f, g), flop, "gemm")
@@ -191,7 +182,7 @@ def seconds_of(xp: Any, run: Run) -> float:
         stop.record()
         stop.synchronize()
         times.append(xp.cuda.get_elapsed_time(start, stop) / 1e3)
-    return median(times)
+    return float(median(times))
 
 
 def figures(xp: Any) -> Iterator[Figure]:
@@ -199,7 +190,7 @@ def figures(xp: Any) -> Iterator[Figure]:
     copy, gemm = float("nan"), float("nan")
     for part in (rows_of(xp, LARGE, SQUARES), launch_rows(xp)):
         for row in part:
-            seconds = seconds_of(xp, row.run)
+            seconds = float(seconds_of(xp, row.run))
             rate = row.amount / seconds
             copy = rate if row.kind == "copy" else copy
             gemm = rate if row.kind == "gemm" else gemm
@@ -213,37 +204,3 @@ def figures(xp: Any) -> Iterator[Figure]:
                 "" if timed else unit,
                 None if timed else round(rate / possible, 3),
             )
-
-
-def card(xp: Any) -> str:
-    """Return the name of the device."""
-    name: bytes = xp.cuda.runtime.getDeviceProperties(0)["name"]
-    return name.decode()
-
-
-def main(arguments: list[str]) -> int:
-    """Check, measure and print."""
-    try:
-        cupy = array_module("cupy")
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if wrong := [*wrong_rows(cupy), *wrong_rows(cupy, CHECKED, 1000)]:
-        print(f"results differ from NumPy's: {', '.join(wrong)}", file=sys.stderr)
-        return 1
-    found = []
-    print(f"{card(cupy)}, {datetime.now(UTC):%Y-%m-%d}")
-    for figure in figures(cupy):
-        found.append(figure)
-        rate = "" if figure.rate is None else f"{figure.rate:10.2f} {figure.unit:8s}"
-        share = "" if figure.share is None else f"{figure.share:7.0%}"
-        print(f"{figure.name:28s} {figure.microseconds:12.2f} us {rate} {share}", flush=True)
-    if arguments[:1] == ["--json"]:
-        said = {"card": card(cupy), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
-        text = json.dumps({**said, "rows": [asdict(f) for f in found]}, indent=1)
-        Path(arguments[1]).write_text(text + "\n", encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
