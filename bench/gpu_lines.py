@@ -17,6 +17,7 @@ from gpu_programs import SHAPES, differing, programs
 from kernel_rates import CHECKED, wrong_rows
 
 from pitcheck.base.options import Options
+from pitcheck.commands.number_options import parse_memory
 from pitcheck.commands.reading import read_pair
 from pitcheck.engine.check import check
 from pitcheck.report.json import encode
@@ -101,7 +102,13 @@ def layer(
 
     def measure(bench: Bench) -> Outcome:
         changed = {**changes, **small} if bench.small else changes
-        options = Options(seed=LAYER_SEED, backend=backend_of(bench), shapes="full", jobs=1)
+        options = Options(
+            seed=LAYER_SEED,
+            backend=backend_of(bench),
+            shapes="full",
+            jobs=1,
+            max_memory=parse_memory("auto", backend_of(bench)),
+        )
         report, seconds = report_of(plan, changed, options)
         return seconds, most / seconds, f"{report.verdict}; wanted under {most:.0f} s"
 

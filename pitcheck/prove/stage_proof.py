@@ -14,7 +14,7 @@ A stage is proven at two sets of sizes, and with weights for the places of axes 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -64,6 +64,8 @@ from pitcheck.stage.stage import Stage
 
 SMALL = 1 << 18
 """The elements of a stage at full sizes up to which these are tried if places have no weights."""
+REDUCED_MEMORY = 1 << 26
+"""The bytes that reduced sizes may take whatever is allowed: less than the program itself."""
 LENGTHS = (3, 4)
 """The lengths of chains of primes that are tried."""
 ORDERED = "numbers are rounded, or outcomes of comparisons counted"
@@ -176,10 +178,13 @@ def _apart(stage: Stage, settings: Settings) -> Stage:
         return stage
 
 
-def _proof_of(statement: Statement) -> Proof:
-    """Return the proof of a stage, in which errors are outcomes."""
+def _proof_of(statement: Statement, prove: Callable[[Statement], Proof] | None = None) -> Proof:
+    """Return the proof of a stage, in which errors are outcomes.
+
+    ``prove``: the way to prove it; None: with any numbers for what is not decided.
+    """
     try:
-        return _whatever_is_decided(statement)
+        return (prove or _whatever_is_decided)(statement)
     except StepError as error:
         return _refused(error.cause, str(error))
     except (UnsupportedError, BudgetError) as error:
@@ -281,8 +286,10 @@ def _prove_whole(statement: Statement) -> Proof:
     its own, if it is small.
     """
     stage, settings = statement.stage, statement.settings
-    few = replace(settings, full_shapes=False)
-    small = _prove_variants(replace(statement, settings=few, kind=f"{statement.kind}reduced, "))
+    memory = max(settings.max_memory, REDUCED_MEMORY)
+    few = replace(settings, full_shapes=False, max_memory=memory)
+    reduced_statement = replace(statement, settings=few, kind=f"{statement.kind}reduced, ")
+    small = _proof_of(reduced_statement, _prove_variants)
     if small.outcome == "failed":
         return small
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
