@@ -10,13 +10,14 @@ time stays unmeasured. Exit code 1: CuPy's results are not NumPy's. Exit code 2:
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import kernel_rates
 import msgspec
@@ -34,6 +35,8 @@ PAGE = ROOT / "docs" / "gpu.md"
 HEAD = ("| what | measured | ratio | goal | said |", "|---|---|---|---|---|")
 DIFFERENT = "DIFFERENT"
 KERNEL = "kernel: "
+MOST_SAID = 300
+"""The characters of a message in the table."""
 FIRST = 1
 """The lines that are measured before the kernels: nothing is worth measuring that is wrong."""
 
@@ -67,15 +70,23 @@ def card(xp: Any) -> str:
 def measured(line: Line, bench: Bench) -> Figure:
     """Return the figure of a line; one that raises has no value, and says so."""
     start = time.perf_counter()
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(bench.most_seconds)
     try:
         value, ratio, said = line.measure(bench)
     except Exception as error:  # any line may fail on a new card, and the others must go on
         traceback.print_exc()
-        value, ratio, said = None, None, f"failed: {type(error).__name__}: {error}"
+        value, ratio, said = None, None, f"failed: {type(error).__name__}: {error}"[:MOST_SAID]
+    finally:
+        signal.alarm(0)
     taken = time.perf_counter() - start
     figure = Figure(line.name, value, line.unit, ratio, said)
     print(f"{row(line.name, line.goal, figure)}   ({taken:.1f} s)", flush=True)
     return figure
+
+
+def _too_long(*_: object) -> NoReturn:
+    raise TimeoutError("it took longer than a line may")
 
 
 def kernels(xp: Any) -> list[Figure]:
@@ -125,17 +136,22 @@ def joined(before: Path, figures: Figures) -> Figures:
     return msgspec.structs.replace(figures, lines=kept + figures.lines)
 
 
-def run(
-    xp: Any, lines: Sequence[Line], seconds: float, *, small: bool, with_kernels: bool
-) -> Figures:
-    """Measure lines until ``seconds`` are spent, kernels after the first line."""
-    bench, end = Bench(xp, small=small), time.monotonic() + seconds
-    found = [measured(line, bench) for line in lines[:FIRST] if time.monotonic() < end]
-    if with_kernels:
-        found += kernels(xp)
-    found += [measured(line, bench) for line in lines[FIRST:] if time.monotonic() < end]
+def measure(
+    xp: Any, lines: Sequence[Line], bench: Bench, seconds: float, *, with_kernels: bool
+) -> Iterator[Figure]:
+    """Yield the figures of lines until ``seconds`` are spent, and of kernels after the first."""
+    end = time.monotonic() + seconds
+    for number, line in enumerate(lines):
+        if number == FIRST and with_kernels:
+            yield from kernels(xp)
+        if time.monotonic() < end:
+            yield measured(line, bench)
+
+
+def begun(xp: Any) -> Figures:
+    """Return the figures of a run before its first line."""
     versions = f"NumPy {np.__version__}" + ("" if xp is np else f", CuPy {version_of_cupy(xp)}")
-    return Figures(card(xp), datetime.now(UTC).date().isoformat(), versions, found)
+    return Figures(card(xp), datetime.now(UTC).date().isoformat(), versions, [])
 
 
 def version_of_cupy(xp: Any) -> str:
@@ -149,6 +165,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The GPU, measured.")
     parser.add_argument("--only", default="", help="only lines whose name holds this text")
     parser.add_argument("--seconds", type=float, default=480, help="when to begin no further line")
+    parser.add_argument("--limit", type=int, default=120, help="the seconds of a line")
     parser.add_argument("--backend", choices=("numpy", "cupy"), default="cupy")
     parser.add_argument("--small", action="store_true", help="small sizes, to try the lines")
     parser.add_argument("--file", type=Path, default=FIGURES, help="where the figures are kept")
@@ -166,9 +183,11 @@ def main() -> int:
     print(f"pitcheck {__version__}, {card(xp)}")
     lines = [line for line in LINES if options.only in line.name]
     every = not options.only and xp is not np
-    figures = run(xp, lines, options.seconds, small=options.small, with_kernels=every)
-    kept = joined(options.file, figures)
-    options.file.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+    figures, bench = begun(xp), Bench(xp, options.small, options.limit)
+    for figure in measure(xp, lines, bench, options.seconds, with_kernels=every):
+        figures.lines.append(figure)
+        kept = joined(options.file, figures)
+        options.file.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
     return 1 if any(DIFFERENT in figure.said for figure in figures.lines) else 0
 
 

@@ -36,10 +36,11 @@ Outcome = tuple[float | None, float | None, str]
 
 @dataclass(frozen=True)
 class Bench:
-    """An array module that is measured, at small sizes to try the lines."""
+    """An array module that is measured, small sizes to try the lines, the seconds of a line."""
 
     xp: Any
     small: bool
+    most_seconds: int
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,9 @@ KERNEL_GOALS = {
 """The least shares that are wanted of rows of ``kernel_rates.py``."""
 LINES = (
     Line("primitives compared with NumPy's", "primitives", comparing),
+    *LAYERS[:2],
     Line("llama3-tiny, reduced shapes", "s", whole_check("llama3-tiny")),
     Line("deepseek-v3-tiny, reduced shapes", "s", whole_check("deepseek-v3-tiny")),
-    *LAYERS,
     Line("the night on one GPU against two processors", "s", night),
+    *LAYERS[2:],
 )

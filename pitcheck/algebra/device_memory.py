@@ -11,14 +11,14 @@ from importlib.util import find_spec
 from pitcheck.base.options import GIB
 
 OF_HOST = 4 * GIB
-MARGIN = 0.9
-"""The share of a GPU's free memory that is used. The rest is for kernels, and for what its pool of
-memory cannot use again.
+MARGIN = 0.5
+"""The share of a GPU's free memory that is used. The rest is for kernels, for what its pool of
+memory cannot use again, and for what a prediction misses.
 """
 
 
 def default_memory(backend: str) -> int:
-    """Return the bytes that a process may use: 4 GiB, or nine tenths of what is free on its GPU.
+    """Return the bytes that a process may use: 4 GiB, or half of what is free on its GPU.
 
     The latter is rounded down to GiB, so that a check of an idle GPU is taken apart as before.
 
