@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
@@ -287,7 +289,8 @@ def _prove_whole(statement: Statement) -> Proof:
     """
     stage, settings = statement.stage, statement.settings
     memory = max(settings.max_memory, REDUCED_MEMORY)
-    few = replace(settings, full_shapes=False, max_memory=memory)
+    # A processor ends sooner at reduced sizes, and computes the same.
+    few = replace(settings, full_shapes=False, max_memory=memory, xp=np, automatic=None)
     reduced_statement = replace(statement, settings=few, kind=f"{statement.kind}reduced, ")
     small = _proof_of(reduced_statement, _prove_variants)
     if small.outcome == "failed":
@@ -463,7 +466,8 @@ def _proof_at(statement: Statement, shaped: ShapedStage, variant: int, at_once: 
     if not settings.in_pieces:
         check_memory(shaped, 16, settings.max_memory)
     degrees = StageDegrees.of(shaped)
-    cases = with_cases(shaped, degrees.algebra.divided)
+    # What integers decide was told apart at reduced sizes, where every one of them is looked at.
+    cases = Cases(shaped) if variant == WHOLE else with_cases(shaped, degrees.algebra.divided)
     sizes = (
         f"{statement.kind}sizes "
         f"{settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"
