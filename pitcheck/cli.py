@@ -190,7 +190,7 @@ _OUT = click.option(
     default="auto",
     show_default=True,
     metavar="SIZE",
-    help="Budget of memory of each process, such as 500MB or 4GiB; auto is 4GiB, or nine tenths of "
+    help="Budget of memory of each process, such as 500MB or 4GiB; auto is 4GiB, or half of "
     "the free memory of a GPU.",
 )
 @click.option(
