@@ -64,7 +64,8 @@ def exact(array: Array) -> Array:
 def modulo(array: Array) -> Array:
     """Return Python's integers modulo the primes of their levels."""
     primes = np.array(CHAIN.primes[: array.shape[0]], dtype=object)
-    return array % primes.reshape(-1, *(1,) * (array.ndim - 1))
+    result: Array = array % primes.reshape(-1, *(1,) * (array.ndim - 1))
+    return result
 
 
 SHAPES: list[tuple[int, ...]] = [
@@ -160,9 +161,7 @@ def test_products_of_any_sizes(kind: str) -> None:
 
 def _gemm(a: Array, first: int, b: Array, second: int, out: Array, sizes: Any) -> None:
     rows, columns, terms, length = sizes
-    left, right = (
-        x.reshape(-1)[at:].view(np.int8) for x, at in ((a, first), (b, second))
-    )
+    left, right = (x.reshape(-1)[at:].view(np.int8) for x, at in ((a, first), (b, second)))
     for row in range(rows):
         for column in range(columns):
             x, y = left[row * length :][:terms], right[column * length :][:terms]

@@ -1,4 +1,4 @@
-"""The pieces of a stage compare all that it compares, each once, and decide what the whole decides."""
+"""The pieces of a stage compare all that it compares, each once, and decide what the whole does."""
 
 from __future__ import annotations
 
