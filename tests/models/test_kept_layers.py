@@ -15,6 +15,7 @@ from pitcheck.models.config import Batch, Model
 from pitcheck.models.kept_layers import said_of, shallower
 from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import reference_plan
+from pitcheck.plan.files import decode_plan, encode_json
 from pitcheck.programs.configuration import read_configuration
 from pitcheck.report.report import Report
 from pitcheck.report.text import render
@@ -105,3 +106,14 @@ def test_a_report_says_which_layers_are_left_out() -> None:
 def test_a_report_says_which_layers_are_left_out_beside_other_assumptions() -> None:
     said = _rendered("layout.tp=1")
     assert "2 of 6 layers are compared" in said
+
+
+def test_a_written_plan_says_what_was_left_out() -> None:
+    kept, whole = (
+        read_configuration(Path(TINY), ["model.layers=6", *more]).parallel()
+        for more in ([KEPT], [])
+    )
+    assert len(left_out(kept)) == 1
+    assert decode_plan(encode_json(kept), "kept") == kept
+    assert left_out(whole) == ()
+    assert b"left_out" not in encode_json(whole)
