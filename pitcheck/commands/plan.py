@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
+import msgspec
+
 from pitcheck.commands.reading import read, read_all, read_pair
 from pitcheck.commands.writing import write_pair
 from pitcheck.errors import UsageError
@@ -119,6 +121,8 @@ def _description(plan: Plan) -> Iterator[str]:
         yield f"  {output.tensor}{named}{_shape(tensors.get(output.tensor))}"
     for assumption in plan.assumptions:
         yield f"assuming       {assumption}"
+    for exception in () if plan.left_out is msgspec.UNSET else plan.left_out:
+        yield f"exception      {exception}"
 
 
 def _counts(names: Iterable[str]) -> str:

@@ -7,7 +7,10 @@ from collections.abc import Callable, Collection, Iterator
 from math import prod
 from typing import Any
 
+import msgspec
+
 from pitcheck.engine.state import Check
+from pitcheck.plan.model import Plan
 from pitcheck.prove.proof import Proof
 from pitcheck.prove.prover import Ledger, Obligation
 from pitcheck.report.report import (
@@ -41,6 +44,11 @@ def _backend(xp: Any, proofs: Collection[Proof]) -> str:
     return name if not moved else f"{name}, cupy for {moved} of {len(proofs)} distinct stages"
 
 
+def left_out(plan: Plan) -> tuple[str, ...]:
+    """Return the sentences on what a plan leaves out of its program."""
+    return () if plan.left_out is msgspec.UNSET else plan.left_out
+
+
 def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> Report:
     """Return the report of a check that is decided. ``shown``: the difference behind a mismatch."""
     specification, ledger = check.specification, check.ledger
@@ -50,7 +58,11 @@ def make_report(check: Check, verdict: Verdict, shown: Shown | None = None) -> R
     primes = tuple(sorted({p for proof in used.values() for p in proof.primes}))
     return Report(
         verdict=verdict,
-        exceptions=tuple(specification.exceptions),
+        exceptions=(
+            *left_out(check.reference),
+            *left_out(check.parallel),
+            *specification.exceptions,
+        ),
         error_bound_log2=error,
         seed=check.seed,
         primes=primes,

@@ -147,6 +147,7 @@ def encode_json(plan: Plan) -> bytes:
     fields = {
         name: getattr(plan, name)
         for name in ("format", *(f for f in plan.__struct_fields__ if f != "format"))
+        if getattr(plan, name) is not msgspec.UNSET
     }
     parts: list[bytes] = []
     for name, value in fields.items():

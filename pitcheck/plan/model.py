@@ -208,7 +208,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``blocks`` maps a block's name to the ids of its operators in order; ``programs`` give every
     rank's order. Without programs every rank runs the operators in the order of the list, each for
     all its micro-batches in ascending order. ``assumptions`` are sentences that the frontend had to
-    assume; they go into the report.
+    assume; they go into the report. ``left_out`` are sentences on what the user had left out of the
+    program; reports give them as exceptions, beside the verdict. A file without it has no such key.
     """
 
     mesh: tuple[Axis, ...]
@@ -221,6 +222,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
     assumptions: tuple[str, ...] = ()
     format: str = FORMAT
+    left_out: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 PairAt = Callable[[Mapping[str, int]], Sequence[Plan]]

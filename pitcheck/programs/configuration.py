@@ -86,7 +86,7 @@ class Configuration(msgspec.Struct, frozen=True):
     def parallel(self) -> Plan:
         """Return the plan of all ranks."""
         plan = parallel_plan(self.model, self.batch, self.layout, self.optimizer)
-        return msgspec.structs.replace(plan, assumptions=(*plan.assumptions, *self.left_out))
+        return msgspec.structs.replace(plan, left_out=self.left_out or msgspec.UNSET)
 
 
 def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configuration:

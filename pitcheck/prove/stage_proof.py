@@ -326,8 +326,10 @@ def _prove_in_pieces(statement: Statement, found: Measured, variant: int) -> Pro
     errors: list[float] = []
     try:
         for part in parts:
-            name = f"{attempts.statement}, {part.name}"
-            own = attempts if attempt is None else Attempts(name, settings.target_log2)
+            own = attempts
+            if attempt is not None:
+                name = f"{attempts.statement}, {attempt.kind} {attempt.number}, {part.name}"
+                own = Attempts(name, settings.target_log2)
             proofs.append(_prove_piece(replace(statement, attempts=own), part, variant))
             errors.append(own.spent_log2)
             if proofs[-1].outcome != "proven":

@@ -59,8 +59,8 @@ def _read(*assignments: str) -> Configuration:
 def test_a_configuration_is_built_with_the_layers_that_its_stages_need() -> None:
     full, kept = _read("layers=8"), _read("layers=8", ONE)
     assert (full.model.layers, kept.model.layers) == (8, 2)
-    assert full.parallel().assumptions == ()
-    (said,) = kept.parallel().assumptions
+    assert full.parallel().left_out is msgspec.UNSET
+    (said,) = kept.parallel().left_out
     assert said.startswith("one layer of each kind: 2 of 8 layers are compared")
     assert "the others are not looked at" in said
 
@@ -68,7 +68,7 @@ def test_a_configuration_is_built_with_the_layers_that_its_stages_need() -> None
 def test_a_configuration_that_has_no_layer_to_spare_says_so() -> None:
     kept = _read("layers=2", ONE)
     assert kept.model.layers == 2
-    assert kept.parallel().assumptions == (
+    assert kept.parallel().left_out == (
         "one layer of each kind: all 2 layers are compared, since the model and its layout need "
         "each of them",
     )
@@ -83,7 +83,7 @@ def test_the_report_says_which_layers_stand_for_which() -> None:
     kept = _read("layers=4", ONE)
     report = check(kept.reference(), kept.parallel(), Options(seed=1))
     assert report.verdict == "equivalent"
-    assert any("2 of 4 layers are compared" in line for line in report.assumptions)
+    assert any("2 of 4 layers are compared" in line for line in report.exceptions)
 
 
 def test_a_wrong_layer_is_caught() -> None:

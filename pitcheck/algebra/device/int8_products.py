@@ -62,8 +62,7 @@ class Int8Product:
         broadcast. Each is below the prime of its level.
         """
         xp = self.xp
-        lead = np.broadcast_shapes(a.shape[1:-2], b.shape[1:-2])
-        shape = (a.shape[0], *lead)
+        shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = xp.empty((*shape, a.shape[-2], b.shape[-1]), dtype=np.int64)
         x, y = (xp.broadcast_to(array, shape + array.shape[-2:]) for array in (a, b))
         for place in np.ndindex(*shape):

@@ -89,7 +89,7 @@ class DeviceProduct:
             return self._small(a, b, plan, primes)
         a, b = _folded(a, b)
         if a.shape[-2] * k * n >= LARGE:
-            members = [int(p) for p in primes["of"][0, : a.shape[0], 0]]
+            members = [int(p) for p in primes["of"][0, : plan.shape[0], 0]]
             return self._int8(a, b, members).reshape(shape)
         return self._large(a, b, primes).reshape(shape)
 
