@@ -1,5 +1,6 @@
 """The exponential of a chain on a GPU, in one launch; its tables are made on the host.
 
+>>> from pitcheck.algebra.residues.exponential import DIGITS
 >>> sum(1 << bits for bits in DIGITS) == ENTRIES
 True
 """

@@ -1,7 +1,7 @@
 """The forecast of a check at full shapes: what its distinct stages take, said before they run.
 
->>> said_of([Forecast(bytes=1 << 20, seconds=83.0, pieces=1, name="loss")], allowed=1 << 30)[:39]
-'full shapes: 1 distinct stages, none tak'
+>>> said_of([Forecast(bytes=1 << 20, seconds=83.0, pieces=1, name="loss")], allowed=1 << 30)[:31]
+'full shapes: 1 distinct stages,'
 """
 
 from __future__ import annotations

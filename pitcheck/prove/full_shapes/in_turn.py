@@ -2,6 +2,11 @@
 
 It stands in for :class:`pitcheck.prove.workers.Workers`, and hands on to them if there are several
 processes.
+
+>>> import numpy as np
+>>> waiting = InTurn(Settings(np, 1, -64.0, 1, True, 1 << 30), progress=None)
+>>> waiting.refused, dict(waiting.proofs())
+(False, {})
 """
 
 from __future__ import annotations
