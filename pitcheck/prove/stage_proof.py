@@ -45,6 +45,7 @@ from pitcheck.prove.stage_sizes import (
     described,
     draws_together,
     few_places,
+    held,
     input_sizes,
     measured_at,
     measured_larger,
@@ -299,7 +300,7 @@ def _prove_whole(statement: Statement) -> Proof:
     found = measured_at(statement, symbolic, FIRST)
     if small.outcome == "proven":
         whole = _prove_in_pieces(statement, found, WHOLE)
-    elif small.code == BUDGET or _held(found) <= SMALL:
+    elif small.code == BUDGET or held(found) <= SMALL:
         return _prove_in_pieces(statement, found, FIRST)
     else:
         return small
@@ -307,11 +308,6 @@ def _prove_whole(statement: Statement) -> Proof:
         return whole
     reductions = whole.reductions
     return replace(_joined([small, whole]), reductions=reductions)
-
-
-def _held(found: Measured) -> int:
-    """Return the elements of all values of a stage at its sizes."""
-    return found.symbolic.reference.held(found.sizes) + found.symbolic.parallel.held(found.sizes)
 
 
 def _prove_in_pieces(statement: Statement, found: Measured, variant: int) -> Proof:

@@ -129,14 +129,14 @@ def measured_larger(
 
     all_counted = bool(tallied) and variant == LARGER[-1]
     found = measured_with(places.counts.needed if all_counted else apart)
-    if all_counted and _held(found) > MOST_HELD:
+    if all_counted and held(found) > MOST_HELD:
         found = measured_with(apart)
     if found.symbolic.system.partition() == partition:
         return found
     return _measured(statement, symbolic, replace(context, least=most, needed={}))
 
 
-def _held(found: Measured) -> int:
+def held(found: Measured) -> int:
     """Return the elements of all values of a stage at its sizes."""
     symbolic = found.symbolic
     return symbolic.reference.held(found.sizes) + symbolic.parallel.held(found.sizes)
