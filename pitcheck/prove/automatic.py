@@ -66,4 +66,12 @@ class Automatic:
 
 def automatic_of(backend: str) -> Automatic | None:
     """Return the choice for a backend by name; None for one that is given or the only one."""
-    return Automatic() if backend == "auto" and find_spec("cupy") is not None else None
+    return Automatic() if backend == "auto" and _is_installed() else None
+
+
+def _is_installed() -> bool:
+    """Return True if CuPy can be found, which imports nothing."""
+    try:
+        return find_spec("cupy") is not None
+    except ImportError:
+        return False

@@ -294,7 +294,7 @@ def draws_together(shaped: ShapedStage, demand: Demand, most: int) -> int:
         )
         for value, shape in shapes.items()
     )
-    return max(TOGETHER, min(MOST_ELEMENTS // max(largest, 1), most // demand.bytes(1)))
+    return max(TOGETHER, min(MOST_ELEMENTS // max(largest, 1), most // max(demand.bytes(1), 1)))
 
 
 def few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:

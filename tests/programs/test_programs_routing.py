@@ -38,6 +38,10 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.routing, name)
 
+    @property
+    def values(self) -> frozenset[int]:
+        return self.routing.values | {self.counts}
+
     def take(self, evaluated: Evaluated, good: Any) -> None:
         self.routing.take(evaluated, good)
         if isinstance(evaluated.algebra, ResidueAlgebra) and self.exact is not None:

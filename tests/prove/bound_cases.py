@@ -28,7 +28,7 @@ from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
 from pitcheck.prove.error_budget import Attempts
 from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.place_counts import PlaceCounts
-from pitcheck.prove.proof import Settings
+from pitcheck.prove.proof import Allowance, Settings
 from pitcheck.prove.prover import Prover
 from pitcheck.prove.stage_proof import decide, prove_stage
 from pitcheck.prove.stage_sizes import Statement, with_enough_places
@@ -151,6 +151,8 @@ def _settings(case: Case, seed: int) -> Settings:
         if case.pool
         else _Always(Chain(case.primes, linked=not case.tables)),
         free_functions=case.tables,
+        # Full shapes alone: a proof at reduced ones before would make both together rarer.
+        allowance=Allowance(1 << 60) if case.full_shapes else None,
     )
 
 
