@@ -30,6 +30,11 @@ def test_tests_that_need_a_gpu_are_counted() -> None:
     assert gpu.told([needed, needed]) == "2 tests need a GPU and were skipped"
 
 
+def test_a_module_that_is_skipped_whole_is_not_counted() -> None:
+    module = pytest.CollectReport("f.py", "skipped", ("f.py", 1, "Skipped: needs a GPU"), None)
+    assert gpu.told([module]) is None
+
+
 class Item:
     """A test that was collected."""
 

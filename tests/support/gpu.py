@@ -30,9 +30,14 @@ def missing() -> str | None:
     return None
 
 
-def told(skipped: Iterable[pytest.TestReport]) -> str | None:
-    """Return how many tests were skipped for want of a GPU, in words; None if there are none."""
-    count = sum(MARK in each.keywords and NEEDED in str(each.longrepr) for each in skipped)
+def told(skipped: Iterable[pytest.TestReport | pytest.CollectReport]) -> str | None:
+    """Return how many tests were skipped for want of a GPU, in words; None if there are none.
+
+    A module that was skipped whole has a report without keywords, and is no test.
+    """
+    count = sum(
+        MARK in getattr(each, "keywords", ()) and NEEDED in str(each.longrepr) for each in skipped
+    )
     if not count:
         return None
     need, were = ("test needs", "was") if count == 1 else ("tests need", "were")
