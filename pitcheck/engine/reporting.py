@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from pitcheck.engine.state import Check
 from pitcheck.plan.model import Plan
@@ -40,7 +41,7 @@ NOT_COVERED = (
 def _backend(xp: Any, proofs: Collection[Proof]) -> str:
     """Return the array module by name, and how many distinct stages another one proved."""
     name: str = xp.__name__
-    moved = sum(proof.backend not in ("", name) for proof in proofs)
+    moved = sum(proof.on_gpu for proof in proofs) if xp is np else 0
     return name if not moved else f"{name}, cupy for {moved} of {len(proofs)} distinct stages"
 
 

@@ -157,8 +157,8 @@ class Proof:
     """The part of the reference's targets that inputs may leave without a value, as
     :class:`pitcheck.prove.domains.guards.Extent` counts it.
     """
-    backend: str = ""
-    """The array module of the last evaluation; "" if there was none."""
+    on_gpu: bool = False
+    """True if a GPU evaluated any of it."""
     undecided: int | None = None
     """The node of a parallel step of which an outcome was not seen, and whose result may be drawn.
     """

@@ -139,7 +139,7 @@ class Prover:
         self.refused: list[Obligation] = []
         self.failed = False
         self.over_budget = ""
-        """What a stage over hints needed and was not allowed, in words; "" if there is none."""
+        """The need of a stage over hints that was not allowed, in words; "" if there is none."""
         self.uncut: Ledger | None = None
         self.usable: dict[int, Cut] = {}
         """The cuts that were proven in the last run."""

@@ -45,7 +45,7 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     squared_roots: bool
     routing: Coverage | None
     undefined: int
-    backend: str
+    on_gpu: bool
 
 
 @dataclass

@@ -270,7 +270,7 @@ def _joined(proofs: Sequence[Proof]) -> Proof:
     """Return the proof of a stage of which all these are proven."""
     last = proofs[-1]
     last.trials = max(p.trials for p in proofs)
-    last.backend = min(p.backend for p in proofs)
+    last.on_gpu = any(p.on_gpu for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
     last.together = next((p.together for p in proofs if p.together), "")
     last.undefined = max(p.undefined for p in proofs)
@@ -450,7 +450,7 @@ def _prove_weighted(
 def _prove_shaped(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
     """Return the proof of a stage at definite sizes, on the array module of the settings."""
     proof = _proof_at(statement, shaped, variant, at_once)
-    return replace(proof, backend=statement.settings.xp.__name__)
+    return replace(proof, on_gpu=statement.settings.xp is not np)
 
 
 def _proof_at(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
@@ -464,7 +464,7 @@ def _proof_at(statement: Statement, shaped: ShapedStage, variant: int, at_once: 
     if not settings.in_pieces:
         check_memory(shaped, 16, settings.max_memory)
     degrees = StageDegrees.of(shaped)
-    # What integers decide was told apart at reduced sizes, where every one of them is looked at.
+    # At reduced sizes each integer was looked at, and all that it decides.
     cases = Cases(shaped) if variant == WHOLE else with_cases(shaped, degrees.algebra.divided)
     sizes = (
         f"{statement.kind}sizes "

@@ -1,4 +1,4 @@
-"""What pitcheck uses of an array module, read from its source without running it.
+"""Uses of an array module by pitcheck, read from its source without running it.
 
 >>> uses("y = self.xp.where(a > 0, a, xp.uint64(1))", "f.py")
 [Use(name='where', place='f.py:1', count=3, keywords=()), \
@@ -15,7 +15,7 @@ import pitcheck
 
 PACKAGE = Path(pitcheck.__file__).parent
 OF_PYTHON = frozenset(("__name__",))
-"""What every module has."""
+"""The names that every module has."""
 
 
 @dataclass(frozen=True)

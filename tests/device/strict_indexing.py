@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class UndefinedError(Exception):
-    """What a program does has no defined result on a GPU, though NumPy gives one."""
+    """A program does something without a defined result on a GPU, though NumPy gives one."""
 
 
 @dataclass(frozen=True)

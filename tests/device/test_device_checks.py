@@ -51,7 +51,7 @@ def test_a_whole_check(
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """What each distinct stage asks of the device is printed; -rP shows it."""
+    """The costs of each distinct stage on the device are printed; -rP shows them."""
     stages: list[Counter] = []
     prove = stage_proof.prove_stage
 

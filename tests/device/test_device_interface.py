@@ -1,4 +1,4 @@
-"""What pitcheck uses of CuPy is there, with these parameters, and the stand-in has no more than it.
+"""All that pitcheck uses of CuPy is there, with these parameters, and the stand-in has no more.
 
 CuPy's package is imported, which needs no GPU.
 """
@@ -23,7 +23,7 @@ cupy = pytest.importorskip("cupy", reason="the package cupy is not installed")
 
 OF_UFUNCS = ("out", "dtype", "casting", "where")
 OWN = frozenset(("counter", "owns", "made", "function"))
-"""What the stand-in has for itself."""
+"""The names that the stand-in alone has."""
 OWN_OF_ARRAYS = frozenset(("device", "host", "memory", "as_view"))
 OPERATORS = re.compile("__(?!init|slots|module|doc|annotations|static|firstline)")
 USES = all_uses()
@@ -142,7 +142,7 @@ def operand(device: StrictCupy, sample: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["where", *UFUNCS])
 def test_results_have_cupys_dtypes(name: str) -> None:
-    """Of every two operands, arrays or numbers; where CuPy has no loop, that is an error."""
+    """Any two operands, arrays or numbers: where CuPy has no loop, both raise."""
     device = StrictCupy()
     function: Any = getattr(device, name)
     known = cupy._sorting.search._where_ufunc if name == "where" else found(name)

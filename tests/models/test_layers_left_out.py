@@ -51,7 +51,7 @@ def test_every_kind_is_kept_and_every_layer_stands_in_the_sentence(name: str) ->
     "name", ["llama3-8b", "deepseek-v3-671b", "gpt-oss-20b", "llama4-maverick"]
 )
 def test_layers_of_one_kind_have_the_same_operators(name: str) -> None:
-    """What a layer is made of depends on its number by its kind alone."""
+    """The parts of a layer depend on its number by its kind alone."""
     model = msgspec.structs.replace(preset(f"{name}-tiny"), layers=8)
     plan = reference_plan(model, Batch(sequences=2, length=8))
     shapes = {tensor.name: tensor.shape for tensor in plan.tensors}

@@ -72,6 +72,7 @@ class DeviceModular(DeviceForms, Modular):
         self.structs = [primes_struct(chain.primes[low:]) for low in range(len(chain))]
         self.mixed_trials = {}
         self._constants: dict[tuple[int, int, int, int], Any] = {}
+        self._host = Modular(np, chain)
 
     def drawn(
         self,
@@ -84,8 +85,7 @@ class DeviceModular(DeviceForms, Modular):
         if instances * prod(shape) > SHORT:
             return self.drawn_in_bulk(parts, trials, instances, shape, domain)
         # A transfer of residues costs less than one of words and a launch.
-        host = Modular(np, self.chain)
-        return self.xp.asarray(host.drawn(parts, trials, instances, shape, domain))
+        return self.xp.asarray(self._host.drawn(parts, trials, instances, shape, domain))
 
     # --- launches
     def evaluate(

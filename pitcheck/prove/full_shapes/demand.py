@@ -72,12 +72,12 @@ joined.
 
 @dataclass(frozen=True)
 class Demand:
-    """What one draw of a stage takes.
+    """The memory and the work of one draw of a stage.
 
     ``held_at_peak``: the words of 8 bytes at the peak, with values dropped after their last reader.
-    ``drawn``: the elements drawn. ``moved``: the
-    elements that operators read and write. ``multiplied``: the multiply-adds of matrix products.
-    The last three are of one residue of each number.
+    ``drawn``: the elements drawn. ``moved``: the elements that operators read and write.
+    ``multiplied``: the multiply-adds of matrix products. The last three are of one residue of each
+    number.
     """
 
     held_at_peak: int
@@ -212,7 +212,7 @@ class _Side:
             sizes = [*sizes[:inputs], sizes[-1]]
         else:
             sizes += [self._made(step, o) // self._levels // step.count for o in step.outputs if o]
-        # Of a product of m by k with k by n, the three sizes multiply to the square of m k n.
+        # The sizes of m by k, k by n and their product multiply to the square of m k n.
         each = isqrt(prod(sorted(sizes)[-3:])) if len(sizes) > 2 else 0
         gradients = sum(output is not None for output in step.outputs)
         return each * step.count * (gradients if forward != step.kind else 1)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from pitcheck.errors import PitcheckError
 from pitcheck.prove.full_shapes.pieces import TOGETHER, Piece, pieces
 from pitcheck.prove.full_shapes.rates import CUPY, NUMPY, seconds_of
@@ -21,7 +23,7 @@ from pitcheck.stage.stage import Stage
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one stage takes: the bytes of its largest piece, seconds, and the number of pieces.
+    """A forecast of one stage: the bytes of its largest piece, seconds, and the number of pieces.
 
     ``refused``: why it does not fit; "" if it does.
     """
@@ -41,7 +43,7 @@ def forecast(stage: Stage, settings: Settings) -> Forecast:
         parts = _pieces(stage, settings)
     except PitcheckError as error:
         return Forecast(0, 0.0, 0, name, str(error))
-    rates = NUMPY if settings.xp.__name__ == "numpy" else CUPY
+    rates = NUMPY if settings.xp is np else CUPY
     return Forecast(
         max(part.demand.bytes(TOGETHER) for part in parts),
         sum(seconds_of(part.demand, rates) for part in parts),

@@ -33,7 +33,7 @@ class Rates:
 NUMPY = Rates(drawn=4e7, moved=1e8, multiplied=3e9, step=3e-5)
 """Measured on one core of an x86-64 server at 2 to 3 GHz, NumPy 2, in November 2026."""
 CUPY = Rates(drawn=5e10, moved=5e10, multiplied=2e13, step=2e-4)
-"""Measured on an H200, in November 2026 (docs/gpu.md)."""
+"""Rounded down from what kernels reach on an H200 (docs/gpu.md): an operator is several of them."""
 
 
 def seconds_of(demand: Demand, rates: Rates, draws: int = 1, steps: int = 0) -> float:

@@ -1,4 +1,4 @@
-"""What a check at full shapes takes is said before it begins, and then how far it is."""
+"""A check at full shapes says beforehand what it takes, and then how far it is."""
 
 from __future__ import annotations
 

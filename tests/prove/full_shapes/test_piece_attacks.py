@@ -262,7 +262,7 @@ HELD = (
 
 @pytest.mark.parametrize("name", HELD)
 def test_what_is_dropped_and_drawn_again_is_the_same(name: str) -> None:
-    """Whether values are held, and inputs made early or late, changes no number and no decision."""
+    """Holding values, and making inputs early or late, changes no number and no decision."""
     stage = _stage(pair(name))
     shaped = shape_reduced(stage)
     chain = _settings(PLENTY, every=False).primes.chain(Family(3), 0)
