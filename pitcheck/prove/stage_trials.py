@@ -533,8 +533,11 @@ class StageTrials:
 
 def _differs(comparison: Comparison, good: Any) -> bool:
     """Return True if both sides differ in a ``good`` trial."""
-    shape = len(good), *comparison.differs.shape[1:]
-    return bool(np.broadcast_to(comparison.differs, shape)[good].any())
+    differs = comparison.differs
+    # An axis of stride 0 has one entry many times. Looked at once, it is not copied.
+    few = tuple(slice(0, 1) if not stride else slice(None) for stride in differs.strides)
+    each = differs[few].any(axis=tuple(range(1, differs.ndim)))
+    return bool((np.broadcast_to(each, len(good)) & good).any())
 
 
 def undefined_algebra_of(

@@ -240,7 +240,9 @@ def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Co
         algebra, shaped, number, evaluated.reference[target.cut.reference], parts
     )
     judged = judged_elements(shaped.boxes[number], parts, algebra.shape(actual))
-    differs = algebra.differs(actual, expected) & judged
+    differs = algebra.differs(actual, expected)
+    if not judged.all():
+        differs = differs & judged
     return Comparison(
         target, differs, expected, actual, parts, codes, np.broadcast_to(judged, differs.shape)
     )

@@ -448,6 +448,8 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
                 for v in (a, b)
             ]
             differs = self.xp.where((codes[0] | codes[1]) == 0, differs, codes[0] != codes[1])
-        host = to_host(self.xp, differs[0])
-        result: NDArray[np.bool_] = np.broadcast_to(host, (len(self.trials), *host.shape[1:]))
+        shape = len(self.trials), *differs.shape[2:]
+        # Both sides agree nearly always. Then one bit leaves the device, and not one per element.
+        host = to_host(self.xp, differs[0]) if bool(differs[0].any()) else np.False_
+        result: NDArray[np.bool_] = np.broadcast_to(host, shape)
         return result
