@@ -46,6 +46,16 @@ class OtherProcesses:
     __name__: ClassVar[str] = "cupy"
 
 
+def shared_gpus(module: Any) -> tuple[str, ...]:
+    """Return the GPUs that other processes have if ``module`` stands for CuPy, else none.
+
+    >>> import numpy as np
+    >>> shared_gpus(np), shared_gpus(OtherProcesses(("0", "1")))
+    ((), ('0', '1'))
+    """
+    return module.gpus if isinstance(module, OtherProcesses) else ()
+
+
 def several_gpus(backend: str, shapes: str, jobs: int | None) -> Devices | None:
     """Return the GPUs of the processes that prove stages; None if this process alone does.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pitcheck.algebra.devices import OtherProcesses, use_one
+from pitcheck.algebra.devices import shared_gpus, use_one
 from pitcheck.errors import BudgetError, UsageError
 from pitcheck.forks import NO_FORK, Answering, can_fork, ready
 from pitcheck.prove.full_shapes.forecast import name_of
@@ -178,17 +178,17 @@ def pool_of(settings: Settings, jobs: int) -> Pool | None:
     Raises:
         UsageError: the system cannot fork.
     """
-    if jobs < 2 or not (settings.in_pieces or isinstance(settings.xp, OtherProcesses)):
+    gpus = shared_gpus(settings.xp)
+    if jobs < 2 or not (settings.in_pieces or gpus):
         return None
     if not can_fork():
         raise UsageError(NO_FORK)
-    gpus = settings.xp.gpus if isinstance(settings.xp, OtherProcesses) else ("",) * jobs
-    return Pool(gpus, settings)
+    return Pool(gpus or ("",) * jobs, settings)
 
 
 def _begun(gpu: str, stages: Stages, settings: Settings) -> Callable[[str], Answer]:
     """Return what proves a stage in a process that has just begun."""
-    if isinstance(settings.xp, OtherProcesses):
+    if gpu:
         try:
             settings = replace(settings, xp=use_one(gpu))
         except UsageError as error:

@@ -14,7 +14,7 @@ from typing import Literal as OneOf
 
 import numpy as np
 
-from pitcheck.algebra.devices import OtherProcesses
+from pitcheck.algebra.devices import shared_gpus
 from pitcheck.algebra.dimensions.size_choice import LEAST
 from pitcheck.algebra.residues.drawn_primes import DrawnPrimes, PrimeSource
 from pitcheck.errors import BudgetError
@@ -124,7 +124,7 @@ class Settings:
     @property
     def here(self) -> Settings:
         """These settings for this process: on the host if other processes have the GPUs."""
-        return self.on_host() if isinstance(self.xp, OtherProcesses) else self
+        return self.on_host() if shared_gpus(self.xp) else self
 
     def phases(self) -> frozenset[Phase]:
         """Return the phases whose reductions may act on every stage."""

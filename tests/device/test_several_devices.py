@@ -5,6 +5,7 @@ The stand-in refuses, as CUDA does, to be used in a copy of a process that used 
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import signal
@@ -230,3 +231,24 @@ def test_progress_says_what_is_left() -> None:
     steps = [each for each in told if each[0].startswith("stages (")]
     assert [done for _, done, *_ in steps] == list(range(1, steps[-1][2] + 1))
     assert all(re.fullmatch(r"stages \(about \d+ \w+ left\)", each[0]) for each in steps)
+
+
+def test_a_worker_without_its_gpu_ends_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unusable(gpu: str) -> Any:
+        raise UsageError("the backend cupy finds no GPU that it can use (lost); choose numpy")
+
+    monkeypatch.setattr(pool, "use_one", unusable)
+    with pytest.raises(UsageError, match=r"the process for GPU [01]: .*\(lost\)"):
+        checked(pair(NAME), 2)
+
+
+def test_a_count_that_dies_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_seen", lambda: os._exit(7))
+    with pytest.raises(UsageError, match="looks for GPUs ended with exit code 7"):
+        several_gpus("cupy", "full", 2)
+    assert several_gpus("cupy", "full", None) is None
+
+
+def test_no_process_is_left() -> None:
+    checked(pair(NAME), GPUS)
+    assert not multiprocessing.active_children()
