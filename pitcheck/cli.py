@@ -183,7 +183,10 @@ _OUT = click.option(
     "another has.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(min=1), help="Processes. [default: one per processor, at most 4]"
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Processes; with --backend cupy each has a GPU for itself. [default: one per processor, "
+    "at most 4; with cupy one per GPU at full shapes, else one]",
 )
 @click.option(
     "--max-memory",

@@ -1,7 +1,8 @@
-"""Forked processes that each give one answer.
+"""Forked processes that give one answer each, or answer one question after the other.
 
-A fork inherits the data it works on; only the answer is sent. The module that forks is imported
-when a process is asked for: one process needs none, and a browser has none.
+A fork inherits the data it works on; only questions and answers are sent. The
+module that forks is imported when a process is asked for: one process needs none, and a browser has
+none.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key", bound=Hashable)
 
 
+NO_FORK = "--jobs above 1 needs a system that can fork processes; leave it at 1"
 MOST_JOBS = 4
 """The most processes without a choice of the user: each needs separate memory."""
 
@@ -107,6 +110,73 @@ class Forks(Generic[Key]):
             process.join()
             pipe.close()
         self._running.clear()
+
+
+class Answering:
+    """A forked process that answers questions, one after the other.
+
+    ``begin`` is called in the process, once, and returns what answers a question.
+
+    Raises:
+        ValueError: if the system cannot fork.
+    """
+
+    def __init__(self, begin: Callable[[], Callable[[Any], Any]]) -> None:
+        import multiprocessing  # noqa: PLC0415
+
+        context = multiprocessing.get_context("fork")
+        self.pipe, theirs = context.Pipe()
+        arguments = (self.pipe, theirs, begin)
+        self._process = context.Process(target=_answer_all, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, question: Any) -> None:
+        """Send a question. A process that has ended is noticed when its answer is taken."""
+        with suppress(OSError):
+            self.pipe.send(question)
+
+    def answer(self) -> Any:
+        """Wait for the answer, and return it.
+
+        Raises:
+            EOFError: the process ended without one.
+        """
+        try:
+            return self.pipe.recv()
+        except OSError as error:
+            raise EOFError from error
+
+    def stop(self) -> int | None:
+        """End the process, and return its exit code: negative for that of a signal."""
+        self.pipe.close()
+        self._process.terminate()
+        self._process.join()
+        return self._process.exitcode
+
+
+def ready(pipes: Collection[Connection]) -> Collection[Any]:
+    """Wait until some of the pipes can be read, and return these."""
+    from multiprocessing.connection import wait  # noqa: PLC0415
+
+    return wait(list(pipes))
+
+
+def _answer_all(
+    theirs: Connection, pipe: Connection, begin: Callable[[], Callable[[Any], Any]]
+) -> None:
+    theirs.close()
+    gc.freeze()
+    answer = begin()
+    for question in _questions(pipe):
+        pipe.send(answer(question))
+
+
+def _questions(pipe: Connection) -> Iterator[Any]:
+    """Yield questions until the process that asks is done with this one, or has ended."""
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        while True:
+            yield pipe.recv()
 
 
 def _answer(pipe: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -105,7 +105,7 @@ def run(
         shapes=shapes,
         coordinates=coordinates,
         jobs=jobs,
-        max_memory=parse_memory(max_memory, backend),
+        max_memory=parse_memory(max_memory, backend, shapes, jobs),
         witness_directory=_directory(witness_directory),
         precision=precision,
         estimates=estimates,

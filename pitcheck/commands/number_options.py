@@ -46,16 +46,17 @@ def _log2_of_decimal(text: str) -> float:
     raise _no_probability(text)
 
 
-def parse_memory(text: str, backend: str) -> int:
+def parse_memory(text: str, backend: str, shapes: str = "reduced", jobs: int | None = 1) -> int:
     """Return the bytes of a size of memory; "auto" is the default of a backend.
 
-    Raises UsageError for what ``parse_size`` refuses, and for a backend that cannot be used.
+    ``shapes`` and ``jobs`` tell if several processes have a GPU each. Raises UsageError for what
+    ``parse_size`` refuses, and for a backend that cannot be used.
     """
     if text.strip().lower() != "auto":
         return parse_size(text)
     from pitcheck.algebra.device_memory import default_memory  # noqa: PLC0415  a GPU is asked for alone
 
-    return default_memory(backend)
+    return default_memory(backend, shapes, jobs)
 
 
 def parse_size(text: str) -> int:

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pitcheck.algebra.backend import array_module
+from pitcheck.algebra.devices import OtherProcesses, several_gpus
 from pitcheck.base.options import Options
 from pitcheck.engine.decisions import stopped
 from pitcheck.engine.state import Check, Progress
 from pitcheck.engine.strategies import STRATEGIES
-from pitcheck.errors import BudgetError, PlanError, UnsupportedError, UsageError
+from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.forks import usable_jobs
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.report import Report
@@ -45,8 +46,7 @@ def check(
         UsageError: the options contradict each other. Nothing else is raised on purpose.
     """
     seed = secrets.randbits(128) if options.seed is None else options.seed
-    xp = array_module(options.backend)
-    jobs = _jobs(options, xp)
+    xp, jobs = _arrays_and_jobs(options)
     state = Check(reference, parallel, options, seed, xp, progress, load_seconds, jobs, again)
     try:
         reports = (strategy(state) for strategy in STRATEGIES)
@@ -58,19 +58,14 @@ def check(
     return report
 
 
-def _jobs(options: Options, xp: Any) -> int:
-    """Return the number of processes that prove stages.
+def _arrays_and_jobs(options: Options) -> tuple[Any, int]:
+    """Return the array module, and the number of processes that prove stages.
 
     Raises:
-        UsageError: more than one process would need one GPU.
+        UsageError: the backend cannot be used, or not by so many processes.
     """
-    alone = xp.__name__ != "numpy"
-    if options.jobs is None:
-        return 1 if alone else usable_jobs()
-    if alone and options.jobs > 1:
-        raise UsageError(
-            "--jobs above 1 needs --backend numpy: one process uses one GPU, and CUDA does not "
-            "survive a fork; leave --jobs at 1, and start a check for each GPU "
-            "(CUDA_VISIBLE_DEVICES=0 pitcheck check ...)"
-        )
-    return options.jobs
+    several = several_gpus(options.backend, options.shapes, options.jobs)
+    if several is not None:
+        return OtherProcesses(several.names), len(several.names)
+    xp = array_module(options.backend)
+    return xp, options.jobs or (usable_jobs() if xp.__name__ == "numpy" else 1)

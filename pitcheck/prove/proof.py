@@ -8,10 +8,13 @@ True
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Literal as OneOf
 
+import numpy as np
+
+from pitcheck.algebra.devices import shared_gpus
 from pitcheck.algebra.dimensions.size_choice import LEAST
 from pitcheck.algebra.residues.drawn_primes import DrawnPrimes, PrimeSource
 from pitcheck.errors import BudgetError
@@ -113,6 +116,15 @@ class Settings:
     def in_pieces(self) -> bool:
         """True if stages too large for the memory are taken apart: at full shapes, if asked for."""
         return self.full_shapes and self.allowance is None
+
+    def on_host(self) -> Settings:
+        """Return these settings for NumPy, which computes the same as a GPU."""
+        return replace(self, xp=np, automatic=None)
+
+    @property
+    def here(self) -> Settings:
+        """These settings for this process: on the host if other processes have the GPUs."""
+        return self.on_host() if shared_gpus(self.xp) else self
 
     def phases(self) -> frozenset[Phase]:
         """Return the phases whose reductions may act on every stage."""

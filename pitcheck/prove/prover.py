@@ -28,6 +28,7 @@ from pitcheck.prove.domains.reference_signs import Signs
 from pitcheck.prove.domains.without_value import WithoutValue
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.prove.full_shapes.in_turn import InTurn
+from pitcheck.prove.pool import Pool, pool_of
 from pitcheck.prove.proof import BUDGET, Proof, Settings
 from pitcheck.prove.remembered import Remembered
 from pitcheck.prove.stage_proof import prove_stage
@@ -110,11 +111,12 @@ class Prover:
     """The prover of the obligations of one problem.
 
     ``accepted_log2``: log2 of what the errors of all attempts may add up to. With several ``jobs``
-    large stages are proven by as many processes. With ``patience`` an attempt to prove everything
-    over hints goes on although some stages fail, while these are at most so many different ones;
-    ``refused`` has them then. ``failed`` is True if a stage over hints differs, rather than being
-    left open. ``uncut`` has proofs of whole outputs, some with estimates, that stand if shorter
-    stages have no proof. ``remembered`` has proofs of earlier runs; None: nothing is remembered.
+    large stages are proven by as many processes, and all stages if each of these has a GPU. With
+    ``patience`` an attempt to prove everything over hints goes on although some stages fail, while
+    these are at most so many different ones; ``refused`` has them then. ``failed`` is True if a
+    stage over hints differs, rather than being left open. ``uncut`` has proofs of whole outputs,
+    some with estimates, that stand if shorter stages have no proof. ``remembered`` has proofs of
+    earlier runs; None: nothing is remembered.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Prover:
             problem.reference, problem.parallel, self.specification.initial
         )
         self._workers: Workers | InTurn | None = None
+        self._pool: Pool | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
         self._signs = Signs(problem.reference, self._fingerprints)
@@ -221,9 +224,11 @@ class Prover:
 
         These count as proven until all are cut out. Return None if one of them is not proven.
         """
-        several = Workers(self.jobs, self.settings) if self.jobs > 1 else None
-        waiting = InTurn(self.settings, self.progress, several)
-        self._workers = workers = waiting if several is None or self.settings.in_pieces else several
+        self._workers = workers = (
+            InTurn(self.settings, self.progress, self._pool)
+            if self._pool is not None or self.settings.in_pieces
+            else Workers(self.jobs, self.settings)
+        )
         try:
             ledger = self._round(usable)
             if self._hoping and not _bearable(ledger.refused, self.patience):
@@ -264,7 +269,16 @@ class Prover:
 
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
         """Prove all outputs; drop cuts that turn out false, and prove anew what stood on them."""
-        usable = self._finite(cuts)
+        self._pool = pool_of(self.settings, self.jobs)
+        try:
+            return self._settled_over(self._finite(cuts))
+        finally:
+            if self._pool is not None:
+                self._pool.stop()
+            self._pool = None
+
+    def _settled_over(self, usable: dict[int, Cut]) -> Ledger:
+        """Prove all outputs over cuts, and take those away that turn out false."""
         ahead = self._ahead(usable) if self.jobs > 1 or self.settings.in_pieces else None
         while True:
             ledger, ahead = ahead or self._round(usable), None
@@ -488,11 +502,18 @@ class Prover:
             if known is not None:
                 return known
         if self._workers is None or not self._workers.takes(stage):
-            proof = prove_stage(stage, keys, self.settings, key)
+            proof = self._proof_now(key, stage, keys)
             self._keep(key, proof)
             return proof
         self._workers.give(key, stage, keys)
         return DEFERRED
+
+    def _proof_now(self, key: str, stage: Stage, keys: dict[int, str]) -> Proof:
+        """Return the proof of a stage that is needed before others are cut out."""
+        pool = self._pool
+        if pool is not None and (self.settings.in_pieces or pool.has_made(key)):
+            return pool.prove(key, stage, keys)
+        return prove_stage(stage, keys, self.settings.here, key)
 
     def _keep(self, key: str, proof: Proof) -> None:
         """Keep a proof for later runs."""

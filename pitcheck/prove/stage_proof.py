@@ -120,6 +120,7 @@ def undefined_at_cuts(
     ``parts``: what inputs may leave without a value of a reference value that is cut at. Return
     None if the parallel plan may lack more than the reference, or if that cannot be seen.
     """
+    settings = settings.here
     try:
         shaped, at_once = _at_first_sizes(stage, keys, settings)
         shaped = with_cases(shaped).shaped
@@ -291,7 +292,7 @@ def _prove_whole(statement: Statement) -> Proof:
     stage, settings = statement.stage, statement.settings
     memory = max(settings.max_memory, REDUCED_MEMORY)
     # A processor ends sooner at reduced sizes, and computes the same.
-    few = replace(settings, full_shapes=False, max_memory=memory, xp=np, automatic=None)
+    few = replace(settings.on_host(), full_shapes=False, max_memory=memory)
     reduced_statement = replace(statement, settings=few, kind=f"{statement.kind}reduced, ")
     small = _proof_of(reduced_statement, _prove_variants)
     if small.outcome == "failed":

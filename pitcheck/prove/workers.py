@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pitcheck.errors import UsageError
-from pitcheck.forks import Forks, can_fork
+from pitcheck.forks import NO_FORK, Forks, can_fork
 from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.stage.stage import Stage
@@ -39,7 +39,7 @@ class Workers:
 
     def __init__(self, jobs: int, settings: Settings) -> None:
         if not can_fork():
-            raise UsageError("--jobs above 1 needs a system that can fork processes; leave it at 1")
+            raise UsageError(NO_FORK)
         self._forks: Forks[str] = Forks()
         self._jobs = jobs
         self._settings = settings

@@ -98,6 +98,7 @@ def _options_of(values: Mapping[str, Any], folder: Path) -> Options:
             f"layers is {values['layers']!r}, which a test does not read; write keep_layers = "
             f"{values['layers']!r} into the configuration, or give it among the settings"
         )
+    jobs = values["jobs"] or 1
     return Options(
         error_bound_log2=parse_probability_log2(values["error_bound"]),
         trials=values["trials"],
@@ -105,8 +106,8 @@ def _options_of(values: Mapping[str, Any], folder: Path) -> Options:
         backend=values["backend"],
         shapes=values["shapes"],
         coordinates=values["coordinates"],
-        jobs=values["jobs"] or 1,
-        max_memory=parse_memory(values["max_memory"], values["backend"]),
+        jobs=jobs,
+        max_memory=parse_memory(values["max_memory"], values["backend"], values["shapes"], jobs),
         witness_directory=folder,
         precision=values["precision"],
         estimates=values["estimates"],

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import msgspec
 
 from pitcheck.algebra.backend import gpu_count
+from pitcheck.algebra.devices import names_of
 from pitcheck.errors import UsageError
 from pitcheck.sweep.child.task import Terms
-from pitcheck.sweep.engine import GPUS, Engine, LocalEngine
+from pitcheck.sweep.engine import Engine, LocalEngine
 
 Made = Callable[[Terms], Engine]
 
@@ -59,8 +60,7 @@ def visible_gpus(backend: str, environment: Mapping[str, str]) -> list[str]:
     count = 0 if backend == "numpy" else gpu_count()
     if backend == "cupy" and not count:
         raise UsageError("the backend cupy finds no GPU that it can use; choose --backend numpy")
-    named = [each.strip() for each in environment.get(GPUS, "").split(",") if each.strip()]
-    return (named or list(map(str, range(count))))[:count]
+    return names_of(count, environment)
 
 
 def _processors() -> int:

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pitcheck.algebra.devices import GPUS
 from pitcheck.sweep.child.process import Processes
 from pitcheck.sweep.child.task import Terms
 from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result
 
-GPUS = "CUDA_VISIBLE_DEVICES"
-"""The environment variable with the GPUs that a process sees."""
 _Left = queue.SimpleQueue[Planned]
 _Told = queue.SimpleQueue[Planned | Result | BaseException]
 

@@ -16,6 +16,7 @@ TypeError: Unsupported type <class 'numpy.ndarray'>
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -108,8 +109,10 @@ class StrictCupy:
     newaxis = None
     inf, nan = np.inf, np.nan
 
-    def __init__(self) -> None:
+    def __init__(self, devices: int = 1) -> None:
         self.counter = Counter()
+        self.devices = devices
+        self._user: int | None = None
         for name in UFUNCS:
             setattr(self, name, Ufunc(self, name))
         for name in DTYPES:
@@ -117,12 +120,28 @@ class StrictCupy:
         self.lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=self._as_strided))
         self.cuda = SimpleNamespace(
             Device=lambda: SimpleNamespace(synchronize=self._synchronize),
-            runtime=SimpleNamespace(getDeviceCount=lambda: 1),
+            runtime=SimpleNamespace(
+                getDeviceCount=self._device_count,
+                setDevice=lambda number: None,
+                memGetInfo=lambda: (64 << 30, 80 << 30),
+            ),
         )
         self.RawModule = partial(RawModule, self)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the stand-in for cupy has no {name!r}; add it if CuPy has it")
+
+    def _device_count(self) -> int:
+        """Return the number of devices that CUDA_VISIBLE_DEVICES leaves."""
+        self._use()
+        named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+        return min(len(named) or self.devices, self.devices)
+
+    def _use(self) -> None:
+        """Refuse to be used in a process that was forked from one that did, as CUDA does."""
+        self._user = os.getpid() if self._user is None else self._user
+        if self._user != os.getpid():
+            raise RuntimeError("cudaErrorInitializationError: initialization error")
 
     def owns(self, x: Any) -> TypeGuard[DeviceArray]:
         """Return True for an array of this device."""
@@ -130,6 +149,7 @@ class StrictCupy:
 
     def made(self, name: str, host: Any, launches: int = 1) -> DeviceArray:
         """Return an array of new memory, which ``launches`` of a function fill."""
+        self._use()
         host = np.asarray(host)
         self.counter.launch(name, launches if host.size else 0)
         return DeviceArray(self, host, Memory(self, host.nbytes))

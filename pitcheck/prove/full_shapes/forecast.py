@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,8 +37,7 @@ class Forecast:
 
 def forecast(stage: Stage, settings: Settings) -> Forecast:
     """Return what a stage takes. What cannot be told before it is evaluated counts as nothing."""
-    target = stage.targets[0]
-    name = target.name or stage.parallel.graph.values[target.cut.value].name
+    name = name_of(stage)
     try:
         parts = _pieces(stage, settings)
     except PitcheckError as error:
@@ -52,6 +51,12 @@ def forecast(stage: Stage, settings: Settings) -> Forecast:
     )
 
 
+def name_of(stage: Stage) -> str:
+    """Return the name of the first value that a stage compares."""
+    target = stage.targets[0]
+    return target.name or stage.parallel.graph.values[target.cut.value].name
+
+
 def _pieces(stage: Stage, settings: Settings) -> Sequence[Piece]:
     """Return the pieces in which a stage is compared."""
     context = Context(settings.templates)
@@ -62,7 +67,16 @@ def _pieces(stage: Stage, settings: Settings) -> Sequence[Piece]:
     return pieces(found, settings.templates, settings.max_memory)
 
 
-def said_of(found: Sequence[Forecast], allowed: int) -> str:
+def shared(seconds: Collection[float], processes: int) -> float:
+    """Return about how long so many processes take for stages, one of which is not shared.
+
+    >>> shared([1.0, 2.0, 9.0], 2), shared([4.0, 4.0, 4.0], 2), shared([], 2)
+    (9.0, 6.0, 0.0)
+    """
+    return max(sum(seconds) / processes, max(seconds, default=0.0))
+
+
+def said_of(found: Sequence[Forecast], allowed: int, processes: int = 1) -> str:
     """Return what all stages take, in a sentence for people."""
     largest = max(found, key=lambda each: each.bytes)
     apart = [each for each in found if each.pieces > 1]
@@ -76,7 +90,7 @@ def said_of(found: Sequence[Forecast], allowed: int) -> str:
     return (
         f"full shapes: {len(found)} distinct stages, {split}; the largest, {largest.name!r}, takes "
         f"about {-(-largest.bytes >> 20)} MiB of {allowed >> 20}; about "
-        f"{rounded(sum(each.seconds for each in found))} in all"
+        f"{rounded(shared([each.seconds for each in found], processes))} in all"
         + (f"; {len(left)} do not fit or cannot be told: {left[0].refused}" if left else "")
     )
 

@@ -1,7 +1,8 @@
-"""Stages at full shapes that are proven once all are known, so that it can be said what they take.
+"""Stages that are proven once all are known, so that it can be said what they take.
 
-It stands in for :class:`pitcheck.prove.workers.Workers`, and hands on to them if there are several
-processes.
+It stands in for :class:`pitcheck.prove.workers.Workers`. One process proves them one after the
+other. Of several (:class:`pitcheck.prove.pool.Pool`) each proves one at a time, the dearest first,
+and the proofs are those that one process would have made.
 
 >>> import numpy as np
 >>> waiting = InTurn(Settings(np, 1, -64.0, 1, True, 1 << 30), progress=None)
@@ -11,12 +12,13 @@ processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from pitcheck.prove.full_shapes.forecast import Forecast, forecast, rounded, said_of
+from pitcheck.prove.full_shapes.forecast import Forecast, forecast, rounded, said_of, shared
+from pitcheck.prove.pool import Pool
 from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.stage_proof import prove_stage
-from pitcheck.prove.workers import Keys, Workers
+from pitcheck.prove.workers import Keys, cost
 from pitcheck.stage.stage import Stage
 
 Progress = Callable[..., None]
@@ -26,21 +28,22 @@ Progress = Callable[..., None]
 class InTurn:
     """The stages that wait for their proofs, and the forecasts of these.
 
-    ``workers``: the processes that prove them; None: this one alone does.
+    ``pool``: the processes that prove them; None: this one alone does.
     """
 
     def __init__(
-        self, settings: Settings, progress: Progress | None, workers: Workers | None = None
+        self, settings: Settings, progress: Progress | None, pool: Pool | None = None
     ) -> None:
         self._settings = settings
         self._progress = progress
-        self._workers = workers
+        self._pool = pool
+        self._places = 1 if pool is None else pool.places
         self._waiting: dict[str, tuple[Stage, Keys]] = {}
 
     @property
     def refused(self) -> bool:
-        """True if some stage was not proven."""
-        return self._workers is not None and self._workers.refused
+        """Return False: no stage is proven, and so none refused, before all are known."""
+        return False
 
     def takes(self, _: Stage) -> bool:
         """Return True: every stage waits."""
@@ -56,33 +59,68 @@ class InTurn:
     def stop(self) -> None:
         """Forget what waits."""
         self._waiting.clear()
-        if self._workers is not None:
-            self._workers.stop()
 
     def proofs(self) -> Mapping[str, Proof]:
-        """Say what the stages take, prove them until one is not proven, and return the proofs."""
+        """Say what the stages take, prove them until one is not proven, and return the proofs.
+
+        What is known not to fit comes first. The proofs are the same for any number of processes:
+        those up to the first stage, in this order, that is not proven.
+        """
         if not self._waiting:
             return {}
+        if not self._settings.in_pieces:
+            work = {key: float(cost(stage)) for key, (stage, _) in self._waiting.items()}
+            return self._until_refused(list(self._waiting), work)
         found = {key: forecast(stage, self._settings) for key, (stage, _) in self._waiting.items()}
-        self._tell("stages", 0, said_of(list(found.values()), self._settings.max_memory))
-        if self._workers is None:
-            return self._proven(found)
-        for key, (stage, keys) in self._waiting.items():
-            self._workers.give(key, stage, keys)
-        return self._workers.proofs()
+        self._tell("stages", 0, self._said(found))
+        order = sorted(self._waiting, key=lambda each: not found[each].refused)
+        return self._until_refused(order, {key: each.seconds for key, each in found.items()})
 
-    def _proven(self, found: Mapping[str, Forecast]) -> Mapping[str, Proof]:
-        """Return the proofs to the first failure; what is known not to fit comes first."""
+    def _said(self, found: Mapping[str, Forecast]) -> str:
+        return said_of(list(found.values()), self._settings.max_memory, self._places)
+
+    def _until_refused(
+        self, order: Sequence[str], work: Mapping[str, float]
+    ) -> Mapping[str, Proof]:
+        """Return the proofs of stages to the first, in their order, that is not proven.
+
+        ``work``: the seconds of each stage; at reduced shapes any measure of them.
+        """
+        place = {key: number for number, key in enumerate(order)}
+        last = len(order)
         proofs: dict[str, Proof] = {}
-        left = sum(each.seconds for each in found.values())
-        for key in sorted(self._waiting, key=lambda each: not found[each].refused):
+        left = dict(work)
+
+        def wanted(key: str) -> bool:
+            return place[key] <= last
+
+        for key, proof in self._made(order, work, wanted):
+            proofs[key] = proof
+            del left[key]
+            self._tell(self._step(left.values()), len(proofs))
+            if proof.outcome != "proven":
+                last = min(last, place[key])
+        return {key: proofs[key] for key in order[: last + 1]}
+
+    def _made(
+        self, order: Sequence[str], work: Mapping[str, float], wanted: Callable[[str], bool]
+    ) -> Iterator[tuple[str, Proof]]:
+        """Yield the proofs of stages as they are made, as long as they are ``wanted``."""
+        if self._pool is not None:
+            self._pool.know(self._waiting)
+            yield from self._pool.proofs(sorted(order, key=lambda k: -work[k]), wanted)
+            return
+        for key in order:
+            if not wanted(key):
+                return
             stage, keys = self._waiting[key]
-            proofs[key] = prove_stage(stage, keys, self._settings, key)
-            left -= found[key].seconds
-            self._tell(f"stages (about {rounded(left)} left)", len(proofs))
-            if proofs[key].outcome != "proven":
-                break
-        return proofs
+            yield key, prove_stage(stage, keys, self._settings, key)
+
+    def _step(self, left: Collection[float]) -> str:
+        """Return what is being done, with the seconds left if these are known."""
+        if not self._settings.in_pieces:
+            return "stages"
+        return f"stages (about {rounded(shared(left, self._places))} left)"
 
     def _tell(self, what: str, done: int, said: str = "") -> None:
         if self._progress is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from pitcheck.base.options import Options
 from pitcheck.commands.progress import watched
 from pitcheck.commands.reading import read_pair
 from pitcheck.engine.check import check
+from pitcheck.prove import pool, stage_proof
 from pitcheck.prove.full_shapes import in_turn
 from pitcheck.prove.full_shapes.demand import Demand
 from pitcheck.prove.full_shapes.forecast import CUPY, NUMPY, Forecast, rounded, said_of, seconds_of
@@ -51,8 +53,9 @@ def test_what_it_takes_is_said_first() -> None:
     )
 
 
-def test_progress_counts_stages_and_says_what_is_left() -> None:
-    _, told = _told(shapes="full")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_counts_stages_and_says_what_is_left(jobs: int) -> None:
+    _, told = _told(shapes="full", jobs=jobs)
     steps = [each for each in told if each[0].startswith("stages (")]
     assert [done for _, done, *_ in steps] == list(range(1, len(steps) + 1))
     assert steps[-1][2] == len(steps)
@@ -73,6 +76,35 @@ def test_two_processes_say_the_same_at_full_shapes() -> None:
     first, second = (_told(shapes="full", jobs=jobs) for jobs in (1, 2))
     assert _lasting(first[0]) == _lasting(second[0])
     assert _said(first[1]) == _said(second[1])
+
+
+@pytest.mark.parametrize("jobs", [2, 4])
+def test_the_proofs_are_those_up_to_the_first_that_fails(
+    jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stages are dealt in another order, and some of them are found false."""
+    found: list[list[tuple[str, str]]] = []
+    of_all = in_turn.InTurn.proofs
+
+    def kept(waiting: in_turn.InTurn) -> Any:
+        proofs = of_all(waiting)
+        found.append([(key, proof.outcome) for key, proof in proofs.items()])
+        return proofs
+
+    def refusing(own: Any) -> Any:
+        def proven(stage: Any, keys: Any, settings: Any, statement: str) -> Any:
+            proof = own(stage, keys, settings, statement)
+            return replace(proof, outcome="failed") if statement[0] in "0123456" else proof
+
+        return proven
+
+    for module in (in_turn, pool):
+        monkeypatch.setattr(module, "prove_stage", refusing(stage_proof.prove_stage))
+    monkeypatch.setattr(in_turn.InTurn, "proofs", kept)
+    for each in (1, jobs):
+        check(*pair(NAME), Options(seed=1, shapes="full", jobs=each, explain=False))
+    assert found[0] and found[0] == found[len(found) // 2]
+    assert "failed" in [outcome for _, outcome in found[0]]
 
 
 def test_a_stage_that_fails_ends_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
