@@ -3,7 +3,7 @@
 A stage is cut into *slices* along axes that both sides carry along, place by place: what is
 computed of a slice is the slice of what is computed. Where that does not do, its compared rows are
 taken in *groups*, each with the steps that it needs. Every compared element is in exactly one
-piece.
+piece. Slices of one size are the same statement, word for word, and stand here once.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
@@ -11,15 +11,19 @@ piece.
 >>> plan = one_operator("exp", [(64, 512)], (64, 512))
 >>> stage = Problem.of(plan, plan).whole_stage()
 >>> found = Measured(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()))
->>> len(pieces(found, None, 1 << 30)), len(pieces(found, None, 1 << 22))
-(1, 8)
+>>> [part.count for part in pieces(found, None, 1 << 30)]
+[1]
+>>> [part.count for part in pieces(found, None, 1 << 22)]
+[8]
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -50,15 +54,19 @@ Parts = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a stage, its name (empty for the whole), and what one draw of it takes."""
+    """A part of a stage, its name (empty for the whole), and what one draw of it takes.
+
+    ``count``: the parts that it stands for, all of which are the same statement.
+    """
 
     found: Measured
     name: str
     demand: Demand
+    count: int = 1
 
 
 def pieces(found: Measured, templates: Templates | None, most: int) -> list[Piece]:
-    """Return the pieces of a stage of which each takes at most ``most`` bytes.
+    """Return the distinct pieces of a stage, of which each takes at most ``most`` bytes.
 
     Raises:
         BudgetError: it cannot be taken apart so far.
@@ -81,9 +89,18 @@ def pieces(found: Measured, templates: Templates | None, most: int) -> list[Piec
     raise _too_large(found, most)
 
 
+def number_of(parts: Sequence[Piece]) -> int:
+    """Return how many pieces of a stage the distinct ones stand for."""
+    return sum(part.count for part in parts)
+
+
 def told(parts: Sequence[Piece]) -> tuple[str, ...]:
     """Return in how many pieces a stage was compared, as a sentence; nothing for one piece."""
-    return (f"compared in {len(parts)} pieces",) if len(parts) > 1 else ()
+    every = number_of(parts)
+    if every == 1:
+        return ()
+    distinct = f", {len(parts)} of them distinct, each once" if len(parts) < every else ""
+    return (f"compared in {every} pieces{distinct}",)
 
 
 def _demand(found: Measured, sizes: Sizes) -> Demand:
@@ -110,7 +127,7 @@ def _parts(found: Measured, most: int) -> Parts | None:
 
 
 def _count(parts: Parts) -> int:
-    return int(np.prod(list(parts.values()), dtype=np.int64))
+    return prod(parts.values())
 
 
 def _needed(found: Measured, parts: Parts) -> int:
@@ -150,16 +167,19 @@ def _sliced(found: Measured, widths: Parts) -> Measured:
 
 
 def _slices(found: Measured, parts: Parts, name: str) -> Iterator[Piece]:
-    """Yield all slices of a stage, or of a group of its rows that has a ``name``."""
+    """Yield the distinct slices of a stage, or of a group of its rows that has a ``name``.
+
+    A slice is nothing but its widths: places along these axes are all treated equally.
+    """
     units = _units(found)
-    known: dict[tuple[int, ...], tuple[Measured, Demand]] = {}
-    every = [_widths(units[number], count) for number, count in parts.items()]
-    for place, widths in enumerate(product(*every), start=1):
-        if widths not in known:
-            own = _sliced(found, dict(zip(parts, widths, strict=True)))
-            known[widths] = own, _demand(own, own.sizes)
+    widths = [Counter(_widths(units[number], count)) for number, count in parts.items()]
+    place = 1
+    for chosen in product(*(each.items() for each in widths)):
+        own = _sliced(found, {n: width for n, (width, _) in zip(parts, chosen, strict=True)})
+        count = prod(many for _, many in chosen)
         said = f"slice {place} of {_count(parts)}" if parts else ""
-        yield Piece(known[widths][0], ", ".join(filter(None, (name, said))), known[widths][1])
+        yield Piece(own, ", ".join(filter(None, (name, said))), _demand(own, own.sizes), count)
+        place += count
 
 
 def _rows(stage: Stage) -> Codes:
