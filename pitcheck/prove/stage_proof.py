@@ -316,7 +316,8 @@ def _prove_in_pieces(statement: Statement, found: Measured, variant: int) -> Pro
     A stage that is false has a false piece. So its error is that of one piece, not of all.
     """
     settings, attempts = statement.settings, statement.attempts
-    parts = pieces(found, settings.templates, settings.max_memory)
+    in_slabs = variant == WHOLE
+    parts = pieces(found, settings.templates, settings.max_memory, in_slabs=in_slabs)
     proofs: list[Proof] = []
     attempt = attempts.reserve(f"{statement.kind}in pieces") if len(parts) > 1 else None
     errors: list[float] = []

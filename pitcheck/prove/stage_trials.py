@@ -184,6 +184,7 @@ class StageTrials:
             frozenset(parallel),
             frozenset(self._squares),
             draws_anew=drawn > MOST_HELD,
+            in_slabs=not self._explores,
         )
 
     def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:

@@ -30,7 +30,7 @@ from pitcheck.stage.inputs import Derived
 from pitcheck.stage.run_batch import Evaluator, Observer, literal, run_batch
 from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.slabs.slab_sums import InSlabs, Slab, can_be_taken, sums_in_slabs
-from pitcheck.stage.slabs.summed_inputs import SLAB, slabs_of
+from pitcheck.stage.slabs.summed_inputs import is_large, slabs_of
 from pitcheck.stage.stage import Target, compared_rows
 
 
@@ -217,7 +217,7 @@ class _Draws:
             and fresh is not None
             and fresh.kind == "field"
             and not fresh.numbers
-            and prod(fresh.shape) > SLAB
+            and is_large(fresh.shape)
         )
 
     def _slabs(self, value: int) -> Iterator[Slab]:

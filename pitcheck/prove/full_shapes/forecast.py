@@ -62,7 +62,7 @@ def _pieces(stage: Stage, settings: Settings) -> Sequence[Piece]:
         stage = reduced(stage, Phase.ROWS, context, settings.reductions)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     found = measured(stage, symbolic, settings.phases(), context, settings.reductions)
-    return pieces(found, settings.templates, settings.max_memory)
+    return pieces(found, settings.templates, settings.max_memory, in_slabs=True)
 
 
 def said_of(found: Sequence[Forecast], allowed: int) -> str:

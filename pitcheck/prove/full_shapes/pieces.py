@@ -65,28 +65,49 @@ class Piece:
     count: int = 1
 
 
-def pieces(found: Measured, templates: Templates | None, most: int) -> list[Piece]:
+@dataclass(frozen=True)
+class Room:
+    """The bytes that a piece may take. ``in_slabs``: it is evaluated in slabs where it can be."""
+
+    bytes: int
+    in_slabs: bool
+
+    def demand(self, found: Measured) -> Demand:
+        """Return what one draw of a piece takes."""
+        return demand_of(found.symbolic, found.sizes, MOST_LEVELS, in_slabs=self.in_slabs)
+
+    def needed(self, found: Measured) -> int:
+        """Return the bytes that a piece takes."""
+        return self.demand(found).bytes(TOGETHER)
+
+
+def pieces(
+    found: Measured, templates: Templates | None, most: int, *, in_slabs: bool = False
+) -> list[Piece]:
     """Return the distinct pieces of a stage, of which each takes at most ``most`` bytes.
+
+    ``in_slabs``: large inputs that are only summed are evaluated slab by slab.
 
     Raises:
         BudgetError: it cannot be taken apart so far.
     """
-    parts = _parts(found, most)
+    room = Room(most, in_slabs)
+    parts = _parts(found, room)
     if parts is not None:
-        return list(_slices(found, parts, ""))
+        return list(_slices(found, parts, "", room))
     rows = _rows(found.stage)
     count = 2
     while count < 2 * len(rows):
         groups = _groups(found, rows, min(count, len(rows)), templates)
-        own = [_parts(group, most) for group in groups]
+        own = [_parts(group, room) for group in groups]
         if all(each is not None for each in own):
             return [
                 piece
                 for number, (group, each) in enumerate(zip(groups, own, strict=True), start=1)
-                for piece in _slices(group, each or {}, f"rows {number} of {len(groups)}")
+                for piece in _slices(group, each or {}, f"rows {number} of {len(groups)}", room)
             ]
         count *= 2
-    raise _too_large(found, most)
+    raise _too_large(found, room)
 
 
 def number_of(parts: Sequence[Piece]) -> int:
@@ -103,18 +124,14 @@ def told(parts: Sequence[Piece]) -> tuple[str, ...]:
     return (f"compared in {every} pieces{distinct}",)
 
 
-def _demand(found: Measured, sizes: Sizes) -> Demand:
-    return demand_of(found.symbolic, sizes, MOST_LEVELS)
-
-
-def _parts(found: Measured, most: int) -> Parts | None:
+def _parts(found: Measured, room: Room) -> Parts | None:
     """Return the fewest slices, by axis, of which each fits; None if none fit.
 
     The axis is halved, again and again, that leaves least.
     """
     units = _units(found)
     parts: dict[int, int] = {}
-    while _needed(found, parts) > most:
+    while _needed(found, parts, room) > room.bytes:
         halved = [
             {**parts, number: more}
             for number, unit in units.items()
@@ -122,7 +139,7 @@ def _parts(found: Measured, most: int) -> Parts | None:
         ]
         if not halved or _count(parts) > MOST_PIECES:
             return None
-        parts = min(halved, key=lambda each: _needed(found, each))
+        parts = min(halved, key=lambda each: _needed(found, each, room))
     return parts
 
 
@@ -130,10 +147,10 @@ def _count(parts: Parts) -> int:
     return prod(parts.values())
 
 
-def _needed(found: Measured, parts: Parts) -> int:
+def _needed(found: Measured, parts: Parts, room: Room) -> int:
     """Return the bytes that the largest slice takes."""
     largest = {n: _widths(unit, parts[n])[0] for n, unit in _units(found).items() if n in parts}
-    return _demand(found, _sliced(found, largest).sizes).bytes(TOGETHER)
+    return room.needed(_sliced(found, largest))
 
 
 def _units(found: Measured) -> dict[int, int]:
@@ -166,7 +183,7 @@ def _sliced(found: Measured, widths: Parts) -> Measured:
     return replace(found, base=Sizes(found.symbolic.system, scales)) if scales else found
 
 
-def _slices(found: Measured, parts: Parts, name: str) -> Iterator[Piece]:
+def _slices(found: Measured, parts: Parts, name: str, room: Room) -> Iterator[Piece]:
     """Yield the distinct slices of a stage, or of a group of its rows that has a ``name``.
 
     A slice is nothing but its widths: places along these axes are all treated equally.
@@ -178,7 +195,7 @@ def _slices(found: Measured, parts: Parts, name: str) -> Iterator[Piece]:
         own = _sliced(found, {n: width for n, (width, _) in zip(parts, chosen, strict=True)})
         count = prod(many for _, many in chosen)
         said = f"slice {place} of {_count(parts)}" if parts else ""
-        yield Piece(own, ", ".join(filter(None, (name, said))), _demand(own, own.sizes), count)
+        yield Piece(own, ", ".join(filter(None, (name, said))), room.demand(own), count)
         place += count
 
 
@@ -212,18 +229,17 @@ def _with_rows(found: Measured, codes: Codes, templates: Templates | None) -> Me
     return Measured(part, symbolic, found.kept)
 
 
-def _too_large(found: Measured, most: int) -> BudgetError:
+def _too_large(found: Measured, room: Room) -> BudgetError:
     """Return the error of a stage that cannot be taken apart any further."""
     units = _units(found)
     least = {n: LEAST for n, unit in units.items() if unit > LEAST}
-    own = _sliced(found, least)
-    needed = _demand(own, own.sizes).bytes(TOGETHER)
+    needed = room.needed(_sliced(found, least))
     target = found.stage.targets[0]
     name = target.name or found.stage.parallel.graph.values[target.cut.value].name
     axes = "its smallest slices" if least else "it has no axis that can be sliced, and"
     return BudgetError(
         f"the stage of {name!r} at full shapes: {axes} "
         f"need{'' if least else 's'} about {-(-needed >> 20)} MiB for {TOGETHER} draws, more than "
-        f"--max-memory allows ({most >> 20} MiB); give --max-memory {-(-needed >> 20)}MiB, or "
-        f"check a smaller batch"
+        f"--max-memory allows ({room.bytes >> 20} MiB); give --max-memory "
+        f"{-(-needed >> 20)}MiB, or check a smaller batch"
     )

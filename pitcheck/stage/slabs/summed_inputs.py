@@ -4,8 +4,8 @@ Such an input need not be held whole: the sum over it is the sum of those over i
 places along its first dimension. Between the input and the sum stand steps of which an element of
 the result depends on one element of the input, and on numbers. Nothing else reads any of them.
 
->>> slabs_of((10, 3), elements=12), slabs_of((10, 3), elements=30)
-([(0, 4), (4, 8), (8, 10)], [(0, 10)])
+>>> slabs_of((5000, 1024))
+[(0, 4096), (4096, 5000)]
 """
 
 from __future__ import annotations
@@ -48,9 +48,14 @@ class SummedInput:
         return self.steps[-1]
 
 
-def slabs_of(shape: tuple[int, ...], elements: int = SLAB) -> list[tuple[int, int]]:
+def is_large(shape: tuple[int, ...]) -> bool:
+    """Return True if a tensor is taken in slabs where that is possible."""
+    return prod(shape) > SLAB
+
+
+def slabs_of(shape: tuple[int, ...]) -> list[tuple[int, int]]:
     """Return the first place of every slab of a tensor, and the one behind its last."""
-    places = elements // max(prod(shape[1:]), 1)
+    places = SLAB // max(prod(shape[1:]), 1)
     places = max(places - places % ALIGNED, ALIGNED)
     return [(start, min(start + places, shape[0])) for start in range(0, shape[0], places)]
 
