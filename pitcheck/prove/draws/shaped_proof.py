@@ -4,6 +4,7 @@
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
 >>> from pitcheck.prove.error_budget import Attempts
+>>> from pitcheck.prove.proof import Settings
 >>> from pitcheck.prove.stage_sizes import FIRST
 >>> from pitcheck.stage.shaped_stage import shape_reduced
 >>> plan = one_operator("exp", [(2, 3)], (2, 3))

@@ -4,6 +4,7 @@
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
 >>> from pitcheck.prove.error_budget import Attempts
+>>> from pitcheck.prove.proof import Settings
 >>> plan = one_operator("exp", [(64, 512)], (64, 512))
 >>> stage = Problem.of(plan, plan).whole_stage()
 >>> settings = Settings(np, 1, -64.0, 1, True, 1 << 22)
