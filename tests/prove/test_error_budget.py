@@ -129,7 +129,9 @@ def test_every_evaluation_of_a_stage_is_by_an_attempt_of_its_own(
     assert len({*seen}) == proof.attempts >= 2
     again: list[int] = []
     monkeypatch.setattr(
-        shaped_proof, "decide", lambda trials: (again.append(trials._settings.seed), plain(trials))[1]
+        shaped_proof,
+        "decide",
+        lambda trials: (again.append(trials._settings.seed), plain(trials))[1],
     )
     assert replace(prove_stage(stage, keys, settings(), "y"), reductions=proof.reductions) == proof
     assert again == seen
