@@ -23,6 +23,7 @@ from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.prove.domains.guards import Extent
 from pitcheck.prove.domains.undefined_cuts import needed
 from pitcheck.prove.draws.shaped_proof import LENGTHS, joined_proof, prove_shaped
+from pitcheck.prove.draws.stage_algebras import undefined_algebra_of
 from pitcheck.prove.error_budget import Attempts
 from pitcheck.prove.full_shapes.whole_proof import SMALL, prove_whole
 from pitcheck.prove.integers.cases import with_cases
@@ -47,7 +48,6 @@ from pitcheck.prove.stage_sizes import (
     trials_at_once,
     with_enough_places,
 )
-from pitcheck.prove.stage_trials import undefined_algebra_of
 from pitcheck.stage.reductions.pipeline import reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.reductions.sizes import Measured
