@@ -31,6 +31,8 @@ from pitcheck.algebra.value import FINITE
 
 Parity = Literal["odd", "even"]
 Output = Literal["any", "nonzero", "words"]
+AT_ONCE = 1 << 20
+"""The words of a level and trial that are made together, a multiple of those of a block."""
 _WORD = 2
 """The levels whose residues, each below 2^31, make one 64-bit word."""
 
@@ -67,6 +69,8 @@ class ArrayForms:
         Those of a level and trial are a function of ``parts`` and their numbers alone. Domains are
         those of :meth:`residues_of`.
         """
+        if instances * prod(shape) > SHORT:
+            return self.drawn_in_bulk(parts, trials, instances, shape, domain)
         words = drawn_words(parts, range(len(self.members)), trials, instances, shape)
         return self.residues_of(words, domain)
 
@@ -101,11 +105,17 @@ class ArrayForms:
     ) -> Any:
         """Return a part of a draw of :meth:`drawn` that is too large for SHAKE128.
 
-        ``first``: the number of its first word, a multiple of ``BLOCK``.
+        ``first``: the number of its first word, a multiple of ``BLOCK``. Words become residues a
+        few at a time, so that hardly more than the residues is held.
         """
         keys = bulk_keys(parts, range(len(self.members)), trials)
-        words = bulk_words(keys, instances * prod(shape), first)
-        return self.residues_of(words.reshape(*words.shape[:2], instances, *shape), domain)
+        count = instances * prod(shape)
+        out = self.xp.empty((*keys.shape[:2], count), dtype=np.int64)
+        for begin in range(0, count, AT_ONCE):
+            few = min(AT_ONCE, count - begin)
+            words = bulk_words(keys, few, first + begin)
+            out[:, :, begin : begin + few] = self.residues_of(words, domain)
+        return out.reshape(*keys.shape[:2], instances, *shape)
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         """Return arrays of one dtype and equally many axes, concatenated along an array axis."""

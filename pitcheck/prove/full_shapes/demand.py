@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import isqrt, prod
 
 from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.algebra.residues.array_forms import AT_ONCE
 from pitcheck.graph.cuts import Cut
 from pitcheck.ops.registry import BACKWARD, divided, has_trait
 from pitcheck.ops.traits import Trait
@@ -64,7 +65,7 @@ compared, and where they differ.
 """
 DRAWN = 4
 """The arrays of the size of an input that are held while it is drawn: words, these joined, and
-their residues.
+their residues. Of a large one, so much is held of the words that become residues together.
 """
 IN_SLABS = 6
 """The arrays of the size of a slab that are held while an input is summed in slabs: the slab, a
@@ -190,7 +191,7 @@ class _Side:
                     begun.add(value)
                     source = sources.get(value, 0)
                     made = source + DERIVED * self.words[value] if source else self.words[value]
-                    most = max(most, live + made, live + DRAWN * (source or self.words[value]))
+                    most = max(most, live + made, live + self._drawn(source or self.words[value]))
                     live += self._input(value)
             made = self._made_in_all(step)
             most = max(most, live + self._picked(step) + made + self._scratch(step))
@@ -215,6 +216,10 @@ class _Side:
     def _made_in_all(self, step: Step) -> int:
         """Return the words of all results of a step."""
         return sum(self._made(step, output) for output in step.outputs if output is not None)
+
+    def _drawn(self, words: int) -> int:
+        """Return the words that are held while an input of so many is drawn."""
+        return words + (DRAWN - 1) * min(words, AT_ONCE * self._levels)
 
     def _input(self, value: int) -> int:
         """Return the words of the rows of an input that are given."""
