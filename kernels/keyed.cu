@@ -109,16 +109,17 @@ __device__ __forceinline__ void philox_round(u64 *counter, const u64 *key) {
     counter[3] = low0;
 }
 
-// keys: (levels, trials, 2). out: (levels, trials, count), residues of a domain, or words.
+// keys: (levels, trials, 2). out: (levels, trials, count), residues of a domain, or words, from word
+// 4 * begin of each lane on.
 extern "C" __global__ void philox(const u64 *keys, u64 *out, u64 levels, u64 trials, u64 count,
-                                  const __grid_constant__ Primes primes, int output) {
+                                  u64 begin, const __grid_constant__ Primes primes, int output) {
     const u64 blocks = (count + 3) / 4;
     FOR_LEVELS(level, levels) {
         const Prime m = primes.of[level];
         FOR_EACH(i, trials * blocks) {
             const u64 lane = level * trials + i / blocks, block = i % blocks;
             u64 key[2] = {keys[2 * lane], keys[2 * lane + 1]};
-            u64 counter[4] = {block + 1, 0, 0, 0};
+            u64 counter[4] = {begin + block + 1, 0, 0, 0};
             for (int round = 0; round < 10; ++round) {
                 philox_round(counter, key);
                 key[0] += 0x9E3779B97F4A7C15ull;

@@ -29,6 +29,8 @@ _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 SHORT = 1 << 14
 """The words of a level and trial up to which they are the output of SHAKE128; more are Philox's."""
+BLOCK = 4
+"""The words that Philox makes together."""
 
 
 def key_of(*parts: object) -> int:
@@ -92,14 +94,29 @@ def bulk_keys(
     return words.reshape(len(levels), len(trials), 2)
 
 
-def bulk_words(keys: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """Return ``count`` words for every key, uint64 of shape (levels, trials, count), on the host.
+def bulk_words(keys: NDArray[np.uint64], count: int, first: int = 0) -> NDArray[np.uint64]:
+    """Return words for every key, uint64 of shape (levels, trials, count), on the host.
 
-    They are those of Philox4x64 with ten rounds, whose words a GPU can make one by one.
+    ``first``: the number of the first of them, a multiple of ``BLOCK``. They are those of
+    Philox4x64 with ten rounds, whose words a GPU can make one by one.
     """
     levels, trials, _ = keys.shape
-    lanes = [np.random.Philox(key=key).random_raw(count) for key in keys.reshape(-1, 2)]
+    begin = block_of(first)
+    lanes = [
+        np.random.Philox(key=key, counter=begin).random_raw(count) for key in keys.reshape(-1, 2)
+    ]
     return np.array(lanes, dtype=np.uint64).reshape(levels, trials, count)
+
+
+def block_of(word: int) -> int:
+    """Return the number of the block of words that begins with a word.
+
+    Raises:
+        ValueError: no block begins there.
+    """
+    if word % BLOCK:
+        raise ValueError(f"word {word} begins no block of {BLOCK} words")
+    return word // BLOCK
 
 
 def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:

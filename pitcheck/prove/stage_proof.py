@@ -13,39 +13,32 @@ A stage is proven at two sets of sizes, and with weights for the places of axes 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-
-import numpy as np
 
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
-from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
-from pitcheck.prove.bounds.stage_degrees import StageDegrees
 from pitcheck.prove.domains.guards import Extent
 from pitcheck.prove.domains.undefined_cuts import needed
-from pitcheck.prove.error_budget import Attempt, Attempts
-from pitcheck.prove.full_shapes.pieces import Piece, pieces, told
-from pitcheck.prove.integers.cases import Cases, with_cases
+from pitcheck.prove.draws.shaped_proof import LENGTHS, joined_proof, prove_shaped
+from pitcheck.prove.draws.stage_algebras import undefined_algebra_of
+from pitcheck.prove.error_budget import Attempts
+from pitcheck.prove.full_shapes.whole_proof import SMALL, prove_whole
+from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.place_counts import MOST_PLACES, PlaceCounts
 from pitcheck.prove.proof import BUDGET, Proof, Settings
-from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_sizes import (
     FIRST,
     FULL_SIZES,
     LARGER,
     WEIGHTED,
-    WHOLE,
     Places,
     Statement,
     described,
-    draws_together,
     few_places,
-    held,
     input_sizes,
     measured_at,
     measured_larger,
@@ -55,8 +48,6 @@ from pitcheck.prove.stage_sizes import (
     trials_at_once,
     with_enough_places,
 )
-from pitcheck.prove.stage_trials import StageTrials, undefined_algebra_of
-from pitcheck.stage.evaluate import check_memory
 from pitcheck.stage.reductions.pipeline import reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.reductions.sizes import Measured
@@ -65,16 +56,6 @@ from pitcheck.stage.shaped_stage import ShapedStage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stage.stage import Stage
 
-SMALL = 1 << 18
-"""The elements of a stage at full sizes up to which these are tried if places have no weights."""
-REDUCED_MEMORY = 1 << 26
-"""The bytes that reduced sizes may take whatever is allowed: less than the program itself."""
-LENGTHS = (3, 4)
-"""The lengths of chains of primes that are tried."""
-ORDERED = "numbers are rounded, or outcomes of comparisons counted"
-DIFFERENT = "a law of a function is needed that tables of random residues do not have"
-FREED = "any numbers stand in for steps that did not decide both ways"
-"""The reasons for the estimate of a stage; the last one is that of a stage with free steps."""
 ESTIMATED = "the bound at reduced sizes is an estimate"
 TOO_FEW = (
     f"a formula may need more than {MOST_PLACES} places along an axis to be seen, and the stage is "
@@ -246,14 +227,14 @@ def _prove_variants(statement: Statement) -> Proof:
     """Return the proof at all sets of sizes; the first one that fails decides."""
     stage, settings = statement.stage, statement.settings
     if settings.in_pieces:
-        return _prove_whole(statement)
+        return prove_whole(statement, partial(_proof_of, prove=_prove_variants))
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     found = measured_at(statement, symbolic, FIRST)
     shaped, symbols, sizes = shaped_at(statement, found)
     at_once = trials_at_once(symbols, sizes, settings)
     if settings.automatic is not None:
         statement = on_cheapest(statement, rough_demand(symbols, sizes), at_once)
-    proofs = [_prove_shaped(statement, shaped, FIRST, at_once)]
+    proofs = [prove_shaped(statement, shaped, FIRST, at_once)]
     proofs[0].reductions = described(sizes, settings)
     if proofs[0].outcome != "proven":
         return proofs[0]
@@ -264,88 +245,7 @@ def _prove_variants(statement: Statement) -> Proof:
         proofs += _prove_with_weights(statement, symbolic, shaped, proofs[0])
     if proofs[-1].outcome != "proven":
         return proofs[-1]
-    return _joined(proofs)
-
-
-def _joined(proofs: Sequence[Proof]) -> Proof:
-    """Return the proof of a stage of which all these are proven."""
-    last = proofs[-1]
-    last.trials = max(p.trials for p in proofs)
-    last.on_gpu = any(p.on_gpu for p in proofs)
-    last.heuristic = any(p.heuristic for p in proofs)
-    last.together = next((p.together for p in proofs if p.together), "")
-    last.undefined = max(p.undefined for p in proofs)
-    last.no_tables = next((p.no_tables for p in proofs if p.no_tables), "")
-    last.reductions = proofs[0].reductions
-    last.routing = joined([p.routing for p in proofs])
-    return last
-
-
-def _prove_whole(statement: Statement) -> Proof:
-    """Return the proof of a stage at reduced sizes, and then at its full shapes.
-
-    What single draws do not show (where values are missing, outcomes and ties of comparisons, real
-    numbers) is looked for at reduced sizes, where it costs little. At full shapes both sides are
-    compared until the bound is met. A stage that is open at reduced sizes is looked at like this at
-    its own, if it is small.
-    """
-    stage, settings = statement.stage, statement.settings
-    memory = max(settings.max_memory, REDUCED_MEMORY)
-    # A processor ends sooner at reduced sizes, and computes the same.
-    few = replace(settings.on_host(), full_shapes=False, max_memory=memory)
-    reduced_statement = replace(statement, settings=few, kind=f"{statement.kind}reduced, ")
-    small = _proof_of(reduced_statement, _prove_variants)
-    if small.outcome == "failed":
-        return small
-    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
-    found = measured_at(statement, symbolic, FIRST)
-    if small.outcome == "proven":
-        whole = _prove_in_pieces(statement, found, WHOLE)
-    elif small.code == BUDGET or held(found) <= SMALL:
-        return _prove_in_pieces(statement, found, FIRST)
-    else:
-        return small
-    if whole.outcome != "proven":
-        return whole
-    reductions = whole.reductions
-    return replace(_joined([small, whole]), reductions=reductions)
-
-
-def _prove_in_pieces(statement: Statement, found: Measured, variant: int) -> Proof:
-    """Return the proof of a stage at full shapes, of which one piece after the other is compared.
-
-    A stage that is false has a false piece. So its error is that of one piece, not of all.
-    """
-    settings, attempts = statement.settings, statement.attempts
-    parts = pieces(found, settings.templates, settings.max_memory)
-    proofs: list[Proof] = []
-    attempt = attempts.reserve(f"{statement.kind}in pieces") if len(parts) > 1 else None
-    errors: list[float] = []
-    try:
-        for part in parts:
-            own = attempts
-            if attempt is not None:
-                name = f"{attempts.statement}, {attempt.kind} {attempt.number}, {part.name}"
-                own = Attempts(name, settings.target_log2)
-            proofs.append(_prove_piece(replace(statement, attempts=own), part, variant))
-            errors.append(own.spent_log2)
-            if proofs[-1].outcome != "proven":
-                return proofs[-1]
-    finally:
-        if attempt is not None:
-            attempts.settle(attempt, max((*errors, own.spent_log2)))
-    proofs[0].reductions += told(parts)
-    return _joined(proofs)
-
-
-def _prove_piece(statement: Statement, piece: Piece, variant: int) -> Proof:
-    """Return the proof of a piece of a stage."""
-    shaped, _, sizes = shaped_at(statement, piece.found)
-    at_once = draws_together(shaped, piece.demand, statement.settings.max_memory)
-    statement = on_cheapest(statement, piece.demand, at_once)
-    proof = _prove_shaped(statement, shaped, variant, at_once)
-    proof.reductions = described(sizes, statement.settings)
-    return proof
+    return joined_proof(proofs)
 
 
 def _prove_with_weights(
@@ -367,7 +267,7 @@ def _prove_with_weights(
     proof = (
         weighted
         if weighted is not None and proven
-        else _prove_shaped(statement, shaped, WEIGHTED, at_once)
+        else prove_shaped(statement, shaped, WEIGHTED, at_once)
     )
     proof.reductions = described(sizes, statement.settings)
     if not proven:
@@ -408,7 +308,7 @@ def _prove_larger(
         )
         shaped, symbols, sizes = shaped_at(statement, found)
         at_once = trials_at_once(symbols, sizes, statement.settings)
-        proof = _prove_shaped(statement, shaped, variant, at_once)
+        proof = prove_shaped(statement, shaped, variant, at_once)
         proofs.append(replace(proof, sizes="" if small else why))
         if proof.outcome != "proven":
             break
@@ -431,7 +331,7 @@ def _prove_weighted(
         weighted := reduced(shaped, Phase.WEIGHTS, context, statement.settings.reductions)
     ).weights:
         try:
-            proof = _prove_shaped(statement, weighted, WEIGHTED, at_once)
+            proof = prove_shaped(statement, weighted, WEIGHTED, at_once)
         except StepError as error:
             if not isinstance(error.cause, UnweighedError):
                 break
@@ -446,119 +346,3 @@ def _prove_weighted(
             proof.sizes = counts.limit(weighted) or (ESTIMATED if proof.heuristic else "")
             return proof, counts.settled
     return None, frozenset()
-
-
-def _prove_shaped(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
-    """Return the proof of a stage at definite sizes, on the array module of the settings."""
-    proof = _proof_at(statement, shaped, variant, at_once)
-    return replace(proof, on_gpu=statement.settings.xp is not np)
-
-
-def _proof_at(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
-    """Return the proof of a stage at definite sizes.
-
-    Functions are taken as tables first, which gives a theorem. Then primes without exponentials are
-    tried, or chains with more and more levels, until both sides of every target have a level in
-    common.
-    """
-    settings = statement.settings
-    if not settings.in_pieces:
-        check_memory(shaped, 16, settings.max_memory)
-    degrees = StageDegrees.of(shaped)
-    # At reduced sizes each integer was looked at, and all that it decides.
-    cases = Cases(shaped) if variant == WHOLE else with_cases(shaped, degrees.algebra.divided)
-    sizes = (
-        f"{statement.kind}sizes "
-        f"{settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"
-    )
-    free = (
-        _prove_free(statement, cases, sizes, variant, at_once)
-        if settings.free_functions and degrees.has_functions and not shaped.free
-        else Proof("inconclusive", reason=FREED if shaped.free else "")
-    )
-    if free.outcome == "proven":
-        return free
-    attempt = statement.attempts.reserve(sizes)
-    settings = replace(settings, seed=attempt.seed(settings.seed))
-    for family in degrees.families(LENGTHS):
-        trials = StageTrials(
-            cases,
-            family,
-            degrees,
-            settings,
-            at_once,
-            refutes=variant == FIRST,
-            explores=variant != WHOLE,
-        )
-        proof = _settled(statement.attempts, attempt, trials)
-        if proof is not None:
-            return replace(proof, no_tables=free.reason)
-    return Proof(
-        "inconclusive",
-        code="PIT205",
-        reason="exponentials of exponentials go deeper than exact arithmetic follows them",
-    )
-
-
-def _prove_free(
-    statement: Statement, cases: Cases, sizes: str, variant: int, at_once: int
-) -> Proof:
-    """Return the proof of a stage with tables in place of functions; it refutes nothing.
-
-    Its reason says why it is none.
-    """
-    settings, attempts = statement.settings, statement.attempts
-    try:
-        degrees = FreeStageDegrees.of(cases.shaped)
-        if degrees.algebra.ordered:
-            return Proof("inconclusive", reason=ORDERED)
-        attempt = attempts.reserve(f"functions as tables, {sizes}", settings.free_margin_log2)
-        settings = replace(
-            settings,
-            seed=attempt.seed(settings.seed),
-            target_log2=settings.target_log2 - settings.free_margin_log2,
-        )
-        trials = StageTrials(
-            cases,
-            degrees.family,
-            degrees,
-            settings,
-            at_once,
-            refutes=variant == FIRST,
-            explores=variant != WHOLE,
-        )
-        proof = _settled(attempts, attempt, trials)
-    except StepError as error:
-        return Proof("inconclusive", reason=str(error.cause))
-    if proof is None or proof.outcome == "failed":
-        return Proof("inconclusive", reason=DIFFERENT)
-    return proof
-
-
-def _settled(attempts: Attempts, attempt: Attempt, trials: StageTrials) -> Proof | None:
-    """Return what redraws decide, and enter what they spent.
-
-    Return None if the chains of the family are too short. Raises StepError.
-    """
-    try:
-        proof = decide(trials)
-    except StepError:
-        if not trials.number:
-            attempts.settle(attempt, -math.inf)
-        raise
-    if proof is not None and proof.outcome == "proven":
-        attempts.settle(attempt, proof.error_log2)
-    return proof
-
-
-def decide(trials: StageTrials) -> Proof | None:
-    """Redraw a stage until it is decided. Return None if the chains of the family are too short."""
-    while trials.number < trials.most:
-        algebra = trials.redrawn()
-        compared = trials.evaluated(algebra)
-        if compared is None:
-            return None
-        proof = trials.judged(algebra, *compared)
-        if proof is not None:
-            return proof
-    return trials.given_up()

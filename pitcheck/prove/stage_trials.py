@@ -17,44 +17,32 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pitcheck.algebra.bound.degree_bounds import DrawError
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.drawn_primes import Family
-from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
-from pitcheck.algebra.residues.signless_infinity import Cause
-from pitcheck.algebra.residues.undefined import (
-    Undefined,
-    UndefinedAlgebra,
-    UndefinedFreeAlgebra,
-    UndefinedWeightedAlgebra,
-    UndefinedWeightedFreeAlgebra,
-)
-from pitcheck.algebra.residues.weights import WeightedAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
 from pitcheck.prove.bounds.draw_bounds import DrawBounds, vacuous
-from pitcheck.prove.bounds.free_degrees import FreeStageDegrees, unmatched
+from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
 from pitcheck.prove.bounds.redraws import Redraws
 from pitcheck.prove.bounds.stage_degrees import StageDegrees
 from pitcheck.prove.bounds.supports import converted_values
 from pitcheck.prove.coverage import Outcomes
-from pitcheck.prove.domains.guards import Domains, Extent, domains, undefined
+from pitcheck.prove.domains.guards import Extent
+from pitcheck.prove.draws.stage_algebras import StageAlgebras
+from pitcheck.prove.draws.unshown import Unshown, differs_in
 from pitcheck.prove.integers.cases import Cases
-from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.integers.together import Together
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
-from pitcheck.prove.ties import TiesAlgebra, TiesWeightedAlgebra, tied_sites
 from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.evaluate import (
     Comparison,
@@ -71,17 +59,13 @@ from pitcheck.stage.size_assignment import check_shapes
 
 REAL_NUMBERS = 4
 """The factor by which more trials are evaluated together on real numbers, which have no levels."""
-UNMATCHED = "an operand of a quotient, root or logarithm has no like in the reference"
-SIGNLESS = "infinity is multiplied or divided by a number that inputs may make 0 or of either sign"
 DEPENDS = "it depends on comparisons of numbers what is divided by, or under a root or logarithm"
-"""The reasons, in messages, why a stage is left open for its domains."""
+"""The reason, in a message, why a stage is left open for its domains."""
 TIES = (
     "both plans differ where numbers that are compared are equal, which no draw shows: one has > "
     "or < where the other has >= or <=, or == decides"
 )
 UNTRIED = "one plan alone multiplies conditions of several integers, and they hold in no draw"
-DRAWS_OF_TIES = 32
-"""The draws in which some numbers that are compared are taken to be equal."""
 FIRST_WITH_ROOTS = 4
 """The draws of a stage with roots that are made first. Of fewer, hardly one counts for every root.
 """
@@ -100,8 +84,6 @@ MOST_FOR_FIRST = 16
 """The draws of orders up to which more are made because an element never came first. Then real
 numbers are asked for it.
 """
-
-Algebra = TypeVar("Algebra", bound=ResidueAlgebra)
 
 
 class StageTrials:
@@ -135,6 +117,8 @@ class StageTrials:
         self._family = family
         self._degrees = degrees
         self._settings = settings
+        self._algebras = StageAlgebras(shaped, settings, degrees)
+        self._unshown = Unshown(self._algebras, self._compared, at_once)
         sorts = degrees.algebra.sorts
         telling = math.ceil(settings.target_log2 / SAME_ORDER_LOG2) if sorts else 0
         self._orders = telling if refutes else 0
@@ -156,10 +140,10 @@ class StageTrials:
 
     def redrawn(self) -> ResidueAlgebra:
         """Return the algebra of the next redraws, which have primes of their own."""
-        chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
+        chain = self._next_chain()
         self._primes.update(chain.primes)
         numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
-        return self._algebra(chain, list(numbers))
+        return self._algebras.plain(chain, list(numbers))
 
     def evaluated(self, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
         """Evaluate the stage and compare its targets; None if levels do not suffice.
@@ -184,22 +168,8 @@ class StageTrials:
             frozenset(parallel),
             frozenset(self._squares),
             draws_anew=drawn > MOST_HELD,
+            in_slabs=not self._explores,
         )
-
-    def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
-        """Return the algebra of some redraws over a chain of primes."""
-        drawn = self.shaped, self._settings, chain, redraws
-        if isinstance(self._degrees, FreeStageDegrees):
-            return _over((FreeAlgebra, WeightedFreeAlgebra), drawn, **self._degrees.known)
-        return _over((ResidueAlgebra, WeightedAlgebra), drawn)
-
-    def _undefined_algebra(self, chain: Chain, redraws: Sequence[int]) -> Undefined:
-        """Return the same with undefined elements; a redraw may stand there several times."""
-        drawn = self.shaped, self._settings, chain, redraws
-        if isinstance(self._degrees, FreeStageDegrees):
-            kinds = UndefinedFreeAlgebra, UndefinedWeightedFreeAlgebra
-            return _over(kinds, drawn, **self._degrees.known)
-        return undefined_algebra_of(*drawn)
 
     def judged(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
@@ -212,7 +182,7 @@ class StageTrials:
         self._squared_roots = algebra.squared_roots
         self.number += len(algebra.trials)
         for comparison in comparisons:
-            if _differs(comparison, good):
+            if differs_in(comparison, good):
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
         look = self._explored if self._explores else self._compared_alone
         return look(algebra, evaluated, comparisons, good)
@@ -226,13 +196,13 @@ class StageTrials:
     ) -> Proof | None:
         """Take in an evaluation in which both sides agree, and look for what it does not show."""
         self._outcomes.route(evaluated, good)
-        signless, first = self._signless(algebra), self._bounds.worst is None
+        signless, first = self._unshown.signless(algebra), self._bounds.worst is None
         one = self._bounds.of(algebra.chain, evaluated, comparisons)
         if said := vacuous(one):
             return self._open(BUDGET, said)
         if first:
-            found = self.domains(algebra.chain)
-            depends = found.decided and self._has_masks
+            found = self._unshown.domains(algebra.chain)
+            depends = found.decided and self._algebras.has_masks
             lacking = DEPENDS if depends else found.lacking or signless
             self._undefined_part = found.undefined
             if any(not_finite(each.expected) for each in comparisons):
@@ -254,7 +224,7 @@ class StageTrials:
                 return self._refuted("real numbers differ", different)
             if lacking:
                 return self._open("PIT202", lacking)
-        lacking = signless or self._unmatched(algebra)
+        lacking = signless or self._unshown.unmatched(algebra)
         if lacking:
             return self._open("PIT202", lacking)
         self._redraws.add(good)
@@ -286,79 +256,10 @@ class StageTrials:
         """Return True if drawn numbers may decide, and seldom do, where something is infinite."""
         return self._degrees.algebra.infinite and self._degrees.decides
 
-    @property
-    def _has_masks(self) -> bool:
-        """Return True if outcomes of comparisons are entries of tables."""
-        return isinstance(self._degrees, FreeStageDegrees) and self._degrees.algebra.compares
-
-    def domains(self, chain: Chain) -> Domains:
-        """Return where both sides have values, from draws over one chain of primes."""
-        return domains(
-            self._degrees.algebra.guards,
-            partial(self._algebra, chain),
-            partial(self._undefined_algebra, chain),
-            self._compared,
-            self._at_once,
-            partial(joint_draws, self.shaped, self._settings.seed),
-        )
-
-    def _signless(self, algebra: ResidueAlgebra) -> str:
-        """Return that the parallel plan needs an infinity whose sign is not known; else "".
-
-        It may need one where the reference needs a number over 0, which has no value.
-        """
-        if not algebra.signless_infinity:
-            return ""
-        none, of_zero, of_infinity, of_both = (
-            self._needing(algebra, frozenset(causes))
-            for causes in ((), ("zero",), ("infinity",), ("infinity", "zero"))
-        )
-        needed = any(
-            (own & ~before & ~without).any()
-            for (own, _), (before, _), (_, without) in zip(of_infinity, none, of_zero, strict=True)
-        )
-        lacking = any((own & ~given).any() for own, given in of_both)
-        return SIGNLESS if needed or lacking else ""
-
-    def _needing(
-        self, algebra: ResidueAlgebra, causes: frozenset[Cause]
-    ) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-        """Return for every trial the elements of either side that need an infinity without sign."""
-        again = self._undefined_of(algebra)
-        again.without_signs = causes
-        compared = self._compared(again)
-        if compared is None:
-            raise BudgetError("too few levels are left")
-        return undefined(again, compared)
-
     def _compared(self, algebra: ResidueAlgebra) -> Sequence[Comparison] | None:
         """Evaluate the stage and compare its targets; None if levels do not suffice."""
         compared = self.evaluated(algebra)
         return None if compared is None else compared[1]
-
-    def _unmatched(self, algebra: ResidueAlgebra) -> str:
-        """Return that what is compared needs a guard that no guard of the reference equals; or "".
-
-        Guards are equal at all primes of every draw, which the error over tables counts.
-        """
-        if not isinstance(self._degrees, FreeStageDegrees):
-            return ""
-        places = unmatched(algebra, self._degrees.algebra.guards)
-        if not places:
-            return ""
-        again = self._undefined_of(algebra)
-        again.undefined = places
-        compared = self._compared(again)
-        needed = compared is None or any(own.any() for own, _ in undefined(again, compared))
-        return UNMATCHED if needed else ""
-
-    def _undefined_of(self, algebra: ResidueAlgebra) -> Undefined:
-        """Return the algebra of the same redraws with undefined elements.
-
-        One trial alone would not tell what is drawn from what is constant, so there are two.
-        """
-        redraws = algebra.trials * 2 if len(algebra.trials) == 1 else algebra.trials
-        return self._undefined_algebra(algebra.chain, redraws)
 
     def _left_open(
         self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int
@@ -410,7 +311,7 @@ class StageTrials:
 
     def _settled(self, one: DrawError, error: float) -> Proof:
         """Return the proof of a stage whose bound is met, unless what no draw shows is open."""
-        if self._differs_at_ties():
+        if self._refutes and self._unshown.differs_at_ties(self._next_chain, self.number):
             return self._open("PIT204", TIES)
         if self._integers_open:
             return self._open("PIT204", self._integers_open)
@@ -442,35 +343,14 @@ class StageTrials:
         return ("", False) if self._together is None else self._together.untold(self._settings.seed)
 
     def _further_difference(self) -> Comparison | None:
-        """Compare both sides where integers decide as they do in no redraw so far.
-
-        Return a difference. No error is counted for such draws.
-        """
-        draws = joint_draws(self.shaped, self._settings.seed, self.number) if self._refutes else []
-        if not draws:
+        """Return a difference where integers decide as they do in no redraw so far."""
+        if not self._refutes:
             return None
-        chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
-        algebra = self._algebra(chain, draws)
-        compared = self._compared(algebra)
-        good = ~np.asarray(algebra.void)
-        return next((each for each in compared or () if _differs(each, good)), None)
+        return self._unshown.further_difference(self._next_chain, self.number)
 
-    def _differs_at_ties(self) -> bool:
-        """Return True if both sides differ where numbers that are compared are equal.
-
-        Of an extremum either number may be taken there.
-        """
-        degrees = self._degrees.algebra
-        tied = tied_sites(degrees.compared)
-        if not self._refutes or not tied or degrees.extrema or self._has_masks:
-            return False
-        chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
-        drawn = self.shaped, self._settings, chain, range(self.number, self.number + DRAWS_OF_TIES)
-        algebra = _over((TiesAlgebra, TiesWeightedAlgebra), drawn)
-        algebra.tied = tied
-        compared = self._compared(algebra)
-        good = ~np.asarray(algebra.void)
-        return any(_differs(each, good) for each in compared or ())
+    def _next_chain(self) -> Chain:
+        """Return the chain of primes of the next redraws."""
+        return self._settings.primes.chain(self._family, len(self._redraws.agreed))
 
     def _missing(self, one: DrawError, error: float) -> int:
         """Return how many redraws are made next."""
@@ -529,39 +409,6 @@ class StageTrials:
             squared_roots=squared,
             differing=comparison.differing(),
         )
-
-
-def _differs(comparison: Comparison, good: Any) -> bool:
-    """Return True if both sides differ in a ``good`` trial."""
-    differs = comparison.differs
-    # An axis of stride 0 has one entry many times. Looked at once, it is not copied.
-    few = tuple(slice(0, 1) if not stride else slice(None) for stride in differs.strides)
-    each = differs[few].any(axis=tuple(range(1, differs.ndim)))
-    return bool((np.broadcast_to(each, len(good)) & good).any())
-
-
-def undefined_algebra_of(
-    shaped: ShapedStage, settings: Settings, chain: Chain, redraws: Sequence[int]
-) -> Undefined:
-    """Return an algebra with undefined elements; a redraw may stand there several times."""
-    kinds = UndefinedAlgebra, UndefinedWeightedAlgebra
-    return _over(kinds, (shaped, settings, chain, redraws))
-
-
-def _over(
-    kinds: tuple[Callable[..., Algebra], Callable[..., Algebra]],
-    drawn: tuple[ShapedStage, Settings, Chain, Sequence[int]],
-    **more: Any,
-) -> Algebra:
-    """Return the algebra of a stage, settings, a chain of primes and redraws.
-
-    ``kinds`` are the classes without and with weights for the places of reduced axes.
-    """
-    shaped, settings, chain, redraws = drawn
-    given = settings.xp, chain, settings.seed, redraws
-    more["formal_roots"] = settings.formal_roots
-    plain, weighted = kinds
-    return weighted(shaped.weights, *given, **more) if shaped.weights else plain(*given, **more)
 
 
 def not_finite(a: Value) -> bool:

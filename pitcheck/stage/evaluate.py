@@ -13,7 +13,7 @@ False
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -29,6 +29,8 @@ from pitcheck.stage.drawn_inputs import FEW, derive, draw, scaled, take_box, unt
 from pitcheck.stage.inputs import Derived
 from pitcheck.stage.run_batch import Evaluator, Observer, literal, run_batch
 from pitcheck.stage.shaped_stage import ShapedStage
+from pitcheck.stage.slabs.slab_sums import InSlabs, Slab, can_be_taken, sums_in_slabs
+from pitcheck.stage.slabs.summed_inputs import is_large, slabs_of
 from pitcheck.stage.stage import Target, compared_rows
 
 
@@ -37,13 +39,15 @@ class Keeping:
     """The values of both sides, and the drawn ones, that are needed after an evaluation.
 
     ``draws_anew``: draw again for the parallel side what the reference has read, rather than hold
-    it.
+    it. ``in_slabs``: large inputs that are only summed are drawn and summed slab by slab; the
+    algebra is one of residues.
     """
 
     reference: frozenset[int]
     parallel: frozenset[int]
     drawn: frozenset[int] = frozenset()
     draws_anew: bool = False
+    in_slabs: bool = False
 
     @classmethod
     def targets(cls, shaped: ShapedStage) -> Keeping:
@@ -105,6 +109,14 @@ def evaluate_stage(
         evaluators[0],
         keep=None if keep is None else keep.reference,
         later=later,
+        elsewhere=sums_in_slabs(
+            stage.reference,
+            algebra,
+            shaped.attributes[0],
+            evaluators[0],
+            frozenset() if keep is None else keep.reference,
+            draws.reference_in_slabs(),
+        ),
     )
     derived: dict[int, Any] = {}
     later = {value: partial(draws.parallel, value) for value in shaped.derived}
@@ -125,6 +137,14 @@ def evaluate_stage(
         keep=None if keep is None else keep.parallel,
         free=free,
         later=later,
+        elsewhere=sums_in_slabs(
+            stage.parallel,
+            algebra,
+            shaped.attributes[1],
+            evaluators[1],
+            frozenset() if keep is None else keep.parallel,
+            draws.parallel_in_slabs(),
+        ),
     )
     return Evaluated(algebra, draws.kept(), reference, parallel)
 
@@ -168,6 +188,54 @@ class _Draws:
         self._users[derived.source] -= 1
         self._drop(derived.source, self._users[derived.source])
         return found
+
+    def reference_in_slabs(self) -> list[InSlabs]:
+        """Return the inputs of the reference that can be had in slabs."""
+        return [
+            InSlabs(value, len(fresh.shape), partial(self._slabs, value))
+            for value, fresh in self._shaped.fresh.items()
+            if self._has_slabs(value)
+        ]
+
+    def parallel_in_slabs(self) -> list[InSlabs]:
+        """Return the inputs of the parallel side that can be had in slabs of the reference."""
+        return [
+            InSlabs(value, len(derived.boxes[0]), partial(self._slabs_for, derived.source), derived)
+            for value, derived in self._shaped.derived.items()
+            if self._has_slabs(derived.source) and can_be_taken(derived)
+        ]
+
+    def _has_slabs(self, value: int) -> bool:
+        """Return True if an input of the reference is drawn in several slabs if possible."""
+        fresh, keep = self._shaped.fresh.get(value), self._keep
+        return (
+            keep is not None
+            and keep.in_slabs
+            and value not in keep.drawn
+            and not self._shaped.weights
+            and not self._shaped.free
+            and fresh is not None
+            and fresh.kind == "field"
+            and not fresh.numbers
+            and is_large(fresh.shape)
+        )
+
+    def _slabs(self, value: int) -> Iterator[Slab]:
+        """Yield the slabs of an input of the reference, each drawn when it is asked for."""
+        fresh = self._shaped.fresh[value]
+        for start, stop in slabs_of(fresh.shape):
+            if value in self.held:
+                slab = self._algebra.slice(self.held[value], 0, start, stop)
+            else:
+                rows = start, stop
+                slab = self._algebra.fresh_rows(fresh.key, fresh.shape, rows, fresh.domain)
+            yield start, stop, slab
+
+    def _slabs_for(self, value: int) -> Iterator[Slab]:
+        """Yield the same for the parallel side."""
+        yield from self._slabs(value)
+        self._users[value] -= 1
+        self._drop(value, self._users[value])
 
     def kept(self) -> dict[int, Any]:
         """Return what is kept of the draws, by reference value."""

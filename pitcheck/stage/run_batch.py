@@ -64,6 +64,7 @@ def run_batch(
     keep: Collection[int] | None = None,
     free: Mapping[int, Any] | None = None,
     later: Mapping[int, Callable[[], Any]] | None = None,
+    elsewhere: Mapping[int, Callable[[], Any] | None] | None = None,
 ) -> dict[int, Any]:
     """Run all steps, and return every value by number, inputs included.
 
@@ -72,7 +73,8 @@ def run_batch(
     those to use in place of the steps', one by one. ``observe``: a function that sees every step.
     ``side`` begins the sites' names. ``evaluator``: a stand-in for the registry's. ``keep``: the
     values to return; None for all. ``free``: values that stand in for the only result of a step, by
-    its number.
+    its number. ``elsewhere``: the steps that are not run here, each with what makes its only
+    result, or None if nothing that is run here reads it.
 
     Raises:
         StepError: an operator raised an error.
@@ -82,7 +84,14 @@ def run_batch(
     }
     done = {} if keep is None else last_uses(batch, keep)
     known, waiting = free or {}, dict(later or {})
+    skipped = elsewhere or {}
     for number, step in enumerate(batch.steps):
+        if number in skipped:
+            make = skipped[number]
+            if make is not None:
+                result = make()
+                pieces.update((v, [(result, step.count)]) for v in step.outputs if v is not None)
+            continue
         for value in touched(step):
             if value in waiting:
                 pieces[value] = [(waiting.pop(value)(), len(batch.inputs[value]))]

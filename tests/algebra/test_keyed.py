@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from hashlib import blake2b, shake_128
 
 import numpy as np
 import pytest
 
 from pitcheck.algebra.keyed import SHORT, bulk_keys, drawn_words
+from pitcheck.algebra.residues import array_forms
+from pitcheck.algebra.residues.chains import chains_of
+from pitcheck.algebra.residues.modular import Modular
 
 MASK = (1 << 64) - 1
 
@@ -57,3 +61,20 @@ def test_keys_of_long_lanes_differ_and_use_all_of_their_bits() -> None:
 
 def test_no_lanes_have_no_words() -> None:
     assert drawn_words(("x",), range(0), (), 1, (SHORT + 1,)).shape == (0, 0, 1, SHORT + 1)
+
+
+@pytest.mark.parametrize("domain", ["any", "nonzero", "square"])
+def test_a_large_draw_is_made_a_few_words_at_a_time(
+    domain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the same however many are made together, and holds few beside its residues."""
+    modular, shape = Modular(np, chains_of(3)[0]), (37, SHORT // 8 + 1)
+    found = []
+    for together in (1 << 20, 4 * 1001):
+        monkeypatch.setattr(array_forms, "AT_ONCE", together)
+        tracemalloc.start()
+        found.append(modular.drawn(("x",), (0, 7), 2, shape, domain))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert np.array_equal(*found)
+    assert peak < 1.3 * found[1].nbytes

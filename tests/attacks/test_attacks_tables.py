@@ -19,9 +19,9 @@ from pitcheck.claims.problem import Problem
 from pitcheck.commands.check import checked
 from pitcheck.plan.model import Number, Plan
 from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
+from pitcheck.prove.draws.shaped_proof import decide
 from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.proof import Settings
-from pitcheck.prove.stage_proof import decide
 from pitcheck.prove.stage_trials import StageTrials
 from pitcheck.report.report import Report
 from pitcheck.stage.shaped_stage import shape_reduced

@@ -97,16 +97,17 @@ def test_words_as_residues(domain: str) -> None:
     assert same(DEVICE.residues_of(words, domain), NUMPY.residues_of(words, domain))
 
 
+@pytest.mark.parametrize("begin", [0, 1, 2**40])
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 4097])
-def test_philox_is_that_of_numpy(count: int) -> None:
+def test_philox_is_that_of_numpy(count: int, begin: int) -> None:
     keys = np.array([[[0, 0], [2**64 - 1, 2**64 - 1]], [[1, 2], [2**63, 3]]], dtype=np.uint64)
     found = np.zeros((2, 2, count), dtype=np.uint64)
     if count:
-        sizes = map(np.uint64, (2, 2, count))
+        sizes = map(np.uint64, (2, 2, count, begin))
         philox = host_kernels.kernel("philox")
         philox((2, 2), (3,), (keys, found, *sizes, primes_struct(PRIMES), np.int32(3)))
     for place in np.ndindex(2, 2):
-        expected = np.random.Philox(key=keys[place], counter=0).random_raw(count)
+        expected = np.random.Philox(key=keys[place], counter=begin).random_raw(count)
         assert np.array_equal(found[place], expected)
 
 
@@ -119,6 +120,16 @@ def test_draws(domain: str) -> None:
         few, more = (DEVICE.drawn((1,), t, 1, (count,), "any") for t in ((7,), (0, 7)))
         assert np.array_equal(few[:, 0], more[:, 1])
         assert not np.array_equal(more[:, 0], more[:, 1])
+
+
+@pytest.mark.parametrize("domain", ["any", "nonzero", "square"])
+def test_rows_of_draws(domain: str) -> None:
+    for shape in ((12, 5), (24, SHORT // 8), (4 * SHORT,), (9, SHORT // 4 + 1)):
+        whole = NUMPY.drawn(("seed", "x"), (0, 7), 1, shape, domain)
+        for rows in ((0, 4), (4, 8), (8, shape[0]), (3, 7), (0, shape[0])):
+            for modular in (DEVICE, NUMPY):
+                found = modular.drawn_rows(("seed", "x"), (0, 7), shape, rows, domain)
+                assert same(found, whole[:, :, :, slice(*rows)])
 
 
 def test_specials() -> None:

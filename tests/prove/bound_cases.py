@@ -25,12 +25,13 @@ from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Lineage, Number, Plan
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
+from pitcheck.prove.draws.shaped_proof import decide
 from pitcheck.prove.error_budget import Attempts
 from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.place_counts import PlaceCounts
 from pitcheck.prove.proof import Allowance, Settings
 from pitcheck.prove.prover import Prover
-from pitcheck.prove.stage_proof import decide, prove_stage
+from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.prove.stage_sizes import Statement, with_enough_places
 from pitcheck.prove.stage_trials import StageTrials
 from pitcheck.stage.building import build_stage

@@ -20,6 +20,7 @@ from pitcheck.engine.check import check
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.schedule.matching import match
 from pitcheck.prove import stage_proof as prove
+from pitcheck.prove.draws import shaped_proof
 from pitcheck.prove.error_budget import EARLIER, HINTS, Attempts, ErrorBudget
 from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.prover import Prover
@@ -115,20 +116,22 @@ def test_every_evaluation_of_a_stage_is_by_an_attempt_of_its_own(
 ) -> None:
     """Each set of sizes, and each retry, has another seed, and all of them are counted."""
     seen: list[int] = []
-    plain = prove.decide
+    plain = shaped_proof.decide
 
     def judged(trials: Any) -> Proof | None:
         seen.append(trials._settings.seed)
         return plain(trials)
 
-    monkeypatch.setattr(prove, "decide", judged)
+    monkeypatch.setattr(shaped_proof, "decide", judged)
     stage, keys = one_stage("row_parallel")
     proof = prove_stage(stage, keys, settings(), "y")
     assert proof.outcome == "proven"
     assert len({*seen}) == proof.attempts >= 2
     again: list[int] = []
     monkeypatch.setattr(
-        prove, "decide", lambda trials: (again.append(trials._settings.seed), plain(trials))[1]
+        shaped_proof,
+        "decide",
+        lambda trials: (again.append(trials._settings.seed), plain(trials))[1],
     )
     assert replace(prove_stage(stage, keys, settings(), "y"), reductions=proof.reductions) == proof
     assert again == seen
@@ -152,7 +155,7 @@ def test_an_attempt_that_failed_before_one_that_holds_counts(
         return made[-1]
 
     monkeypatch.setattr(prove, "_apart", lambda stage, _: replace(stage))
-    monkeypatch.setattr(prove, "decide", judged)
+    monkeypatch.setattr(shaped_proof, "decide", judged)
     proof = prove_stage(stage, keys, settings(), "y")
     assert proof.outcome == "proven"
     assert proof.attempts == len(made) > 2

@@ -14,10 +14,10 @@ from attacks.pairs import found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.prove import stage_trials
 from pitcheck.prove.domains import group_tests
 from pitcheck.prove.domains.group_tests import groups, needed
 from pitcheck.prove.domains.guards import Domains, domains
+from pitcheck.prove.draws import unshown
 
 EVERY_THIRD = [*WRONG, *RIGHT][::3]
 
@@ -56,7 +56,7 @@ def test_groups_tell_what_single_operands_tell(
         seen.append((told[0], told[1]))
         return told[0]
 
-    monkeypatch.setattr(stage_trials, "domains", both)
+    monkeypatch.setattr(unshown, "domains", both)
     reference, parallel = {**WRONG, **RIGHT}[name]
     found(planned(reference), planned(parallel))
     assert all(first == second for first, second in seen)

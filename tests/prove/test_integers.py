@@ -12,11 +12,11 @@ from attacks.integer_pairs import Formula, number, plan, running, total
 from pitcheck.algebra.value import Value
 from pitcheck.claims.problem import Problem
 from pitcheck.prove.bounds.stage_degrees import StageDegrees
+from pitcheck.prove.draws.shaped_proof import decide
 from pitcheck.prove.integers.cases import Cases, with_cases
 from pitcheck.prove.integers.classes import MOST_CASES, Table, representatives
 from pitcheck.prove.integers.intervals import possible
 from pitcheck.prove.proof import Settings
-from pitcheck.prove.stage_proof import decide
 from pitcheck.prove.stage_trials import StageTrials
 from pitcheck.stage.drawn_inputs import CASES, discrete
 from pitcheck.stage.inputs import Fresh

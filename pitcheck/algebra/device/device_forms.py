@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pitcheck.algebra.device.joins import concatenated
 from pitcheck.algebra.device.kernels import Kernels
 from pitcheck.algebra.device.layouts import Operand, grid_of
-from pitcheck.algebra.keyed import bulk_keys, mix_int
+from pitcheck.algebra.keyed import BLOCK, block_of, bulk_keys, mix_int
 from pitcheck.algebra.residues.array_forms import ArrayForms, Output, Parity
 from pitcheck.algebra.residues.residue_order import key_of_nan, scale_for
 
@@ -152,19 +152,20 @@ class DeviceForms(ArrayForms):
         instances: int,
         shape: Sequence[int],
         domain: str,
+        first: int = 0,
     ) -> Any:
-        """Return a draw of :meth:`drawn` that is too large for SHAKE128, made on the device."""
+        """Return a part of a draw that is too large for SHAKE128, made on the device."""
         keys = bulk_keys(parts, range(len(self.members)), trials)
         levels, count = len(self.members), instances * prod(shape)
         out = self.xp.empty((levels, len(trials), instances, *shape), dtype=np.int64)
         if out.size:
             self.kernels.run(
                 "philox",
-                grid_of(len(trials) * -(-count // 4), levels),
+                grid_of(len(trials) * -(-count // BLOCK), levels),
                 (
                     self.xp.asarray(keys),
                     out,
-                    *map(np.uint64, (levels, len(trials), count)),
+                    *map(np.uint64, (levels, len(trials), count, block_of(first))),
                     self.structs[0],
                     np.int32(DOMAINS[domain]),
                 ),

@@ -9,17 +9,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
-from pitcheck.algebra.keyed import drawn_words, hash_words, lane_keys, mix, remainder
+from pitcheck.algebra.keyed import (
+    BLOCK,
+    SHORT,
+    bulk_keys,
+    bulk_words,
+    drawn_words,
+    hash_words,
+    lane_keys,
+    mix,
+    remainder,
+)
 from pitcheck.algebra.residues.residue_order import order_key
 from pitcheck.algebra.special import codes_of, stand_in
 from pitcheck.algebra.value import FINITE
 
 Parity = Literal["odd", "even"]
 Output = Literal["any", "nonzero", "words"]
+AT_ONCE = 1 << 20
+"""The words of a level and trial that are made together, a multiple of those of a block."""
 _WORD = 2
 """The levels whose residues, each below 2^31, make one 64-bit word."""
 
@@ -56,8 +69,53 @@ class ArrayForms:
         Those of a level and trial are a function of ``parts`` and their numbers alone. Domains are
         those of :meth:`residues_of`.
         """
+        if instances * prod(shape) > SHORT:
+            return self.drawn_in_bulk(parts, trials, instances, shape, domain)
         words = drawn_words(parts, range(len(self.members)), trials, instances, shape)
         return self.residues_of(words, domain)
+
+    def drawn_rows(
+        self,
+        parts: tuple[object, ...],
+        trials: Sequence[int],
+        shape: Sequence[int],
+        rows: tuple[int, int],
+        domain: str,
+    ) -> Any:
+        """Return the places from ``rows[0]`` to ``rows[1]`` along the first dimension of a draw.
+
+        They are those of :meth:`drawn` for one instance of ``shape``, bit for bit. If words of a
+        large draw are asked for from the midst of a block on, all of it is drawn.
+        """
+        start, stop = rows
+        inner = prod(shape[1:])
+        if prod(shape) <= SHORT or start * inner % BLOCK:
+            return self.drawn(parts, trials, 1, shape, domain)[:, :, :, start:stop]
+        own = (stop - start, *shape[1:])
+        return self.drawn_in_bulk(parts, trials, 1, own, domain, start * inner)
+
+    def drawn_in_bulk(
+        self,
+        parts: tuple[object, ...],
+        trials: Sequence[int],
+        instances: int,
+        shape: Sequence[int],
+        domain: str,
+        first: int = 0,
+    ) -> Any:
+        """Return a part of a draw of :meth:`drawn` that is too large for SHAKE128.
+
+        ``first``: the number of its first word, a multiple of ``BLOCK``. Words become residues a
+        few at a time, so that hardly more than the residues is held.
+        """
+        keys = bulk_keys(parts, range(len(self.members)), trials)
+        count = instances * prod(shape)
+        out = self.xp.empty((*keys.shape[:2], count), dtype=np.int64)
+        for begin in range(0, count, AT_ONCE):
+            few = min(AT_ONCE, count - begin)
+            words = bulk_words(keys, few, first + begin)
+            out[:, :, begin : begin + few] = self.residues_of(words, domain)
+        return out.reshape(*keys.shape[:2], instances, *shape)
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         """Return arrays of one dtype and equally many axes, concatenated along an array axis."""

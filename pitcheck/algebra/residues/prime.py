@@ -85,6 +85,17 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
         parts = self.seed, "fresh", key
         return Value("field", self.arithmetic.drawn(parts, self.trials, instances, shape, domain))
 
+    def fresh_rows(
+        self, key: str, shape: Sequence[int], rows: tuple[int, int], domain: Domain = "any"
+    ) -> Value:
+        """Return the places ``rows[0]`` to ``rows[1]`` along the first dimension of a fresh value.
+
+        They are those of :meth:`fresh` for one instance of ``shape``.
+        """
+        parts = self.seed, "fresh", key
+        data = self.arithmetic.drawn_rows(parts, self.trials, shape, rows, domain)
+        return Value("field", data)
+
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         found = self._constants.get((number, kind))
         if found is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pitcheck.errors import PitcheckError
-from pitcheck.prove.full_shapes.pieces import TOGETHER, Piece, pieces
+from pitcheck.prove.full_shapes.pieces import TOGETHER, Piece, number_of, pieces
 from pitcheck.prove.full_shapes.rates import CUPY, NUMPY, seconds_of
 from pitcheck.prove.proof import Settings
 from pitcheck.stage.reductions.pipeline import measured, reduced
@@ -36,7 +36,10 @@ class Forecast:
 
 
 def forecast(stage: Stage, settings: Settings) -> Forecast:
-    """Return what a stage takes. What cannot be told before it is evaluated counts as nothing."""
+    """Return what a stage takes. What cannot be told before it is evaluated counts as nothing.
+
+    Pieces that are the same statement are proven once, and take the time of one.
+    """
     name = name_of(stage)
     try:
         parts = _pieces(stage, settings)
@@ -46,7 +49,7 @@ def forecast(stage: Stage, settings: Settings) -> Forecast:
     return Forecast(
         max(part.demand.bytes(TOGETHER) for part in parts),
         sum(seconds_of(part.demand, rates) for part in parts),
-        len(parts),
+        number_of(parts),
         name,
     )
 
@@ -58,13 +61,13 @@ def name_of(stage: Stage) -> str:
 
 
 def _pieces(stage: Stage, settings: Settings) -> Sequence[Piece]:
-    """Return the pieces in which a stage is compared."""
+    """Return the distinct pieces in which a stage is compared."""
     context = Context(settings.templates)
     if Phase.ROWS in settings.phases():
         stage = reduced(stage, Phase.ROWS, context, settings.reductions)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     found = measured(stage, symbolic, settings.phases(), context, settings.reductions)
-    return pieces(found, settings.templates, settings.max_memory)
+    return pieces(found, settings.templates, settings.max_memory, in_slabs=True)
 
 
 def shared(seconds: Collection[float], processes: int) -> float:

@@ -3,7 +3,7 @@
 A stage is cut into *slices* along axes that both sides carry along, place by place: what is
 computed of a slice is the slice of what is computed. Where that does not do, its compared rows are
 taken in *groups*, each with the steps that it needs. Every compared element is in exactly one
-piece.
+piece. Slices of one size are the same statement, word for word, and stand here once.
 
 >>> from pitcheck.claims.problem import Problem
 >>> from pitcheck.plan.example import one_operator
@@ -11,15 +11,19 @@ piece.
 >>> plan = one_operator("exp", [(64, 512)], (64, 512))
 >>> stage = Problem.of(plan, plan).whole_stage()
 >>> found = Measured(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()))
->>> len(pieces(found, None, 1 << 30)), len(pieces(found, None, 1 << 22))
-(1, 8)
+>>> [part.count for part in pieces(found, None, 1 << 30)]
+[1]
+>>> [part.count for part in pieces(found, None, 1 << 22)]
+[8]
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -50,54 +54,84 @@ Parts = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a stage, its name (empty for the whole), and what one draw of it takes."""
+    """A part of a stage, its name (empty for the whole), and what one draw of it takes.
+
+    ``count``: the parts that it stands for, all of which are the same statement.
+    """
 
     found: Measured
     name: str
     demand: Demand
+    count: int = 1
 
 
-def pieces(found: Measured, templates: Templates | None, most: int) -> list[Piece]:
-    """Return the pieces of a stage of which each takes at most ``most`` bytes.
+@dataclass(frozen=True)
+class Room:
+    """The bytes that a piece may take. ``in_slabs``: it is evaluated in slabs where it can be."""
+
+    bytes: int
+    in_slabs: bool
+
+    def demand(self, found: Measured) -> Demand:
+        """Return what one draw of a piece takes."""
+        return demand_of(found.symbolic, found.sizes, MOST_LEVELS, in_slabs=self.in_slabs)
+
+    def needed(self, found: Measured) -> int:
+        """Return the bytes that a piece takes."""
+        return self.demand(found).bytes(TOGETHER)
+
+
+def pieces(
+    found: Measured, templates: Templates | None, most: int, *, in_slabs: bool = False
+) -> list[Piece]:
+    """Return the distinct pieces of a stage, of which each takes at most ``most`` bytes.
+
+    ``in_slabs``: large inputs that are only summed are evaluated slab by slab.
 
     Raises:
         BudgetError: it cannot be taken apart so far.
     """
-    parts = _parts(found, most)
+    room = Room(most, in_slabs)
+    parts = _parts(found, room)
     if parts is not None:
-        return list(_slices(found, parts, ""))
+        return list(_slices(found, parts, "", room))
     rows = _rows(found.stage)
     count = 2
     while count < 2 * len(rows):
         groups = _groups(found, rows, min(count, len(rows)), templates)
-        own = [_parts(group, most) for group in groups]
+        own = [_parts(group, room) for group in groups]
         if all(each is not None for each in own):
             return [
                 piece
                 for number, (group, each) in enumerate(zip(groups, own, strict=True), start=1)
-                for piece in _slices(group, each or {}, f"rows {number} of {len(groups)}")
+                for piece in _slices(group, each or {}, f"rows {number} of {len(groups)}", room)
             ]
         count *= 2
-    raise _too_large(found, most)
+    raise _too_large(found, room)
+
+
+def number_of(parts: Sequence[Piece]) -> int:
+    """Return how many pieces of a stage the distinct ones stand for."""
+    return sum(part.count for part in parts)
 
 
 def told(parts: Sequence[Piece]) -> tuple[str, ...]:
     """Return in how many pieces a stage was compared, as a sentence; nothing for one piece."""
-    return (f"compared in {len(parts)} pieces",) if len(parts) > 1 else ()
+    every = number_of(parts)
+    if every == 1:
+        return ()
+    distinct = f", {len(parts)} of them distinct, each once" if len(parts) < every else ""
+    return (f"compared in {every} pieces{distinct}",)
 
 
-def _demand(found: Measured, sizes: Sizes) -> Demand:
-    return demand_of(found.symbolic, sizes, MOST_LEVELS)
-
-
-def _parts(found: Measured, most: int) -> Parts | None:
+def _parts(found: Measured, room: Room) -> Parts | None:
     """Return the fewest slices, by axis, of which each fits; None if none fit.
 
     The axis is halved, again and again, that leaves least.
     """
     units = _units(found)
     parts: dict[int, int] = {}
-    while _needed(found, parts) > most:
+    while _needed(found, parts, room) > room.bytes:
         halved = [
             {**parts, number: more}
             for number, unit in units.items()
@@ -105,18 +139,18 @@ def _parts(found: Measured, most: int) -> Parts | None:
         ]
         if not halved or _count(parts) > MOST_PIECES:
             return None
-        parts = min(halved, key=lambda each: _needed(found, each))
+        parts = min(halved, key=lambda each: _needed(found, each, room))
     return parts
 
 
 def _count(parts: Parts) -> int:
-    return int(np.prod(list(parts.values()), dtype=np.int64))
+    return prod(parts.values())
 
 
-def _needed(found: Measured, parts: Parts) -> int:
+def _needed(found: Measured, parts: Parts, room: Room) -> int:
     """Return the bytes that the largest slice takes."""
     largest = {n: _widths(unit, parts[n])[0] for n, unit in _units(found).items() if n in parts}
-    return _demand(found, _sliced(found, largest).sizes).bytes(TOGETHER)
+    return room.needed(_sliced(found, largest))
 
 
 def _units(found: Measured) -> dict[int, int]:
@@ -149,17 +183,20 @@ def _sliced(found: Measured, widths: Parts) -> Measured:
     return replace(found, base=Sizes(found.symbolic.system, scales)) if scales else found
 
 
-def _slices(found: Measured, parts: Parts, name: str) -> Iterator[Piece]:
-    """Yield all slices of a stage, or of a group of its rows that has a ``name``."""
+def _slices(found: Measured, parts: Parts, name: str, room: Room) -> Iterator[Piece]:
+    """Yield the distinct slices of a stage, or of a group of its rows that has a ``name``.
+
+    A slice is nothing but its widths: places along these axes are all treated equally.
+    """
     units = _units(found)
-    known: dict[tuple[int, ...], tuple[Measured, Demand]] = {}
-    every = [_widths(units[number], count) for number, count in parts.items()]
-    for place, widths in enumerate(product(*every), start=1):
-        if widths not in known:
-            own = _sliced(found, dict(zip(parts, widths, strict=True)))
-            known[widths] = own, _demand(own, own.sizes)
+    widths = [Counter(_widths(units[number], count)) for number, count in parts.items()]
+    place = 1
+    for chosen in product(*(each.items() for each in widths)):
+        own = _sliced(found, {n: width for n, (width, _) in zip(parts, chosen, strict=True)})
+        count = prod(many for _, many in chosen)
         said = f"slice {place} of {_count(parts)}" if parts else ""
-        yield Piece(known[widths][0], ", ".join(filter(None, (name, said))), known[widths][1])
+        yield Piece(own, ", ".join(filter(None, (name, said))), room.demand(own), count)
+        place += count
 
 
 def _rows(stage: Stage) -> Codes:
@@ -192,18 +229,17 @@ def _with_rows(found: Measured, codes: Codes, templates: Templates | None) -> Me
     return Measured(part, symbolic, found.kept)
 
 
-def _too_large(found: Measured, most: int) -> BudgetError:
+def _too_large(found: Measured, room: Room) -> BudgetError:
     """Return the error of a stage that cannot be taken apart any further."""
     units = _units(found)
     least = {n: LEAST for n, unit in units.items() if unit > LEAST}
-    own = _sliced(found, least)
-    needed = _demand(own, own.sizes).bytes(TOGETHER)
+    needed = room.needed(_sliced(found, least))
     target = found.stage.targets[0]
     name = target.name or found.stage.parallel.graph.values[target.cut.value].name
     axes = "its smallest slices" if least else "it has no axis that can be sliced, and"
     return BudgetError(
         f"the stage of {name!r} at full shapes: {axes} "
         f"need{'' if least else 's'} about {-(-needed >> 20)} MiB for {TOGETHER} draws, more than "
-        f"--max-memory allows ({most >> 20} MiB); give --max-memory {-(-needed >> 20)}MiB, or "
-        f"check a smaller batch"
+        f"--max-memory allows ({room.bytes >> 20} MiB); give --max-memory "
+        f"{-(-needed >> 20)}MiB, or check a smaller batch"
     )

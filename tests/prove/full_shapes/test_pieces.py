@@ -17,7 +17,7 @@ from pitcheck.engine.check import check
 from pitcheck.errors import BudgetError
 from pitcheck.plan.model import Number, Plan
 from pitcheck.prove.full_shapes import pieces as pieces_module
-from pitcheck.prove.full_shapes.pieces import Piece, pieces
+from pitcheck.prove.full_shapes.pieces import Piece, number_of, pieces, told
 from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.report.report import Report
@@ -82,9 +82,41 @@ def _compared(part: Piece) -> int:
 @pytest.mark.parametrize("memory", [PLENTY, 1 << 16, 1 << 15])
 def test_slices_have_all_places_of_an_axis(memory: int) -> None:
     parts = pieces(_measured(_plan(RANKS)), None, memory)
-    assert (len(parts) > 1) == (memory != PLENTY)
-    assert sum(map(_compared, parts)) == ROWS * WIDTH
+    assert (number_of(parts) > 1) == (memory != PLENTY)
+    assert sum(part.count * _compared(part) for part in parts) == ROWS * WIDTH
     assert all(part.demand.bytes(pieces_module.TOGETHER) <= memory for part in parts)
+
+
+def _rowwise(rows: int, slope: str = "2") -> Plan:
+    b = Builder("rows")
+    b.output(b.op("mul", b.op("exp", b.input("x", (rows, WIDTH))), Number(slope), out="z"))
+    return b.plan()
+
+
+def _measured_rows(rows: int) -> Measured:
+    stage = Problem.of(_rowwise(rows), _rowwise(rows)).whole_stage()
+    return Measured(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()))
+
+
+@pytest.mark.parametrize(("rows", "counts"), [(48, [8]), (50, [4, 4]), (53, [2, 6])])
+def test_slices_of_one_size_are_one_statement(rows: int, counts: list[int]) -> None:
+    found = _measured_rows(rows)
+    memory = pieces(found, None, PLENTY)[0].demand.bytes(pieces_module.TOGETHER) // 6
+    parts = pieces(found, None, memory)
+    assert [part.count for part in parts] == counts
+    assert sum(part.count * _compared(part) for part in parts) == rows * WIDTH
+    assert told(parts) == (f"compared in 8 pieces, {len(counts)} of them distinct, each once",)
+    assert told(pieces(found, None, PLENTY)) == ()
+
+
+@pytest.mark.parametrize("rows", [48, 50])
+@pytest.mark.parametrize(("slope", "outcome"), [("2", "proven"), ("2000001/1000000", "failed")])
+def test_one_slice_of_a_size_decides_for_all(rows: int, slope: str, outcome: str) -> None:
+    memory = pieces(_measured_rows(rows), None, PLENTY)[0].demand.bytes(pieces_module.TOGETHER) // 6
+    proof = _proof(_rowwise(rows, slope), memory, _rowwise(rows))
+    assert proof.outcome == outcome
+    if outcome == "proven":
+        assert any("compared in 8 pieces" in line for line in proof.reductions)
 
 
 def test_groups_of_rows_have_every_compared_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +144,7 @@ def test_pieces_decide_what_the_whole_decides(
     if units == "rows":
         monkeypatch.setattr(pieces_module, "_units", lambda _: {})
     memory = _least(_plan(RANKS, wrong)) - 1
-    assert len(pieces(_measured(_plan(RANKS, wrong)), None, memory)) > 1
+    assert number_of(pieces(_measured(_plan(RANKS, wrong)), None, memory)) > 1
     proof = _proof(_plan(RANKS, wrong), memory)
     assert proof.outcome == whole.outcome
     if wrong == "last rank":

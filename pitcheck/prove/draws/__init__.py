@@ -1,0 +1,1 @@
+"""Draws of one stage at definite sizes, and their outcome."""

@@ -1,0 +1,1 @@
+"""Sums over large inputs, evaluated slab by slab."""
