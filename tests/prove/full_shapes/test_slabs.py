@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernels.device_samples import XP
 from zoo.builder import Builder, intervals
 
+from kernels import host_kernels
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.free_functions import FreeAlgebra
@@ -147,6 +149,20 @@ def test_slabs_have_the_residues_of_the_whole(
     # Eight slabs on either side of each input, and none of them when nothing was asked for.
     assert len(slabs) == 2 * 8 * inputs
     assert max(stop - start for start, stop in slabs) == 28
+
+
+@pytest.mark.skipif(host_kernels.COMPILER is None, reason=host_kernels.MISSING)
+@pytest.mark.parametrize("name", ["squares", "sums of rows", "a part that begins late"])
+def test_slabs_have_the_same_residues_on_kernels(name: str) -> None:
+    shaped = _whole(_stage(EVALUATED[name][0]))
+    kept = Keeping.targets(shaped)
+    keep = Keeping(kept.reference, kept.parallel, draws_anew=True, in_slabs=True)
+    seen = []
+    for xp in (np, XP):
+        algebra = ResidueAlgebra(xp, _settings().primes.chain(Family(3), 0), 7, range(2))
+        compared = compare_target(shaped, evaluate_stage(shaped, algebra, keep=keep), 0)
+        seen.append([np.asarray(v.data).tolist() for v in (compared.expected, compared.actual)])
+    assert seen[0] == seen[1]
 
 
 def _read_twice(b: Builder, x: Any) -> Any:
