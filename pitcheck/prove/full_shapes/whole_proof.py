@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from pitcheck.prove.draws.shaped_proof import joined_proof, prove_shaped
 from pitcheck.prove.error_budget import Attempts
 from pitcheck.prove.full_shapes.pieces import Piece, pieces, told
