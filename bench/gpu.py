@@ -42,13 +42,17 @@ FIRST = 1
 
 
 class Figure(msgspec.Struct):
-    """One line: the measured value with its unit, the ratio to its baseline, and what was said."""
+    """One line: the measured value with its unit, the ratio to its baseline, and what was said.
+
+    ``date``: the day on which it was measured, if it was not that of the others.
+    """
 
     name: str
     value: float | None
     unit: str
     ratio: float | None
     said: str
+    date: str = ""
 
 
 class Figures(msgspec.Struct):
@@ -107,7 +111,8 @@ def row(name: str, least: float | None, figure: Figure | None) -> str:
         return f"| {name} | not measured | | {goal} | |"
     value = "-" if figure.value is None else f"{figure.value:,.4g} {figure.unit}"
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-    return f"| {name} | {value} | {ratio} | {goal} | {figure.said} |"
+    said = "; ".join(filter(None, (figure.said, figure.date)))
+    return f"| {name} | {value} | {ratio} | {goal} | {said} |"
 
 
 def table(figures: Figures) -> list[str]:
@@ -125,15 +130,24 @@ def table(figures: Figures) -> list[str]:
 
 
 def joined(before: Path, figures: Figures) -> Figures:
-    """Return the figures with those of an earlier run on the same card and day kept."""
+    """Return the figures with those of earlier runs on the same card kept, with their days."""
     if not before.exists():
         return figures
     old = msgspec.json.decode(before.read_bytes(), type=Figures)
-    if (old.card, old.date, old.versions) != (figures.card, figures.date, figures.versions):
+    if (old.card, old.versions) != (figures.card, figures.versions):
         return figures
     new = {figure.name for figure in figures.lines}
-    kept = [figure for figure in old.lines if figure.name not in new]
+    kept = [
+        msgspec.structs.replace(figure, date=_unlike(figure.date or old.date, figures.date))
+        for figure in old.lines
+        if figure.name not in new
+    ]
     return msgspec.structs.replace(figures, lines=kept + figures.lines)
+
+
+def _unlike(date: str, other: str) -> str:
+    """Return a day, or "" if it is the other one."""
+    return "" if date == other else date
 
 
 def measure(

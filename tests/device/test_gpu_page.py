@@ -35,3 +35,17 @@ def test_a_line_that_fails_says_why_and_the_others_go_on() -> None:
     bench = gpu.Bench(None, small=True, most_seconds=10)
     found = list(gpu.measure(None, lines, bench, 60.0, with_kernels=False))
     assert [figure.said for figure in found] == ["failed: ValueError: too small", "done"]
+
+
+def test_figures_of_earlier_days_are_kept_with_their_day(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.json"
+    old = [gpu.Figure(name, 1.0, "s", None, "old") for name in ("one", "two")]
+    file.write_bytes(msgspec.json.encode(gpu.Figures("a card", "2026-01-01", "NumPy", old)))
+    new = [gpu.Figure("two", 2.0, "s", None, "new")]
+    found = gpu.joined(file, gpu.Figures("a card", "2026-01-02", "NumPy", new))
+    assert [(line.name, line.value, line.date) for line in found.lines] == [
+        ("one", 1.0, "2026-01-01"),
+        ("two", 2.0, ""),
+    ]
+    other = gpu.joined(file, gpu.Figures("another card", "2026-01-02", "NumPy", new))
+    assert other.lines == new
