@@ -15,6 +15,7 @@ open, might have accepted as well, and counts in full.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -77,6 +78,15 @@ class Attempts:
         It is -inf for an attempt that compared nothing.
         """
         self._errors[attempt] = error_log2
+
+    @property
+    def errors(self) -> Mapping[Attempt, float]:
+        """Return what each attempt may spend, or spent."""
+        return dict(self._errors)
+
+    def enter(self, errors: Mapping[Attempt, float]) -> None:
+        """Enter attempts at the same statement that another process made."""
+        self._errors.update(errors)
 
     @property
     def spent_log2(self) -> float:

@@ -5,7 +5,7 @@ the other by name, and sends back the proofs. It lives on from stage to stage, s
 seconds to begin. The proof of a stage does not depend on who makes it.
 
 >>> import numpy as np
->>> Pool(["", ""], Settings(np, 1, -64.0, 1, True, 1 << 30)).places
+>>> Pool(["", ""], Settings(np, 1, -64.0, 1, True, 1 << 30), prove_stage).places
 2
 """
 
@@ -14,20 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from pitcheck.algebra.devices import shared_gpus, use_one
 from pitcheck.errors import BudgetError, UsageError
-from pitcheck.forks import NO_FORK, Answering, can_fork, ready
+from pitcheck.forks import NO_FORK, Answering, can_fork, ready, usable_jobs
 from pitcheck.prove.full_shapes.forecast import name_of
-from pitcheck.prove.proof import Proof, Settings
-from pitcheck.prove.stage_proof import prove_stage
+from pitcheck.prove.proof import MadeAhead, Proof, Settings
+from pitcheck.prove.stage_proof import prove_at_reduced_sizes, prove_stage
 from pitcheck.prove.workers import Keys
 from pitcheck.stage.stage import Stage
 
 Stages = Mapping[str, tuple[Stage, Keys]]
-Answer = Proof | str
-"""A proof, or why a process cannot use its GPU."""
+Made = TypeVar("Made")
+Prove = Callable[[Stage, Keys, Settings, str], Made]
+"""The way to prove a stage, given its keys, the settings, and its name."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +41,19 @@ class _Process:
     stages: frozenset[str]
 
 
-class Pool:
+class Pool(Generic[Made]):
     """Processes that begin when they are needed, one for each of ``gpus``.
 
     A GPU is "" for a process that stays on processors. No two processes have one GPU at a time. All
-    stages are proven by the same settings.
+    stages are proven by the same settings, in the same way ``prove``.
     """
 
-    def __init__(self, gpus: Sequence[str], settings: Settings) -> None:
+    def __init__(self, gpus: Sequence[str], settings: Settings, prove: Prove[Made]) -> None:
+        self._prove = prove
         self._gpus = tuple(gpus)
         self._settings = settings
         self._stages: dict[str, tuple[Stage, Keys]] = {}
-        self._made: dict[str, Proof] = {}
+        self._made: dict[str, Made] = {}
         self._processes: dict[int, _Process] = {}
         self._asked: dict[int, str] = {}
 
@@ -64,7 +68,7 @@ class Pool:
 
     def proofs(
         self, order: Sequence[str], wanted: Callable[[str], bool] = lambda _: True
-    ) -> Iterator[tuple[str, Proof]]:
+    ) -> Iterator[tuple[str, Made]]:
         """Yield the proofs of known stages as they are made, with the names of the stages.
 
         Stages begin in the order of their names. One that is no longer ``wanted`` is passed over,
@@ -93,7 +97,7 @@ class Pool:
         """Return True if the proof of a stage was made here."""
         return key in self._made
 
-    def prove(self, key: str, stage: Stage, keys: Keys) -> Proof:
+    def prove(self, key: str, stage: Stage, keys: Keys) -> Made:
         """Return the proof of one stage, while no other is being proven."""
         self.know({key: (stage, keys)})
         if key not in self._made:
@@ -117,7 +121,7 @@ class Pool:
                 if wanted(key):
                     self._ask(place, key)
 
-    def _again(self, key: str) -> Proof:
+    def _again(self, key: str) -> Made:
         """Return the proof of a stage whose process died once.
 
         Raises:
@@ -139,13 +143,13 @@ class Pool:
         process = self._processes.get(place)
         if process is None or key not in process.stages:
             self._end(place)
-            begin = partial(_begun, self._gpus[place], self._stages, self._settings)
+            begin = partial(_begun, self._gpus[place], self._stages, self._settings, self._prove)
             process = _Process(Answering(begin), frozenset(self._stages))
             self._processes[place] = process
         process.runs.ask(key)
         self._asked[place] = key
 
-    def _answers(self) -> Iterator[tuple[int, str, Proof | None]]:
+    def _answers(self) -> Iterator[tuple[int, str, Made | None]]:
         """Yield the answers of places that have one, after waiting for the first.
 
         None is that of a process that died.
@@ -155,7 +159,7 @@ class Pool:
             place = pipes[pipe]
             key = self._asked.pop(place)
             try:
-                answer: Answer = self._processes[place].runs.answer()
+                answer = self._processes[place].runs.answer()
             except EOFError:
                 yield place, key, None
                 continue
@@ -170,7 +174,7 @@ class Pool:
         return None if process is None else process.runs.stop()
 
 
-def pool_of(settings: Settings, jobs: int) -> Pool | None:
+def pool_of(settings: Settings, jobs: int) -> Pool[Proof] | None:
     """Return the processes for stages that are proven once all are known; None if none are.
 
     These are stages on several GPUs, and all stages at full shapes.
@@ -183,23 +187,37 @@ def pool_of(settings: Settings, jobs: int) -> Pool | None:
         return None
     if not can_fork():
         raise UsageError(NO_FORK)
-    return Pool(gpus or ("",) * jobs, settings)
+    return Pool(gpus or ("",) * jobs, settings, prove_stage)
 
 
-def _begun(gpu: str, stages: Stages, settings: Settings) -> Callable[[str], Answer]:
+def ahead_of(settings: Settings) -> Pool[MadeAhead] | None:
+    """Return processes that prove stages at reduced sizes while this one uses its GPU.
+
+    Return None if the GPU is not used at full shapes, or if no processor is free for it.
+    """
+    alone = settings.xp is np or shared_gpus(settings.xp)
+    free = usable_jobs() - 1
+    if alone or not settings.in_pieces or free < 1 or not can_fork():
+        return None
+    return Pool(("",) * free, settings, prove_at_reduced_sizes)
+
+
+def _begun(
+    gpu: str, stages: Stages, settings: Settings, prove: Prove[Made]
+) -> Callable[[str], Made | str]:
     """Return what proves a stage in a process that has just begun."""
     if gpu:
         try:
             settings = replace(settings, xp=use_one(gpu))
         except UsageError as error:
             return partial(_refused, str(error))
-    return partial(_proven, stages, settings)
+    return partial(_proven, stages, settings, prove)
 
 
 def _refused(why: str, _: Any) -> str:
     return why
 
 
-def _proven(stages: Stages, settings: Settings, key: str) -> Proof:
+def _proven(stages: Stages, settings: Settings, prove: Prove[Made], key: str) -> Made:
     stage, keys = stages[key]
-    return prove_stage(stage, keys, settings, key)
+    return prove(stage, keys, settings, key)

@@ -8,6 +8,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Literal as OneOf
@@ -21,6 +22,7 @@ from pitcheck.errors import BudgetError
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.prove.automatic import Automatic
+from pitcheck.prove.error_budget import Attempt, Attempts
 from pitcheck.prove.routing_counts import Coverage
 from pitcheck.stage.reductions.pipeline import STAGE_REDUCTIONS, Reductions
 from pitcheck.stage.reductions.protocol import Phase
@@ -104,6 +106,9 @@ class Settings:
     """The reductions that make stages smaller, in this order."""
     automatic: Automatic | None = None
     """The choice of the array module for every stage; None: it is ``xp`` for all."""
+    made: MadeAhead | None = None
+    """The proof at reduced sizes with which that of a stage at full shapes begins, if it is made.
+    """
 
     def __post_init__(self) -> None:
         # All stages, and settings changed from these, share one source: the primes of a draw are
@@ -174,3 +179,24 @@ class Proof:
     undecided: int | None = None
     """The node of a parallel step of which an outcome was not seen, and whose result may be drawn.
     """
+
+
+@dataclass(frozen=True)
+class MadeAhead:
+    """The first proof of a stage at reduced sizes, made by another process.
+
+    ``kind`` begins the names of its attempts; ``errors``: what each of them may spend, or spent.
+    """
+
+    kind: str
+    proof: Proof
+    errors: Mapping[Attempt, float]
+
+    def is_of(self, kind: str, attempts: Attempts) -> bool:
+        """Return True if this is what an attempt of a kind would make that is the first."""
+        return kind == self.kind and not attempts.count
+
+    def entered(self, attempts: Attempts) -> Proof:
+        """Enter its attempts among those at the stage, and return the proof."""
+        attempts.enter(self.errors)
+        return self.proof

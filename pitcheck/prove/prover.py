@@ -149,7 +149,7 @@ class Prover:
             problem.reference, problem.parallel, self.specification.initial
         )
         self._workers: Workers | InTurn | None = None
-        self._pool: Pool | None = None
+        self._pool: Pool[Proof] | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
         self._signs = Signs(problem.reference, self._fingerprints)

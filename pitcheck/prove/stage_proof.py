@@ -25,11 +25,11 @@ from pitcheck.prove.domains.undefined_cuts import needed
 from pitcheck.prove.draws.shaped_proof import LENGTHS, joined_proof, prove_shaped
 from pitcheck.prove.draws.stage_algebras import undefined_algebra_of
 from pitcheck.prove.error_budget import Attempts
-from pitcheck.prove.full_shapes.whole_proof import SMALL, prove_whole
+from pitcheck.prove.full_shapes.whole_proof import SMALL, at_reduced_sizes, prove_whole
 from pitcheck.prove.integers.cases import with_cases
 from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.place_counts import MOST_PLACES, PlaceCounts
-from pitcheck.prove.proof import BUDGET, Proof, Settings
+from pitcheck.prove.proof import BUDGET, MadeAhead, Proof, Settings
 from pitcheck.prove.stage_sizes import (
     FIRST,
     FULL_SIZES,
@@ -63,6 +63,8 @@ TOO_FEW = (
 )
 NO_WEIGHTS = "places along an axis have no weights"
 """The reasons why a proof may not hold at every size, besides those of its places."""
+PARTS_APART = "parts apart, "
+"""The beginning of the names of attempts at a stage that has parts as rows."""
 MOST_FREE = 2
 """The number of steps of a stage, with all that compute the same, for which any numbers are tried.
 """
@@ -83,6 +85,17 @@ def prove_stage(
         every = replace(settings, full_coordinates=True)
         proof = _apart_or_whole(stage, keys, every, attempts)
     return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
+
+
+def prove_at_reduced_sizes(
+    stage: Stage, keys: dict[int, str], settings: Settings, statement: str = ""
+) -> MadeAhead:
+    """Return the proof at reduced sizes with which the proof of a stage at full shapes begins."""
+    attempts = Attempts(statement, settings.target_log2)
+    apart = _apart(stage, settings) if Phase.ROWS in settings.phases() else stage
+    first = Statement(apart, keys, settings, attempts, "" if apart is stage else PARTS_APART)
+    proof = _proof_of(at_reduced_sizes(first), _prove_variants)
+    return MadeAhead(first.kind, proof, attempts.errors)
 
 
 def _has_all_coordinates(stage: Stage, settings: Settings) -> bool:
@@ -143,7 +156,7 @@ def _apart_or_whole(
     first = (
         None
         if apart is stage
-        else _proof_of(Statement(apart, keys, settings, attempts, "parts apart, "))
+        else _proof_of(Statement(apart, keys, settings, attempts, PARTS_APART))
     )
     if first is not None and first.outcome == "proven":
         return first

@@ -13,10 +13,12 @@ and the proofs are those that one process would have made.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from pitcheck.errors import BudgetError
 from pitcheck.prove.full_shapes.forecast import Forecast, forecast, rounded, said_of, shared
-from pitcheck.prove.pool import Pool
-from pitcheck.prove.proof import Proof, Settings
+from pitcheck.prove.pool import Pool, Stages, ahead_of
+from pitcheck.prove.proof import MadeAhead, Proof, Settings
 from pitcheck.prove.stage_proof import prove_stage
 from pitcheck.prove.workers import Keys, cost
 from pitcheck.stage.stage import Stage
@@ -32,7 +34,7 @@ class InTurn:
     """
 
     def __init__(
-        self, settings: Settings, progress: Progress | None, pool: Pool | None = None
+        self, settings: Settings, progress: Progress | None, pool: Pool[Proof] | None = None
     ) -> None:
         self._settings = settings
         self._progress = progress
@@ -110,11 +112,18 @@ class InTurn:
             self._pool.know(self._waiting)
             yield from self._pool.proofs(sorted(order, key=lambda k: -work[k]), wanted)
             return
-        for key in order:
-            if not wanted(key):
-                return
-            stage, keys = self._waiting[key]
-            yield key, prove_stage(stage, keys, self._settings, key)
+        ahead = ahead_of(self._settings)
+        try:
+            made = _Ahead(ahead, self._waiting, order, wanted)
+            for key in order:
+                if not wanted(key):
+                    return
+                stage, keys = self._waiting[key]
+                settings = replace(self._settings, made=made.of(key))
+                yield key, prove_stage(stage, keys, settings, key)
+        finally:
+            if ahead is not None:
+                ahead.stop()
 
     def _step(self, left: Collection[float]) -> str:
         """Return what is being done, with the seconds left if these are known."""
@@ -126,3 +135,30 @@ class InTurn:
         if self._progress is not None:
             told = (said,) if said else ()
             self._progress(what, done, len(self._waiting), *told)
+
+
+class _Ahead:
+    """The proofs at reduced sizes that other processes make, in the order of the stages."""
+
+    def __init__(
+        self,
+        pool: Pool[MadeAhead] | None,
+        stages: Stages,
+        order: Sequence[str],
+        wanted: Callable[[str], bool],
+    ) -> None:
+        self._answers: Iterator[tuple[str, MadeAhead]] = iter(())
+        self._known: dict[str, MadeAhead] = {}
+        if pool is not None:
+            pool.know(stages)
+            self._answers = pool.proofs(order, wanted)
+
+    def of(self, key: str) -> MadeAhead | None:
+        """Return the proof of a stage once it is made; None if this process is to make it."""
+        while key not in self._known:
+            try:
+                name, made = next(self._answers)
+            except (StopIteration, BudgetError):
+                return None
+            self._known[name] = made
+        return self._known.pop(key)

@@ -52,11 +52,12 @@ def prove_whole(statement: Statement, prove_reduced: Callable[[Statement], Proof
     errors are outcomes.
     """
     stage, settings = statement.stage, statement.settings
-    memory = max(settings.max_memory, REDUCED_MEMORY)
-    # A processor ends sooner at reduced sizes, and computes the same.
-    few = replace(settings.on_host(), full_shapes=False, max_memory=memory)
-    reduced_statement = replace(statement, settings=few, kind=f"{statement.kind}reduced, ")
-    small = prove_reduced(reduced_statement)
+    made = settings.made
+    small = (
+        prove_reduced(at_reduced_sizes(statement))
+        if made is None or not made.is_of(statement.kind, statement.attempts)
+        else made.entered(statement.attempts)
+    )
     if small.outcome == "failed":
         return small
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
@@ -71,6 +72,14 @@ def prove_whole(statement: Statement, prove_reduced: Callable[[Statement], Proof
         return whole
     reductions = whole.reductions
     return replace(joined_proof([small, whole]), reductions=reductions)
+
+
+def at_reduced_sizes(statement: Statement) -> Statement:
+    """Return the statement at reduced sizes. A processor ends sooner there, and computes the same."""
+    settings = statement.settings
+    memory = max(settings.max_memory, REDUCED_MEMORY)
+    few = replace(settings.on_host(), full_shapes=False, max_memory=memory)
+    return replace(statement, settings=few, kind=f"{statement.kind}reduced, ")
 
 
 def _prove_in_pieces(statement: Statement, found: Measured, variant: int) -> Proof:
