@@ -82,7 +82,7 @@ def prove_stage(
     attempts = Attempts(statement, settings.target_log2)
     proof = _apart_or_whole(stage, keys, settings, attempts)
     if proof.code == "PIT200" and settings.full_shapes and _has_all_coordinates(stage, settings):
-        every = replace(settings, full_coordinates=True)
+        every = replace(settings, full_coordinates=True, made=None)
         proof = _apart_or_whole(stage, keys, every, attempts)
     return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
 
