@@ -1,0 +1,107 @@
+"""Replica groups and pairs of devices, in each notation that XLA prints.
+
+``{{0,1},{2,3}}`` lists the groups. ``[4,2]<=[4,2]T(1,0)`` cuts a transposed count into 4 groups of
+2. ``mesh['a'=2,'b'=4] {'b'}`` makes a group of the devices that differ in axis b alone; several
+axes are run through in the order in which they stand. The order inside a group is that of the
+results of all-gather, all-to-all and reduce-scatter.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from pitcheck.frontends.xla.text.lexer import Lexer
+from pitcheck.frontends.xla.text.mesh import (
+    Axis,
+    DeviceLists,
+    arranged,
+    counted,
+    read_axes,
+    read_count,
+    read_mesh,
+    split_axes,
+)
+
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+"""Groups of ids, explicitly. No group at all stands for one of all ids."""
+
+
+def read_groups(lexer: Lexer, lists: DeviceLists) -> Groups:
+    """Return the replica groups that are next."""
+    if lexer.at("["):
+        return _of_count(lexer, lists)
+    if lexer.at("mesh"):
+        return _of_mesh(lexer, lists)
+    groups = read_lists(lexer, "replica groups")
+    ids = [number for group in groups for number in group]
+    if not all(groups):
+        raise lexer.damaged("a replica group is empty")
+    if len(set(ids)) < len(ids):
+        raise lexer.damaged("an id stands twice in replica groups")
+    return groups
+
+
+def read_lists(lexer: Lexer, meaning: str) -> Groups:
+    """Return lists of ids within braces."""
+    lexer.expect("{", f"before {meaning}")
+    lists: list[tuple[int, ...]] = []
+    while not lexer.take("}"):
+        if lists:
+            lexer.expect(",", f"between {meaning}")
+        lists.append(lexer.integers("{", "}", meaning))
+    return tuple(lists)
+
+
+def read_pairs(lexer: Lexer) -> tuple[tuple[int, int], ...]:
+    """Return pairs of a source and a target. Raises PlanError if one sends or receives twice."""
+    pairs: list[tuple[int, int]] = []
+    for pair in read_lists(lexer, "pairs of a source and a target"):
+        if len(pair) != 2:
+            raise lexer.damaged(f"a pair of a source and a target has {len(pair)} ids")
+        pairs.append((pair[0], pair[1]))
+    for side, meaning in enumerate(("source", "target")):
+        if len({pair[side] for pair in pairs}) < len(pairs):
+            raise lexer.damaged(f"an id is the {meaning} of two pairs")
+    return tuple(pairs)
+
+
+def _of_count(lexer: Lexer, lists: DeviceLists) -> Groups:
+    """Return the groups that a count is cut into."""
+    cut = lexer.integers("[", "]", "the number and size of replica groups", 1)
+    if len(cut) != 2:
+        raise lexer.damaged(
+            f"replica groups are cut into {len(cut)} sizes; a number of groups and their size "
+            "are expected"
+        )
+    lexer.expect("<=", "behind the number and size of replica groups")
+    count = read_count(lexer)
+    if cut[0] * cut[1] != count.size:
+        raise lexer.damaged(f"{cut[0]} groups of {cut[1]} are cut from {count.size} devices")
+    return lists.once(lexer, (cut, count), count.size, lambda: _cut(counted(count), cut[1]))
+
+
+def _of_mesh(lexer: Lexer, lists: DeviceLists) -> Groups:
+    """Return the groups along some axes of a mesh."""
+    mesh = read_mesh(lexer)
+    axes = read_axes(lexer, mesh)
+    if not mesh.names:
+        raise lexer.damaged("replica groups are of a mesh without axes")
+    sizes, numbers = split_axes(lexer, mesh, axes)
+    others = tuple(number for number in range(len(sizes)) if number not in numbers)
+    return lists.once(
+        lexer,
+        (mesh, axes),
+        mesh.size,
+        lambda: _cut(arranged(mesh, sizes, (*others, *numbers)), _size(axes)),
+    )
+
+
+def _size(axes: tuple[Axis, ...]) -> int:
+    size = 1
+    for axis in axes:
+        size *= axis.size
+    return size
+
+
+def _cut(devices: tuple[int, ...], size: int) -> Groups:
+    return tuple(devices[start : start + size] for start in range(0, len(devices), size))
