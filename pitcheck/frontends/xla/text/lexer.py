@@ -236,6 +236,11 @@ class Lexer:
         if depth > DEEPEST:
             raise self.too_large(f"{meaning} is nested more than {DEEPEST} levels deep")
 
+    def counted(self, dimensions: int, meaning: str) -> None:
+        """Raise BudgetError for a number of dimensions, or axes of a mesh, that is not read."""
+        if dimensions > DEEPEST:
+            raise self.too_large(f"{meaning} has more than {DEEPEST} dimensions or axes")
+
 
 def _plain(text: str) -> str:
     """Return a string without escapes. Bytes that are written as escapes are read as UTF-8."""

@@ -167,6 +167,7 @@ def _dimensions(lexer: Lexer, mesh: Mesh) -> list[tuple[Axis, ...]]:
         if dimensions:
             lexer.expect(",", "between the axes of dimensions")
         dimensions.append(read_axes(lexer, mesh))
+        lexer.counted(len(dimensions), "a sharding")
     return dimensions
 
 
