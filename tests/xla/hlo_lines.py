@@ -75,6 +75,12 @@ ATTRIBUTES: dict[str, tuple[str, str, object]] = {
         "frontend_attributes",
         {"a.b": "1", "c": '{"d":2}'},
     ),
+    "frontend attributes in another language": (
+        "%r = f32[4,6]{1,0} call(%x), to_apply=%yes, is_composite=true, "
+        'frontend_attributes={a={n = 1 : i32, t = dense<1> : tensor<i32>, s = "}"},b="1"}',
+        "frontend_attributes",
+        {"a": '{n = 1 : i32, t = dense<1> : tensor<i32>, s = "}"}', "b": "1"},
+    ),
     "target": (
         '%r = f32[2,6]{1,0} custom-call(%x), custom_call_target="SPMDFullToShardShape", '
         "sharding={manual}",

@@ -213,7 +213,7 @@ def test_a_wrong_literal_is_refused(line: str, error: type[Exception], message: 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_an_attribute_is_read(name: str) -> None:
     line, attribute, value = ATTRIBUTES[name]
-    assert one(line, *GIVEN, before=ADD).attributes[attribute] == value
+    assert one(line, *GIVEN, before=ADD + TRUE).attributes[attribute] == value
 
 
 def test_names_and_shapes_may_be_left_out_or_stated() -> None:
