@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.xla.text.values import (
     ConvolutionDimensions,
@@ -15,7 +17,8 @@ Y = "%y = f32[4,6]{1,0} parameter(1)"
 P = "%p = f32[] parameter(2)"
 I = "%i = s32[] parameter(3)"  # noqa: E741
 B = "%b = pred[] parameter(4)"
-GIVEN = (X, Y, P, I, B)
+T = "%t = (f32[], s32[]) parameter(5)"
+GIVEN = (X, Y, P, I, B, T)
 
 ATTRIBUTES: dict[str, tuple[str, str, object]] = {
     "negative padding": (
@@ -80,6 +83,17 @@ ATTRIBUTES: dict[str, tuple[str, str, object]] = {
         'frontend_attributes={a={n = 1 : i32, t = dense<1> : tensor<i32>, s = "}"},b="1"}',
         "frontend_attributes",
         {"a": '{n = 1 : i32, t = dense<1> : tensor<i32>, s = "}"}', "b": "1"},
+    ),
+    "decimal": (
+        "%r = f32[4,6]{1,0} batch-norm-inference(%x, %p, %p, %p, %p), epsilon=0.001, "
+        "feature_index=1",
+        "epsilon",
+        Fraction(1, 1000),
+    ),
+    "escapes": (
+        r'%r = f32[4,6]{1,0} copy(%x), backend_config="\x41\n\'\t\101"',
+        "backend_config",
+        "A\n'\tA",
     ),
     "target": (
         '%r = f32[2,6]{1,0} custom-call(%x), custom_call_target="SPMDFullToShardShape", '
@@ -243,6 +257,93 @@ WRONG: dict[str, tuple[str, type[Exception], str]] = {
         "%r = f32[4,6] negate(%x), sharding={{replicated}}",
         PlanError,
         "that of a tuple",
+    ),
+    "none of any number of operands": (
+        "%r = f32[4,6] concatenate(), dimensions={0}",
+        PlanError,
+        "at least 1 are",
+    ),
+    "no shape": ("%r = 5 negate(%x)", PlanError, "a shape is expected"),
+    "size missing": ("%r = f32[4,,6]{1,0} negate(%x)", PlanError, "size that is none"),
+    "token of a size": ("%r = token[4] after-all()", PlanError, "no dimensions"),
+    "layout of other marks": ("%r = f32[4,6]{1,0:!} negate(%x)", PlanError, "layout"),
+    "element of another shape": (
+        "%r = f32[4,6]{1,0} get-tuple-element(%t), index=1",
+        PlanError,
+        "element 1",
+    ),
+    "element beyond": ("%r = f32[] get-tuple-element(%t), index=2", PlanError, "element 2"),
+    "branches of another number": (
+        "%r = f32[4,6]{1,0} conditional(%b, %x), true_computation=%yes, false_computation=%yes",
+        PlanError,
+        "2 branches",
+    ),
+    "shardings of another number": (
+        "%r = (f32[4,6], f32[]) tuple(%x, %p), sharding={{replicated}}",
+        PlanError,
+        "1 shardings",
+    ),
+    "one of some shardings of another rank": (
+        "%r = (f32[4,6], f32[]) tuple(%x, %p), sharding={{replicated}, {devices=[2]<=[2]}}",
+        PlanError,
+        "cuts 1 dimensions",
+    ),
+    "frontend attribute twice": (
+        '%r = f32[4,6] copy(%x), frontend_attributes={a="1",a="2"}',
+        PlanError,
+        "'a' stands twice",
+    ),
+    "no decimal": (
+        "%r = f32[4,6] batch-norm-inference(%x, %p, %p, %p, %p), epsilon=x, feature_index=1",
+        PlanError,
+        "a number is expected",
+    ),
+    "no padding": ("%r = f32[4,6] pad(%x, %p), padding=3x3", PlanError, "0_0x1_1"),
+    "long padding": (
+        f"%r = f32[4,6] pad(%x, %p), padding=0_{'9' * 80}",
+        PlanError,
+        "no padding of a dimension",
+    ),
+    "window of another field": (
+        "%r = f32[4,6] reduce-window(%x, %p), window={size=1x2 depth=1x2}, to_apply=%add",
+        PlanError,
+        "'depth'",
+    ),
+    "window without numbers": (
+        "%r = f32[4,6] reduce-window(%x, %p), window={size=a}, to_apply=%add",
+        PlanError,
+        "3x3",
+    ),
+    "window that stands still": (
+        "%r = f32[4,6] reduce-window(%x, %p), window={size=1x2 stride=0x1}, to_apply=%add",
+        PlanError,
+        "below 1",
+    ),
+    "window padded inside": (
+        "%r = f32[4,6] reduce-window(%x, %p), window={size=1 pad=0_0_0}, to_apply=%add",
+        PlanError,
+        "0_0x1_1",
+    ),
+    "no labels": ("%r = f32[4,6] convolution(%x, %y), dim_labels=bf", PlanError, "b01f_01io"),
+    "metadata twice": (
+        '%r = f32[4,6] copy(%x), metadata={op_name="a" op_name="b"}',
+        PlanError,
+        "op_name twice",
+    ),
+    "metadata without a value": (
+        "%r = f32[4,6] copy(%x), metadata={profile=}",
+        PlanError,
+        "a value of metadata",
+    ),
+    "predecessor below": (
+        "%r = f32[4,6] copy(%x), control-predecessors={%later}",
+        PlanError,
+        "'later'",
+    ),
+    "text without a brace": (
+        "%r = f32[4,6] copy(%x), origin=5",
+        PlanError,
+        "'{' is expected",
     ),
     "nested operand": ("%r = f32[4,6] negate(negate(%x))", PlanError, "'negate'"),
 }

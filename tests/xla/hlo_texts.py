@@ -21,7 +21,7 @@ ADD = """%add (a: f32[], b: f32[]) -> f32[] {
 }
 """
 
-SMALL = f"""HloModule small, entry_computation_layout={{(f32[4,2]{{1,0}})->(f32[2]{{0}}, f32[])}}, num_partitions=2
+SMALL = f"""HloModule small, entry_computation_layout={{(f32[4,2]{{1,0}})->(f32[2]{{0}}, f32[])}}, num_partitions=2, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}, frontend_attributes={{a.b="c"}}
 
 FileNames
 1 "lib/site-packages/jax.py"
@@ -45,9 +45,11 @@ ENTRY %main (x: f32[4,2]) -> (f32[2], f32[]) {{
   %x = f32[4,2]{{1,0}} parameter(0), sharding={{devices=[2,1]<=[2]}}, metadata={{op_name="x[\\'a\\']"}}
   %zero = f32[] constant(0)
   %rows = f32[2]{{0}} reduce(%x, %zero), dimensions={{0}}, to_apply=%add, metadata={{op_name="sum" stack_frame_id=2}}
+  %pair = (f32[2]{{0}}, f32[]) tuple(%rows, %zero), metadata={{profile_type={{1}} kind=x}}
   %all = f32[2]{{0}} all-reduce(%rows), channel_id=1, replica_groups=[1,2]<=[2], use_global_device_ids=true, to_apply=%add
+  %again = f32[] get-tuple-element((f32[2]{{0}}, f32[]) %pair), index=1
   ROOT %both = (f32[2]{{0}}, f32[]) tuple(%all, %zero), sharding={{{{replicated}}, {{maximal device=1}}}}
-}}
+}}, execution_thread="main"
 """  # noqa: E501
 """A module with some of everything."""
 

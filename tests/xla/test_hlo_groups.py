@@ -175,6 +175,11 @@ def test_the_devices_that_meet(replicas: int, partitions: int, data: st.DataObje
     assert all(meet(a, b) == (place[a] == place[b]) for a in devices for b in devices)
 
 
+def test_too_many_devices_are_refused() -> None:
+    with pytest.raises(BudgetError, match="devices"):
+        device_groups((), Ids.PARTITIONS, 2**10, 2**10)
+
+
 def test_no_groups_stand_for_one_of_all() -> None:
     assert device_groups((), Ids.PARTITIONS, 2, 3) == ((0, 1, 2), (3, 4, 5))
     assert device_groups((), Ids.REPLICAS, 2, 3) == ((0, 3), (1, 4), (2, 5))

@@ -101,7 +101,8 @@ class Header:
         free_outputs: for each output, or one for all, True if the partitioner may choose the
             sharding itself. The program before partitioning does not say what it chose.
         is_scheduled: True if the order of instructions is that in which they run.
-        attributes: further attributes, as text by name.
+        attributes: aliases and donated buffers, as text by name.
+        frontend_attributes: what the writer of the program added, by name.
     """
 
     replicas: int
@@ -111,6 +112,7 @@ class Header:
     free_outputs: tuple[bool, ...]
     is_scheduled: bool
     attributes: Mapping[str, str]
+    frontend_attributes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

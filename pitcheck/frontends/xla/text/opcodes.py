@@ -17,7 +17,7 @@ class Opcode:
 
     Attributes:
         least: the smallest number of operands.
-        most: the largest, None if there is none.
+        most: the largest number: ``least``, or None if there is none.
         required: attributes that it must have.
         optional: attributes that it may have, beside those that any opcode may have.
         elementwise: True if each operand has the dimensions of the result.

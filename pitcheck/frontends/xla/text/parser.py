@@ -285,6 +285,4 @@ class _Parser:
 
 
 def _arity(form: Opcode) -> str:
-    if form.most == form.least:
-        return f"{form.least} are"
-    return f"at least {form.least} are" if form.most is None else f"at most {form.most} are"
+    return f"{form.least} are" if form.most == form.least else f"at least {form.least} are"

@@ -180,8 +180,6 @@ def _along_axes(
 ) -> Sharding:
     """Return the sharding along axes of a mesh. Axes that it does not name replicate."""
     if not mesh.names:
-        if any(dimensions) or any(named.values()):
-            raise lexer.damaged("a sharding names axes of a mesh without axes")
         return Sharding(Form.REPLICATED)
     cutting = [axis for axes in dimensions for axis in axes]
     using = [(axis, Use(use)) for use, axes in named.items() for axis in axes]
