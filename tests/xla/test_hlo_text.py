@@ -98,10 +98,8 @@ def test_a_small_module() -> None:
     module = parse_hlo(SMALL)
     assert list(module.computations) == ["add", "main"]
     program = module.computations[module.entry]
-    assert module.header.attributes == {
-        "input_output_alias": "{ {0}: (0, {}, may-alias) }",
-        "a.b": "c",
-    }
+    assert module.header.attributes == {"input_output_alias": "{ {0}: (0, {}, may-alias) }"}
+    assert module.header.frontend_attributes == {"a.b": "c"}
     assert program.parameters == ("x",)
     assert program.root == "both"
     both, x, rows, everywhere = (
