@@ -1,0 +1,1 @@
+"""The frontend for programs that XLA partitions."""

@@ -1,0 +1,74 @@
+"""The places in Python programs that instructions come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a program. ``function`` is "" if it is not known."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What an instruction says of its origin. It has no meaning for what is computed.
+
+    Attributes:
+        name: the path of transformations and operators that it was traced below.
+        place: the line that is stated, None if there is none.
+        frame: the number of its stack frame in the tables of the module, 0 if there is none.
+    """
+
+    name: str = ""
+    place: Place | None = None
+    frame: int = 0
+
+
+NO_METADATA = Metadata()
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame of a stack: its line, and the number of its caller's frame, 0 for the outermost."""
+
+    place: Place
+    caller: int
+
+
+class Stacks:
+    """The stack frames of a module. ``frames[0]`` has number 1; callers stand before callees."""
+
+    def __init__(self, frames: Sequence[Frame] = ()) -> None:
+        self._frames = tuple(frames)
+        self._user: list[Place | None] = [None]
+        for frame in self._frames:
+            outside = _is_library(frame.place.file)
+            self._user.append(self._user[frame.caller] if outside else frame.place)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def place(self, metadata: Metadata) -> Place | None:
+        """Return the line of the user's program that an instruction comes from.
+
+        It is the innermost one that belongs to no library, or else the innermost; None if the
+        metadata state none.
+        """
+        if not metadata.frame:
+            return metadata.place
+        return self._user[metadata.frame] or self._frames[metadata.frame - 1].place
+
+
+def _is_library(file: str) -> bool:
+    """Return True for a file that was installed, or that is part of Python itself."""
+    parts = file.replace("\\", "/").split("/")
+    return file.startswith("<") or not {"site-packages", "dist-packages"}.isdisjoint(parts)
