@@ -75,7 +75,7 @@ def prove_whole(statement: Statement, prove_reduced: Callable[[Statement], Proof
 
 
 def at_reduced_sizes(statement: Statement) -> Statement:
-    """Return the statement at reduced sizes. A processor ends sooner there, and computes the same."""
+    """Return the statement at reduced sizes, where a processor ends sooner."""
     settings = statement.settings
     memory = max(settings.max_memory, REDUCED_MEMORY)
     few = replace(settings.on_host(), full_shapes=False, max_memory=memory)
