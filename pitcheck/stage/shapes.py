@@ -13,6 +13,7 @@ Dimensions are tied by running both batches on axes, and by the lineage between 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -22,7 +23,7 @@ from pitcheck.algebra.dimensions.axes import AxisAlgebra
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem
 from pitcheck.algebra.dimensions.axis_values import AxisValue
 from pitcheck.algebra.dimensions.scaling_class import Dimension, Use
-from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.algebra.dimensions.size_choice import Sizes, leaves
 from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PlanError
 from pitcheck.graph.cuts import Box, Cut, Interval, length
@@ -94,6 +95,22 @@ class SymbolicPair:
             self.known[key] = find()
         found: T = self.known[key]
         return found
+
+    def axes_together(self) -> Mapping[int, int]:
+        """Return the most axes of one class that a value has, by the number of the class.
+
+        An element of the value is computed of as many places along that class, which may all
+        differ. So there must be as many of them in every unit.
+        """
+        return self.remembered("axes together", self._axes_together)
+
+    def _axes_together(self) -> dict[int, int]:
+        most: dict[int, int] = {}
+        for side in (self.reference, self.parallel):
+            for value in side.values.values():
+                axes = Counter(n for node in value.dims for n in leaves(self.system, node))
+                most.update({n: max(count, most.get(n, 0)) for n, count in axes.items()})
+        return most
 
     def box(self, cut: Cut, box: Box, sizes: Sizes) -> Box:
         """Return a box of the cut's reference value at reduced sizes."""

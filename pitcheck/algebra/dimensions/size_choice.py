@@ -219,7 +219,7 @@ def choose_units(
     )
     used: dict[int, set[int]] = {number: set() for number in reducible}
     counted = [
-        (nodes, frozenset(number for node in nodes for number in _leaves(system, node)) & reducible)
+        (nodes, frozenset(number for node in nodes for number in leaves(system, node)) & reducible)
         for nodes in extents
     ]
     scales: dict[int, Scale] = {}
@@ -316,7 +316,7 @@ class _Choice:
             (
                 n
                 for node in (*extent, *other)
-                for n in reversed(_leaves(self._system, node))
+                for n in reversed(leaves(self._system, node))
                 if n in self.scales
             ),
             None,
@@ -370,13 +370,13 @@ class _Choice:
         ]
 
 
-def _leaves(system: AxisSystem, node: Dimension) -> list[int]:
+def leaves(system: AxisSystem, node: Dimension) -> list[int]:
     """Return the numbers of the classes of a dimension's factors."""
     own = system.class_of(node)
     return (
         [system.number_of(node)]
         if own.inner is None
-        else [*_leaves(system, own.outer[node]), *_leaves(system, own.inner)]
+        else [*leaves(system, own.outer[node]), *leaves(system, own.inner)]
     )
 
 

@@ -130,12 +130,13 @@ def _parts(found: Measured, room: Room) -> Parts | None:
     The axis is halved, again and again, that leaves least.
     """
     units = _units(found)
+    least = _least(found)
     parts: dict[int, int] = {}
     while _needed(found, parts, room) > room.bytes:
         halved = [
             {**parts, number: more}
             for number, unit in units.items()
-            if (more := min(2 * parts.get(number, 1), unit // LEAST)) > parts.get(number, 1)
+            if (more := min(2 * parts.get(number, 1), unit // least[number])) > parts.get(number, 1)
         ]
         if not halved or _count(parts) > MOST_PIECES:
             return None
@@ -169,6 +170,16 @@ def _units(found: Measured) -> dict[int, int]:
         for node in nodes
         if symbolic.system.is_batch(node)
     }
+
+
+def _least(found: Measured) -> dict[int, int]:
+    """Return the least width of a slice along the axes that can be sliced, by their classes.
+
+    If a value has several axes of one class, some of its elements have a place of their own on
+    each, and a slice has such elements, too.
+    """
+    together = found.symbolic.axes_together()
+    return {number: max(LEAST, together.get(number, 0)) for number in _units(found)}
 
 
 def _widths(unit: int, count: int) -> list[int]:
@@ -232,7 +243,7 @@ def _with_rows(found: Measured, codes: Codes, templates: Templates | None) -> Me
 def _too_large(found: Measured, room: Room) -> BudgetError:
     """Return the error of a stage that cannot be taken apart any further."""
     units = _units(found)
-    least = {n: LEAST for n, unit in units.items() if unit > LEAST}
+    least = {n: least for n, least in _least(found).items() if units[n] > least}
     needed = room.needed(_sliced(found, least))
     target = found.stage.targets[0]
     name = target.name or found.stage.parallel.graph.values[target.cut.value].name

@@ -77,6 +77,7 @@ class ReduceSizes:
 
     Why it decides: operators are functions of the dimensions that they mix, and of no number of
     elements but those that keep their size, so both sides are the same expressions at every size.
+    Of a value with several axes of one class an element has a place on each, and all may differ.
     That a sum has few places is dealt with by weights, and by larger sizes
     (:mod:`pitcheck.algebra.residues.weights`). It assumes that no coordinate is left out after it:
     the segments of its dimensions would be others.
@@ -96,8 +97,12 @@ class ReduceSizes:
             for value, dim in (symmetry.carrier for symmetry in subject.kept)
         ]
         roomy = [node for node in carriers if not symbolic.system.is_batch(node)]
+        needed = {
+            number: max(few, context.needed.get(number, 0))
+            for number, few in symbolic.axes_together().items()
+        }
         base = symbolic.system.solve(
-            context.variant, roomy, context.least, context.needed, context.avoided
+            context.variant, roomy, context.least, {**context.needed, **needed}, context.avoided
         )
         return replace(subject, base=base)
 
