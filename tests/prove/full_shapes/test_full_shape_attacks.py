@@ -1,5 +1,6 @@
-"""Wrong plans made to pass at full shapes: in slabs, in slices, over processes, and where both sides
-are compared. Each stands beside a right one that differs from it as little as can be.
+"""Wrong plans made to pass at full shapes: in slabs, in slices, over processes, and in comparisons.
+
+Each stands beside a right one that differs from it as little as can be.
 """
 
 from __future__ import annotations
@@ -79,9 +80,12 @@ def _mean(after: str) -> Part:
     return made
 
 
+SQUARES = _sum()
+
+
 def _slabs(
-    ours: Part = _sum(),
-    theirs: Part = _sum(),
+    ours: Part = SQUARES,
+    theirs: Part = SQUARES,
     parts: Any = None,
     rows: int = 52,
     local: int = 13,
@@ -239,8 +243,7 @@ def test_processes_that_die_change_no_report(
 ) -> None:
     """Each stage's process dies once, or answers nothing, or is slow."""
     plans = pair("megatron_mlp_silu")
-    options = {"seed": 1, "shapes": "full", "explain": False}
-    first = check(*plans, Options(**options))  # type: ignore[arg-type]
+    first = check(*plans, Options(seed=1, shapes="full", explain=False))
     here, own = os.getpid(), pool.prove_stage
 
     def dying(stage: Any, keys: Any, settings: Any, statement: str) -> Any:
@@ -253,7 +256,7 @@ def test_processes_that_die_change_no_report(
         return None
 
     monkeypatch.setattr(pool, "prove_stage", dying)
-    second = check(*plans, Options(jobs=jobs, **options))  # type: ignore[arg-type]
+    second = check(*plans, Options(seed=1, shapes="full", explain=False, jobs=jobs))
     assert list(tmp_path.iterdir())
     assert _lasting(first) == _lasting(second)
 
