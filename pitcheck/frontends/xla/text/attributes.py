@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TypeAlias
 
 from pitcheck.frontends.xla.text.groups import Groups, read_groups, read_pairs
@@ -132,7 +133,7 @@ def read_strings(lexer: Lexer) -> Mapping[str, str]:
             raise lexer.damaged(f"the attribute {key[:60]!r} stands twice")
         lexer.expect("=", "behind an attribute's name")
         values[key] = lexer.balanced("a value") if lexer.at("{") else lexer.string("a value")
-    return values
+    return MappingProxyType(values)
 
 
 def _text(lexer: Lexer) -> str:

@@ -8,11 +8,14 @@ results of all-gather, all-to-all and reduce-scatter.
 
 from __future__ import annotations
 
+from enum import Enum
+from math import prod
 from typing import TypeAlias
 
+from pitcheck.errors import BudgetError, PlanError
 from pitcheck.frontends.xla.text.lexer import Lexer
+from pitcheck.frontends.xla.text.limits import MOST_DEVICES
 from pitcheck.frontends.xla.text.mesh import (
-    Axis,
     DeviceLists,
     arranged,
     counted,
@@ -24,6 +27,72 @@ from pitcheck.frontends.xla.text.mesh import (
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 """Groups of ids, explicitly. No group at all stands for one of all ids."""
+
+
+class Ids(Enum):
+    """The meaning of the ids in replica groups.
+
+    A device runs one partition of one replica.
+    """
+
+    REPLICAS = "replicas; each partition meets by itself"
+    PARTITIONS = "partitions; each replica meets by itself"
+    REPLICAS_OF_ALL_PARTITIONS = "replicas; all partitions meet"
+    DEVICES = "devices, numbered replica by replica"
+
+
+def meaning_of_ids(has_channel: bool, uses_global_ids: bool | None) -> Ids:
+    """Return what the ids of a collective mean.
+
+    Args:
+        has_channel: True if it has a ``channel_id``.
+        uses_global_ids: ``use_global_device_ids``, which is False if it is left out; None for an
+            operator that has no such attribute, such as all-to-all and collective-permute.
+
+    Raises PlanError for global ids without a channel.
+    """
+    if not has_channel:
+        if uses_global_ids:
+            raise PlanError("use_global_device_ids=true needs a channel_id")
+        return Ids.REPLICAS
+    if uses_global_ids is None:
+        return Ids.PARTITIONS
+    return Ids.DEVICES if uses_global_ids else Ids.REPLICAS_OF_ALL_PARTITIONS
+
+
+def device_groups(groups: Groups, ids: Ids, replicas: int, partitions: int) -> Groups:
+    """Return groups of devices, each numbered ``replica * partitions + partition``.
+
+    Raises:
+        PlanError: unless the groups have each id exactly once.
+        BudgetError: for too many devices.
+    """
+    if replicas * partitions > MOST_DEVICES:
+        raise BudgetError(f"{replicas * partitions} devices; {MOST_DEVICES} are read")
+    count = {Ids.PARTITIONS: partitions, Ids.DEVICES: replicas * partitions}.get(ids, replicas)
+    if not groups and ids is Ids.DEVICES:
+        raise PlanError("use_global_device_ids=true needs replica groups")
+    stated = groups or (tuple(range(count)),)
+    named = sorted(number for group in stated for number in group)
+    if named != list(range(count)):
+        raise PlanError(f"replica groups do not name each id from 0 to {count - 1} once")
+    if ids is Ids.DEVICES:
+        return stated
+    if ids is Ids.PARTITIONS:
+        starts = range(0, replicas * partitions, partitions)
+        return tuple(tuple(s + number for number in group) for s in starts for group in stated)
+    if ids is Ids.REPLICAS:
+        return tuple(
+            tuple(number * partitions + partition for number in group)
+            for group in stated
+            for partition in range(partitions)
+        )
+    return tuple(
+        tuple(
+            number * partitions + partition for number in group for partition in range(partitions)
+        )
+        for group in stated
+    )
 
 
 def read_groups(lexer: Lexer, lists: DeviceLists) -> Groups:
@@ -92,15 +161,8 @@ def _of_mesh(lexer: Lexer, lists: DeviceLists) -> Groups:
         lexer,
         (mesh, axes),
         mesh.size,
-        lambda: _cut(arranged(mesh, sizes, (*others, *numbers)), _size(axes)),
+        lambda: _cut(arranged(mesh, sizes, (*others, *numbers)), prod(axis.size for axis in axes)),
     )
-
-
-def _size(axes: tuple[Axis, ...]) -> int:
-    size = 1
-    for axis in axes:
-        size *= axis.size
-    return size
 
 
 def _cut(devices: tuple[int, ...], size: int) -> Groups:

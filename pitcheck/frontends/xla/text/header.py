@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -38,6 +38,7 @@ def read_header(lexer: Lexer, shapes: ShapeReader) -> tuple[str, Header]:
     flags: dict[str, tuple[bool, ...]] = {}
     layout: tuple[tuple[Shape, ...], Shape] | None = None
     texts: dict[str, str] = {}
+    frontend: Mapping[str, str] = MappingProxyType({})
     seen: set[str] = set()
     while lexer.take(","):
         key = lexer.word("an attribute of the module")
@@ -54,7 +55,7 @@ def read_header(lexer: Lexer, shapes: ShapeReader) -> tuple[str, Header]:
         elif key in _TEXTS:
             texts[key] = lexer.balanced(key)
         elif key == "frontend_attributes":
-            texts.update(read_strings(lexer))
+            frontend = read_strings(lexer)
         else:
             flags[key] = read_flags(lexer)
     return name, Header(
@@ -65,6 +66,7 @@ def read_header(lexer: Lexer, shapes: ShapeReader) -> tuple[str, Header]:
         free_outputs=flags.get("allow_spmd_sharding_propagation_to_output", ()),
         is_scheduled=flags.get("is_scheduled") == (True,),
         attributes=MappingProxyType(texts),
+        frontend_attributes=frontend,
     )
 
 

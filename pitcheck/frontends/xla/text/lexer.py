@@ -49,11 +49,11 @@ _TOKEN = re.compile(
     r"\s*+(?:" + "|".join(f"(?P<{name}>{text})" for name, text in _PATTERNS.items()) + ")",
     re.ASCII | re.DOTALL,
 )
+_PIECE = re.compile(r'[^{}"]++|[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|"', re.DOTALL)
 _SPACE = re.compile(r"\s*+", re.ASCII)
 _KINDS = {kind.name: kind for kind in Kind}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_OPENED = {"}": "{", "]": "[", ")": "("}
 _LONGEST_NUMBER = 100
 
 
@@ -208,33 +208,33 @@ class Lexer:
         return self.advance() == "true"
 
     def balanced(self, meaning: str) -> str:
-        """Return the source from the brace that is next to the one that closes it."""
-        start = self.start
+        """Return the source from the brace that is next to the one that closes it.
+
+        Between them may stand what is no HLO, such as JSON. Braces in strings do not count.
+        """
         if not self.at("{"):
             raise self.damaged(f"'{{' is expected before {meaning}, not {self.shown()}")
-        stack: list[str] = []
-        while True:
-            if self.kind is Kind.END:
-                raise self.damaged(f"the text ends within {meaning}")
-            if self.kind is Kind.MARK and self.text in "{[(":
-                stack.append(self.text)
-                self.nested(len(stack), meaning)
-            elif (
-                self.kind is Kind.MARK
-                and self.text in _OPENED
-                and (stack.pop() != _OPENED[self.text])
-            ):
-                raise self.damaged(f"{self.text!r} closes nothing within {meaning}")
-            if not stack:
-                end = self.start + 1
+        start, depth = self.start, 0
+        for piece in _PIECE.finditer(self.source, start):
+            depth += {"{": 1, "}": -1}.get(piece[0], 0)
+            self.nested(depth, meaning)
+            if piece[0] == '"':
+                break
+            if not depth:
+                self._end = piece.end()
                 self.advance()
-                return self.source[start:end]
-            self.advance()
+                return self.source[start : piece.end()]
+        raise self.damaged(f"the text ends within {meaning}")
 
     def nested(self, depth: int, meaning: str) -> None:
         """Raise BudgetError for a depth that is not read."""
         if depth > DEEPEST:
             raise self.too_large(f"{meaning} is nested more than {DEEPEST} levels deep")
+
+    def counted(self, dimensions: int, meaning: str) -> None:
+        """Raise BudgetError for a number of dimensions, or axes of a mesh, that is not read."""
+        if dimensions > DEEPEST:
+            raise self.too_large(f"{meaning} has more than {DEEPEST} dimensions or axes")
 
 
 def _plain(text: str) -> str:

@@ -49,7 +49,7 @@ class Literal:
     elements: tuple[Number, ...]
 
 
-_FLOAT = re.compile(r"-?[0-9]*\.?[0-9]*(?:[eE]([+-]?[0-9]{1,4}))?")
+_FLOAT = re.compile(r"-?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?")
 _LONGEST_NUMBER = 100
 _BEYOND = {
     ElementType.F8E5M2: Fraction(61440),

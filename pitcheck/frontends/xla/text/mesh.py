@@ -15,7 +15,7 @@ from math import prod
 from typing import TypeVar, cast
 
 from pitcheck.frontends.xla.text.lexer import Kind, Lexer
-from pitcheck.frontends.xla.text.limits import DEEPEST, MOST_DEVICES, MOST_LISTED
+from pitcheck.frontends.xla.text.limits import MOST_DEVICES, MOST_LISTED
 
 T = TypeVar("T")
 
@@ -142,8 +142,7 @@ def split_axes(
 
 def device_count(lexer: Lexer, sizes: Sequence[int], meaning: str) -> int:
     """Return the product of sizes. Raises PlanError if there is none, BudgetError if too many."""
-    if len(sizes) > DEEPEST:
-        raise lexer.too_large(f"{meaning} has {len(sizes)} dimensions; {DEEPEST} are read")
+    lexer.counted(len(sizes), meaning)
     count = 1
     for size in sizes:
         count *= size
@@ -193,6 +192,7 @@ def read_mesh(lexer: Lexer) -> Mesh:
             raise lexer.damaged(f"the mesh has two axes {name!r}")
         lexer.expect("=", "behind the name of an axis")
         sizes[name] = lexer.integer("the size of an axis", 1)
+        lexer.counted(len(sizes), "a mesh")
     if not sizes:
         return Mesh((), (), ())
     extents = tuple(sizes.values())
@@ -254,4 +254,5 @@ def read_axes(lexer: Lexer, mesh: Mesh) -> tuple[Axis, ...]:
                 "program that goes into the partitioner"
             )
         axes.append(read_axis(lexer, mesh))
+        lexer.counted(len(axes), "a list of axes")
     return tuple(axes)

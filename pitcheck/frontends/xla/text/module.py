@@ -96,21 +96,23 @@ class Header:
         partitions: the number of partitions of each replica. A program before partitioning has
             it, too.
         layout: the shapes of the entry's parameters, and that of its result; None if absent.
-        free_parameters: for each parameter, or for all at once, True if the partitioner may
+        free_parameters: for each parameter, or one for all, True if the partitioner may
             choose the sharding itself.
-        free_outputs: for each output, or for all at once, True if the partitioner may choose the
+        free_outputs: for each output, or one for all, True if the partitioner may choose the
             sharding itself. The program before partitioning does not say what it chose.
         is_scheduled: True if the order of instructions is that in which they run.
-        attributes: further attributes, as text by name.
+        attributes: aliases and donated buffers, as text by name.
+        frontend_attributes: what the writer of the program added, by name.
     """
 
-    replicas: int = 1
-    partitions: int = 1
-    layout: tuple[tuple[Shape, ...], Shape] | None = None
-    free_parameters: tuple[bool, ...] = ()
-    free_outputs: tuple[bool, ...] = ()
-    is_scheduled: bool = False
-    attributes: Mapping[str, str] | None = None
+    replicas: int
+    partitions: int
+    layout: tuple[tuple[Shape, ...], Shape] | None
+    free_parameters: tuple[bool, ...]
+    free_outputs: tuple[bool, ...]
+    is_scheduled: bool
+    attributes: Mapping[str, str]
+    frontend_attributes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

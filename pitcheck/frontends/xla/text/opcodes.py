@@ -17,7 +17,7 @@ class Opcode:
 
     Attributes:
         least: the smallest number of operands.
-        most: the largest, None if there is none.
+        most: the largest number: ``least``, or None if there is none.
         required: attributes that it must have.
         optional: attributes that it may have, beside those that any opcode may have.
         elementwise: True if each operand has the dimensions of the result.
@@ -64,7 +64,7 @@ def _elementwise(names: str, operands: int, optional: str = "") -> dict[str, Opc
 
 _ELEMENTWISE = {
     **_elementwise(
-        "abs bitcast-convert ceil convert copy count-leading-zeros floor imag is-finite negate not "
+        "abs ceil convert copy count-leading-zeros floor imag is-finite negate not "
         "popcnt real round-nearest-afz round-nearest-even sign",
         1,
     ),
@@ -85,6 +85,7 @@ _ELEMENTWISE = {
 
 _MOVEMENTS = {
     "bitcast": _opcode(1, 1),
+    "bitcast-convert": _opcode(1, 1),
     "broadcast": _opcode(1, 1, "dimensions"),
     "concatenate": _opcode(1, None, "dimensions"),
     "dynamic-slice": _opcode(1, None, "dynamic_slice_sizes"),

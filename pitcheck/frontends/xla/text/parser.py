@@ -12,6 +12,7 @@ behind those that they call, as XLA prints them, so that no cycle can be written
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -177,9 +178,28 @@ class _Parser:
         form = OPCODES.get(opcode)
         if form is None:
             raise lexer.unsupported(f"the opcode {opcode[:60]!r} has no meaning here")
-        lexer.expect("(", "before operands")
-        number = literal = None
+        number, literal, operands = self._inner(opcode, form, shape, instructions)
+        values, sharding, metadata = self._attributes(opcode, form)
+        instruction = Instruction(
+            name, opcode, shape, operands, values, sharding, metadata, line, number, literal
+        )
+        self._check_names(instruction, instructions)
+        check_instruction(
+            lexer, instruction, form, instructions, self.computations, self.partitions
+        )
+        instructions[name] = instruction
+        lexer.blamed = 0
+        return instruction
+
+    def _inner(
+        self, opcode: str, form: Opcode, shape: Shape, instructions: dict[str, Instruction]
+    ) -> tuple[int | None, Literal | None, tuple[str, ...]]:
+        """Return what stands in parentheses: a parameter's number, a literal, or operands."""
+        lexer = self.lexer
+        number: int | None = None
+        literal: Literal | None = None
         operands: tuple[str, ...] = ()
+        lexer.expect("(", "before operands")
         if opcode == "parameter":
             number = lexer.integer("the number of a parameter", 0, LONGEST_PROGRAM)
         elif opcode == "constant":
@@ -189,15 +209,7 @@ class _Parser:
         lexer.expect(")", "behind operands")
         if len(operands) < form.least or (form.most is not None and len(operands) > form.most):
             raise lexer.damaged(f"{opcode} has {len(operands)} operands; {_arity(form)} expected")
-        instruction = self._with_attributes(
-            instructions, form, name, opcode, shape, operands, line, number, literal
-        )
-        check_instruction(
-            lexer, instruction, form, instructions, self.computations, self.partitions
-        )
-        instructions[name] = instruction
-        lexer.blamed = 0
-        return instruction
+        return number, literal, operands
 
     def _operands(self, instructions: dict[str, Instruction]) -> tuple[str, ...]:
         """Return the names of operands, which stand above. Shapes before them are compared."""
@@ -227,19 +239,10 @@ class _Parser:
             )
         return name
 
-    def _with_attributes(
-        self,
-        instructions: dict[str, Instruction],
-        form: Opcode,
-        name: str,
-        opcode: str,
-        shape: Shape,
-        operands: tuple[str, ...],
-        line: int,
-        number: int | None,
-        literal: Literal | None,
-    ) -> Instruction:
-        """Return an instruction with the attributes that are next."""
+    def _attributes(
+        self, opcode: str, form: Opcode
+    ) -> tuple[Mapping[str, Value], AnySharding | None, Metadata]:
+        """Return the attributes that are next, with sharding and metadata beside the others."""
         lexer = self.lexer
         values: dict[str, Value] = {}
         sharding: AnySharding | None = None
@@ -264,20 +267,7 @@ class _Parser:
         missing = form.required - seen
         if missing:
             raise lexer.damaged(f"{opcode} lacks the attribute {min(missing)}")
-        instruction = Instruction(
-            name,
-            opcode,
-            shape,
-            operands,
-            MappingProxyType(values),
-            sharding,
-            metadata,
-            line,
-            number,
-            literal,
-        )
-        self._check_names(instruction, instructions)
-        return instruction
+        return MappingProxyType(values), sharding, metadata
 
     def _check_names(self, instruction: Instruction, instructions: dict[str, Instruction]) -> None:
         """Raise PlanError if an attribute names what does not stand above."""
@@ -295,6 +285,4 @@ class _Parser:
 
 
 def _arity(form: Opcode) -> str:
-    if form.most == form.least:
-        return f"{form.least} are"
-    return f"at least {form.least} are" if form.most is None else f"at most {form.most} are"
+    return f"{form.least} are" if form.most == form.least else f"at least {form.least} are"

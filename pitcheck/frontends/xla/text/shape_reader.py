@@ -6,7 +6,7 @@ import re
 from math import prod
 
 from pitcheck.frontends.xla.text.lexer import Kind, Lexer
-from pitcheck.frontends.xla.text.limits import DEEPEST, LARGEST_ARRAY
+from pitcheck.frontends.xla.text.limits import LARGEST_ARRAY
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape, TupleShape
 
 _ARRAY = re.compile(r"([a-z0-9]+)\[([0-9,]*)\](?:\{([0-9,]*)((?::[A-Za-z0-9,()*#\-]*)?)\})?")
@@ -76,8 +76,7 @@ def _array(lexer: Lexer) -> ArrayShape:
         raise lexer.damaged(f"{lexer.shown()} has a layout that is none")
     element = ElementType(found[1])
     dimensions = _sizes(lexer, found[2])
-    if len(dimensions) > DEEPEST:
-        raise lexer.too_large(f"an array has {len(dimensions)} dimensions; {DEEPEST} are read")
+    lexer.counted(len(dimensions), "an array")
     if prod(size for size in dimensions if size) > LARGEST_ARRAY:
         raise lexer.too_large(f"{lexer.shown()} has more than {LARGEST_ARRAY} elements")
     if dimensions and not element.has_values:

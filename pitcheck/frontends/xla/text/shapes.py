@@ -83,9 +83,10 @@ class TupleShape:
     elements: tuple[Shape, ...]
 
     def __str__(self) -> str:
-        inner = ", ".join(map(str, self.elements[:4]))
+        """Return the first elements, with tuples among them left out: they may be large."""
+        shown = ("(...)" if isinstance(one, TupleShape) else str(one) for one in self.elements[:4])
         more = f", ... {len(self.elements)} in all" if len(self.elements) > 4 else ""
-        return f"({inner}{more})"
+        return f"({', '.join(shown)}{more})"
 
 
 Shape = ArrayShape | TupleShape

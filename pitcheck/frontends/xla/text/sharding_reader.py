@@ -167,6 +167,7 @@ def _dimensions(lexer: Lexer, mesh: Mesh) -> list[tuple[Axis, ...]]:
         if dimensions:
             lexer.expect(",", "between the axes of dimensions")
         dimensions.append(read_axes(lexer, mesh))
+        lexer.counted(len(dimensions), "a sharding")
     return dimensions
 
 
@@ -179,8 +180,6 @@ def _along_axes(
 ) -> Sharding:
     """Return the sharding along axes of a mesh. Axes that it does not name replicate."""
     if not mesh.names:
-        if any(dimensions) or any(named.values()):
-            raise lexer.damaged("a sharding names axes of a mesh without axes")
         return Sharding(Form.REPLICATED)
     cutting = [axis for axes in dimensions for axis in axes]
     using = [(axis, Use(use)) for use, axes in named.items() for axis in axes]
