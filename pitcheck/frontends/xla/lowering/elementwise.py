@@ -12,6 +12,7 @@ from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
 from pitcheck.frontends.xla.lowering.known_numbers import computed
 from pitcheck.frontends.xla.lowering.spans import decided, spanned
+from pitcheck.frontends.xla.text.literals import Special
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import Number
@@ -49,8 +50,10 @@ _COMPARE = MappingProxyType(
 _MIRRORED = MappingProxyType(
     {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 )
-_ZERO = Fraction(0)
-_ONE = Fraction(1)
+_NEUTRAL = MappingProxyType(
+    {"maximum": Special.MINUS_INFINITY, "minimum": Special.INFINITY}
+)
+"""The operand that changes nothing. JAX takes an extremum with it once more."""
 
 
 def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]) -> Array | None:
@@ -85,6 +88,10 @@ def _plain(b: Building, instruction: Instruction, shape: ArrayShape, given: list
         raise unsupported(b, f"{opcode} of integers")
     if opcode == "copy":
         return given[0]
+    neutral = _NEUTRAL.get(opcode)
+    for number, a in enumerate(given):
+        if neutral is not None and a.uniform is neutral:
+            return given[1 - number]
     span = spanned(opcode, given, element) if element.is_integer else None
     return b.array(_PLAIN[opcode], _operands(b, given), shape, span=span)
 

@@ -15,7 +15,7 @@ from pitcheck.frontends.xla.lowering.spans import limits
 from pitcheck.frontends.xla.text.module import Computation, Instruction, Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 
-MOST = 1 << 62
+MOST = 1 << 10
 """The largest magnitude that a plan bounds an integer by."""
 _THROUGH = frozenset(
     {
@@ -56,7 +56,7 @@ def index_ranges(module: Module) -> dict[int, tuple[int, int]]:
 def widest(element: ElementType) -> tuple[int, int]:
     """Return the range of an integer of which nothing is known: that of its type."""
     low, high = limits(element)
-    return max(low, -MOST), min(high, MOST)
+    return max(low, 0), min(high, MOST)
 
 
 def _indices(entry: Computation, instruction: Instruction) -> list[tuple[str, int]]:
