@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.xla.text.literals import Real
-from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
+from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape, TupleShape
 
 MOST_KNOWN = 1 << 16
 """The numbers of an array, over all devices, up to which they are computed."""
@@ -66,6 +66,12 @@ def dtype_of(element: ElementType) -> Any:
     return DTYPES[element]
 
 
+def limits(element: ElementType) -> Span:
+    """Return the span of all integers of a type."""
+    bits = int(element.value[1:])
+    return (0, 1 << bits) if element.value[0] == "u" else (-(1 << (bits - 1)), 1 << (bits - 1))
+
+
 class Array:
     """An array in the making.
 
@@ -74,8 +80,8 @@ class Array:
         known: its numbers on each device, shape (devices or 1, *sizes); None if they are not
             known, or of a floating-point type.
         number: the floating-point number that each element is; None if it is not known.
-        span: the least integer, and one above the largest, that an element may be; None if
-            nothing is known.
+        span: the least integer, and one above the largest, that an element may be. Of integers
+            of which nothing is known it is that of their type; None for truths and others.
     """
 
     def __init__(
@@ -90,7 +96,11 @@ class Array:
         self.shape = shape
         self.known = known
         self.number = number
-        self.span = span if known is None or not known.size else _span(known)
+        if known is not None and known.size:
+            span = _span(known)
+        elif span is None and shape.element.is_integer:
+            span = limits(shape.element)
+        self.span = span
         self._make = make
         self._name: str | None = None
 
@@ -147,6 +157,13 @@ class Tuple:
 
 
 Value: TypeAlias = Array | Tuple
+
+
+def shape_of(value: Value) -> Shape:
+    """Return the shape of an array or a tuple."""
+    if isinstance(value, Array):
+        return value.shape
+    return TupleShape(tuple(shape_of(element) for element in value.elements))
 
 
 def _span(known: Numbers) -> Span:

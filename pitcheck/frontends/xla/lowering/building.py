@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.errors import BudgetError, UnsupportedError
+from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import (
     MOST_KNOWN,
     NUMPY,
@@ -56,7 +56,8 @@ class Building:
         self.operators: list[Operator] = []
         self.tensors: dict[str, Tensor] = {}
         self._here: tuple[str, str, str] = ("", "", "")
-        self._taken: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+        self._operator_names: dict[str, int] = {}
 
     # --- places
     def at(self, instruction: Instruction, path: str) -> None:
@@ -141,10 +142,14 @@ class Building:
 
     def unused(self, stem: str, *, operators: bool = False) -> str:
         """Return a name for a tensor or an operator that no other has."""
-        key = f"operator {stem}" if operators else stem
-        number = self._taken.get(key, 0)
-        self._taken[key] = number + 1
-        return stem if not number else f"{stem}#{number}"
+        taken = self._operator_names if operators else self._names
+        number = taken.get(stem, 0)
+        while (name := f"{stem}#{number}" if number else stem) in taken and number:
+            number += 1
+        taken[stem] = number + 1
+        if name != stem:
+            taken[name] = 1
+        return name
 
     # --- arrays
     def array(
@@ -168,7 +173,14 @@ class Building:
 
         ``make`` makes its tensor where elements differ: a count stays one, and its axis may be
         reduced. None: the elements are listed.
+
+        Raises PlanError if the numbers are not of the shape, as where a slice ends outside.
         """
+        if numbers.shape[1:] != shape.dimensions:
+            raise PlanError(
+                f"the result has the sizes {list(numbers.shape[1:])}; {shape} is stated",
+                self.place,
+            )
         here = self._here
 
         def made() -> str:
@@ -187,8 +199,9 @@ class Building:
     def constant(self, shape: ArrayShape, elements: Sequence[Any]) -> Array:
         """Return a constant with its elements row by row."""
         if shape.element in NUMPY:
-            numbers = np.array(elements, dtype=NUMPY[shape.element])
+            numbers: Numbers = np.array(elements, dtype=NUMPY[shape.element])
             return self.known(shape, numbers.reshape(1, *shape.dimensions))
+        dtype_of(shape.element)
         if len(set(elements)) == 1:
             return self.filled(shape, elements[0])
         return Array(shape, lambda: self._joined(shape, [literal(e) for e in elements]))
@@ -251,7 +264,7 @@ class Building:
 def literal(number: bool | int | Real) -> int | float | str:
     """Return a number as a plan writes it."""
     if isinstance(number, Special):
-        return {"inf": "inf", "-inf": "-inf", "nan": "nan", "-0": 0}[number.value]
+        return 0 if number is Special.MINUS_ZERO else number.value
     if isinstance(number, Fraction):
         whole = number.denominator == 1
         return int(number) if whole else f"{number.numerator}/{number.denominator}"

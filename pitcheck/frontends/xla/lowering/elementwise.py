@@ -8,11 +8,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, dtype_of
+from pitcheck.errors import PlanError
+from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
 from pitcheck.frontends.xla.lowering.known_numbers import computed
-from pitcheck.frontends.xla.lowering.spans import decided, spanned
-from pitcheck.frontends.xla.text.literals import Special
+from pitcheck.frontends.xla.lowering.spans import decided, held, joined_span, spanned
+from pitcheck.frontends.xla.text.literals import Real, Special
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import Number
@@ -50,49 +51,80 @@ _COMPARE = MappingProxyType(
 _MIRRORED = MappingProxyType(
     {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 )
-_NEUTRAL = MappingProxyType(
-    {"maximum": Special.MINUS_INFINITY, "minimum": Special.INFINITY}
-)
+_NEUTRAL = MappingProxyType({"maximum": Special.MINUS_INFINITY, "minimum": Special.INFINITY})
 """The operand that changes nothing. JAX takes an extremum with it once more."""
+
+
+LARGEST_LITERAL = 1 << 62
+"""The magnitude below which a literal is compared as a 64-bit integer."""
+
+Lower = Callable[[Building, Instruction, ArrayShape, Sequence[Array]], Array]
 
 
 def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]) -> Array | None:
     """Return the result of an elementwise operator; None if the opcode is none of these.
 
-    Raises UnsupportedError for one that has no meaning in a plan.
+    Raises:
+        UnsupportedError: for one that has no meaning in a plan.
+        PlanError: for operands of types that the operator does not take.
     """
     opcode, shape = instruction.opcode, instruction.shape
-    if not isinstance(shape, ArrayShape):
+    lower = _LOWER.get(opcode)
+    if lower is None or not isinstance(shape, ArrayShape):
         return None
-    if opcode not in _LOWER:
-        return None
-    direction = instruction.get("direction", "EQ")
+    _check_types(b, opcode, shape, operands)
     if b.computes(shape, *operands):
-        numbers = computed(opcode, operands, shape, direction)
+        numbers = computed(opcode, operands, shape, instruction.get("direction", "EQ"))
         if numbers is not None:
-            return b.known(
-                shape, numbers, lambda: _LOWER[opcode](b, instruction, shape, list(operands)).name
-            )
-    return _LOWER[opcode](b, instruction, shape, list(operands))
+            return b.known(shape, numbers, lambda: lower(b, instruction, shape, operands).name)
+    return lower(b, instruction, shape, operands)
 
 
-Lower = Callable[[Building, Instruction, ArrayShape, list[Array]], Array]
+def _check_types(b: Building, opcode: str, shape: ArrayShape, operands: Sequence[Array]) -> None:
+    """Raise PlanError unless operands have the types that an operator takes."""
+    given = [a.shape.element for a in operands]
+    expected = [shape.element] * len(given)
+    if opcode == "convert":
+        expected = given
+    elif opcode == "compare":
+        expected = given[:1] * 2
+    elif opcode == "select":
+        expected[0] = ElementType.PRED
+    truths = opcode == "compare"
+    if given != expected or (truths and shape.element is not ElementType.PRED):
+        raise PlanError(
+            f"{opcode} of {', '.join(given)} gives {shape.element}; types of operands and result "
+            f"must agree",
+            b.place,
+        )
 
 
-def _plain(b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
+def _spanned(b: Building, opcode: str, shape: ArrayShape, given: Sequence[Array]) -> Span | None:
+    """Return the span of a result. Raises UnsupportedError for integers that may wrap."""
+    if not shape.element.is_integer:
+        return None
+    span = spanned(opcode, given, shape.element)
+    if span is None:
+        raise unsupported(b, f"{opcode} of {shape.element}, whose result may wrap around,")
+    return span
+
+
+def _plain(
+    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
+) -> Array:
     """Return the result of an operator that a plan has, too."""
     opcode, element = instruction.opcode, shape.element
-    if element is ElementType.PRED and opcode != "copy":
+    if opcode == "copy":
+        return given[0]
+    if element is ElementType.PRED:
         raise unsupported(b, f"{opcode} of truths")
     if element.is_integer and opcode in _FLOATING:
         raise unsupported(b, f"{opcode} of integers")
-    if opcode == "copy":
-        return given[0]
     neutral = _NEUTRAL.get(opcode)
     for number, a in enumerate(given):
         if neutral is not None and a.uniform is neutral:
             return given[1 - number]
-    span = spanned(opcode, given, element) if element.is_integer else None
+    span = _spanned(b, opcode, shape, given)
     return b.array(_PLAIN[opcode], _operands(b, given), shape, span=span)
 
 
@@ -104,53 +136,85 @@ def _operands(b: Building, given: Sequence[Array]) -> list[str | Number]:
     return [each for each in found if isinstance(each, str | Number)]
 
 
-def _convert(b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
+# --- conversions
+def _convert(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
     x = given[0]
+    source, target = x.shape.element, shape.element
+    if x.number is not None:
+        return _converted(b, x.number, shape)
     number = x.uniform
-    if number is not None and shape.element not in NUMPY and not isinstance(number, float):
-        exact = Fraction(number) if isinstance(number, bool | int) else number
-        if x.shape.element in NUMPY or not isinstance(exact, Fraction):
-            return b.filled(shape, exact)
-    if x.shape.element.is_integer and shape.element.is_integer:
-        span = spanned("convert", given, shape.element)
-        if span is None:
-            raise unsupported(b, "a conversion between integers that may wrap")
-        return b.array("cast", (x.name,), shape, {"dtype": _dtype(shape)}, span=span)
-    span = (0, 2) if x.shape.element is ElementType.PRED and shape.element.is_integer else None
-    return b.array("cast", (x.name,), shape, {"dtype": _dtype(shape)}, span=span)
+    if isinstance(number, bool | int) and target not in NUMPY:
+        return b.filled(shape, Fraction(number))
+    if not target.is_integer:
+        return b.array("cast", (x.name,), shape, {"dtype": dtype_of(target)})
+    if source.is_integer:
+        return _integers(b, x, shape, _spanned(b, "convert", shape, given))
+    if source is ElementType.PRED:
+        return _integers(b, x, shape, (0, 2))
+    if target not in {ElementType.S32, ElementType.S64}:
+        raise unsupported(b, f"a conversion of {source} to {target}, which may not hold it,")
+    return b.array("cast", (x.name,), shape, {"dtype": dtype_of(target)})
 
 
-def _dtype(shape: ArrayShape) -> str:
-    return str(dtype_of(shape.element))
+def _integers(b: Building, x: Array, shape: ArrayShape, span: Span | None) -> Array:
+    """Return truths or integers as integers of a type that holds them."""
+    return b.array("cast", (x.name,), shape, {"dtype": dtype_of(shape.element)}, span=span)
 
 
-def _divide(b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
-    if not shape.element.is_integer:
-        return b.array("div", _operands(b, given), shape)
-    first, second = (a.span for a in given)
-    if first is None or second is None or first[0] < 0 or second[0] <= 0:
-        raise unsupported(b, "a quotient of integers that may be negative, or 0")
-    span = spanned("divide", given, shape.element)
-    return b.array("floor_divide", _operands(b, given), shape, span=span)
+def _converted(b: Building, number: Real, shape: ArrayShape) -> Array:
+    """Return an array of one floating-point number, as another type."""
+    element = shape.element
+    if element not in NUMPY:
+        return b.filled(shape, number)
+    exact = Fraction(0) if number is Special.MINUS_ZERO else number
+    if element is ElementType.PRED:
+        return b.known(shape, np.full((1, *shape.dimensions), exact != 0))
+    if not isinstance(exact, Fraction) or not held((int(exact), int(exact) + 1), element):
+        raise unsupported(b, f"a conversion of {literal(number)} to {element}")
+    return b.known(shape, np.full((1, *shape.dimensions), int(exact), dtype=NUMPY[element]))
 
 
-def _remainder(
-    b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]
+# --- quotients
+def _divide(
+    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
 ) -> Array:
-    first, second = (a.span for a in given)
-    if not shape.element.is_integer:
-        raise unsupported(b, "a remainder of floating-point numbers")
-    if first is None or second is None or first[0] < 0 or second[0] <= 0:
-        raise unsupported(b, "a remainder of integers that may be negative, or 0")
-    span = spanned("remainder", given, shape.element)
-    return b.array("remainder", _operands(b, given), shape, span=span)
+    if shape.element.is_integer:
+        return _quotient(b, instruction, shape, given)
+    return b.array("div", _operands(b, given), shape)
 
 
-def _logic(b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
-    """Return a conjunction or disjunction, without the operand that decides nothing."""
-    if shape.element is not ElementType.PRED:
-        raise unsupported(b, f"{instruction.opcode} of the bits of integers")
+def _quotient(
+    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
+) -> Array:
+    """Return a quotient of integers, rounded toward 0, or the remainder, which has its sign.
+
+    Of a dividend that may be negative it is that of the magnitude, with its sign.
+    """
     opcode = instruction.opcode
+    if not shape.element.is_integer:
+        raise unsupported(b, f"{opcode} of floating-point numbers")
+    dividend, divisor = given
+    if divisor.span is None or divisor.span[0] <= 0:
+        raise unsupported(b, f"{opcode} by integers that may be negative, or 0,")
+    kind = {"divide": "floor_divide", "remainder": "remainder"}[opcode]
+    span = _spanned(b, opcode, shape, given)
+    if dividend.span is not None and dividend.span[0] >= 0:
+        return b.array(kind, _operands(b, given), shape, span=span)
+    wide = ArrayShape(ElementType.S64, shape.dimensions)
+    magnitude = b.emit("abs", (dividend.name,), wide)
+    part = b.emit(kind, (magnitude, b.operand(divisor)), wide)
+    sign = b.emit("sign", (dividend.name,), shape)
+    return b.array("mul", (sign, part), shape, span=span)
+
+
+# --- truths
+def _logic(
+    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
+) -> Array:
+    """Return a conjunction or disjunction, without the operand that decides nothing."""
+    opcode = instruction.opcode
+    if shape.element is not ElementType.PRED:
+        raise unsupported(b, f"{opcode} of the bits of integers")
     for number, a in enumerate(given):
         if opcode != "xor" and isinstance(a.uniform, bool):
             # True decides "or", and is nothing to "and"; false the other way round.
@@ -158,22 +222,27 @@ def _logic(b: Building, instruction: Instruction, shape: ArrayShape, given: list
     return b.array(_LOGICAL[opcode], [a.name for a in given], shape)
 
 
-def _not(b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
+def _not(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
     if shape.element is not ElementType.PRED:
         raise unsupported(b, "not of the bits of integers")
     return b.array("logical_not", (given[0].name,), shape)
 
 
-def _compare(b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
+def _shift(b: Building, instruction: Instruction, _: ArrayShape, __: Sequence[Array]) -> Array:
+    raise unsupported(b, f"{instruction.opcode} of integers that are not known")
+
+
+def _compare(
+    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
+) -> Array:
     direction = instruction.get("direction", "EQ")
     if instruction.get("type", "") == "TOTALORDER":
-        raise unsupported(b, "a comparison in total order, which tells 0 from -0")
+        raise unsupported(b, "a comparison in total order, which tells 0 from -0,")
     first, second = given
     if first.is_integer:
         answer = decided(direction, first.span, second.span)
         if answer is not None:
-            numbers = np.full((1, *shape.dimensions), answer)
-            return b.known(shape, numbers)
+            return b.known(shape, np.full((1, *shape.dimensions), answer))
     return b.array(*_compared(b, direction, first, second), shape)
 
 
@@ -187,25 +256,39 @@ def _compared(
     """
     if first.per_device is not None and second.per_device is None:
         first, second, direction = second, first, _MIRRORED[direction]
-    if direction in {"LE", "GT"} and first.is_integer and second.per_device is not None:
-        moved = tuple(number + 1 for number in second.per_device)
-        shape = ArrayShape(ElementType.S64, second.sizes)
-        numbers = np.array(moved).reshape(-1, *(1,) * second.rank)
-        whole = np.broadcast_to(numbers, (len(moved), *second.sizes))
-        second = b.known(shape, np.ascontiguousarray(whole))
+    places = second.per_device
+    if (
+        direction in {"LE", "GT"}
+        and first.is_integer
+        and places is not None
+        and max(places) < LARGEST_LITERAL
+    ):
+        second = _next(b, second, places)
         direction = "LT" if direction == "LE" else "GE"
     return _COMPARE[direction], _operands(b, (first, second))
 
 
-def _select(b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
-    condition, first, second = given
+def _next(b: Building, x: Array, places: Sequence[int]) -> Array:
+    """Return the integer behind that which all elements are on each device."""
+    numbers = np.array([place + 1 for place in places], dtype=np.int64)
+    whole = np.broadcast_to(numbers.reshape(-1, *(1,) * x.rank), (len(places), *x.sizes))
+    return b.known(ArrayShape(ElementType.S64, x.sizes), whole)
+
+
+# --- choices
+def _select(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
+    return chosen(b, shape, *given)
+
+
+def chosen(b: Building, shape: ArrayShape, condition: Array, first: Array, second: Array) -> Array:
+    """Return the elements of ``first`` where a condition holds, else those of ``second``."""
     if isinstance(condition.uniform, bool):
         return first if condition.uniform else second
     if first is second:
         return first
     if shape.element is ElementType.PRED:
         return _chosen_truth(b, shape, condition, first, second)
-    span = spanned("select", given, shape.element) if shape.element.is_integer else None
+    span = joined_span((first.span, second.span))
     return b.array("where", (condition.name, *_operands(b, (first, second))), shape, span=span)
 
 
@@ -221,66 +304,63 @@ def _chosen_truth(
     return b.array("logical_or", (yes, no), shape)
 
 
-def _clamp(b: Building, instruction: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
+def _clamp(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
     low, x, high = given
-    if x.is_integer:
-        bounds = low.span, high.span
-        if bounds[0] and bounds[1] and x.within(bounds[0][1] - 1, bounds[1][0] + 1):
-            return x
-        if low.known is None or high.known is None:
-            raise unsupported(b, "clamp of integers to limits that are not known")
-    span = spanned("clamp", given, shape.element) if x.is_integer else None
-    if _is_number(low.uniform) and _is_number(high.uniform):
-        limits = {"min": literal(_number(low)), "max": literal(_number(high))}
-        return b.array("clamp", (x.name,), shape, limits, span=span)
-    least = b.emit("maximum", _operands(b, (x, low)), shape)
-    return b.array("minimum", (least, b.operand(high)), shape, span=span)
+    if shape.element is ElementType.PRED:
+        raise unsupported(b, "clamp of truths")
+    if low.span and high.span and x.within(low.span[1] - 1, high.span[0] + 1):
+        return x
+    if Special.NAN in {low.uniform, high.uniform}:
+        raise unsupported(b, "clamp to a limit that is no number")
+    span = _spanned(b, "clamp", shape, given)
+    least, most = low.uniform, high.uniform
+    if least is not None and most is not None:
+        bounds = {"min": literal(least), "max": literal(most)}
+        return b.array("clamp", (x.name,), shape, bounds, span=span)
+    raised = b.emit("maximum", _operands(b, (x, low)), shape)
+    return b.array("minimum", (raised, b.operand(high)), shape, span=span)
 
 
-def _is_number(number: object) -> bool:
-    return number is not None and not isinstance(number, bool)
-
-
-def _number(a: Array) -> int:
-    return a.uniform  # type: ignore[return-value]
-
-
-def _log_plus_one(b: Building, _: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
+# --- logarithms and powers
+def _log_plus_one(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
     more = b.emit("add", (given[0].name, Number(1)), shape)
     return b.array("log", (more,), shape)
 
 
-def _exp_minus_one(b: Building, _: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
+def _exp_minus_one(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
     power = b.emit("exp", (given[0].name,), shape)
     return b.array("sub", (power, Number(1)), shape)
 
 
-def _power(b: Building, _: Instruction, shape: ArrayShape, given: list[Array]) -> Array:
+def _power(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
     base, exponent = given
-    if shape.element.is_integer:
+    if shape.element in NUMPY:
         raise unsupported(b, "a power of integers")
-    number = exponent.uniform
+    number = exponent.number
     if isinstance(number, Fraction) and (2 * number).denominator == 1:
         return b.array("pow", (base.name,), shape, {"exponent": literal(number)})
-    known = base.uniform
+    known = base.number
     if isinstance(known, Fraction) and known > 0:
         # b^x is exp(x log b) for a positive b.
         logarithm = b.emit("log", (base.name,), shape)
         product = b.emit("mul", (exponent.name, logarithm), shape)
         return b.array("exp", (product,), shape)
     raise unsupported(
-        b, "a power whose exponent is no multiple of 1/2, of a base that is no positive constant"
+        b, "a power whose exponent is no multiple of 1/2, of a base that is no positive constant,"
     )
 
 
 _OTHERS: Mapping[str, Lower] = {
     "convert": _convert,
     "divide": _divide,
-    "remainder": _remainder,
+    "remainder": _quotient,
     "and": _logic,
     "or": _logic,
     "xor": _logic,
     "not": _not,
+    "shift-left": _shift,
+    "shift-right-logical": _shift,
+    "shift-right-arithmetic": _shift,
     "compare": _compare,
     "select": _select,
     "clamp": _clamp,

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from pitcheck.frontends.xla.lowering.arrays import NUMPY
-from pitcheck.frontends.xla.lowering.spans import limits
+from pitcheck.frontends.xla.lowering.arrays import NUMPY, limits
 from pitcheck.frontends.xla.text.module import Computation, Instruction, Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 
@@ -42,7 +41,8 @@ _THROUGH = frozenset(
 def index_ranges(module: Module) -> dict[int, tuple[int, int]]:
     """Return the half-open range of each integer parameter that indexes, by its number.
 
-    It is the smallest of all dimensions that it indexes.
+    It is the smallest of all dimensions that it indexes, and has each constant that the integers
+    are asked to be equal to: one that stands for no index would be no case else.
     """
     entry = module.computations[module.entry]
     found: dict[int, int] = {}
@@ -50,13 +50,19 @@ def index_ranges(module: Module) -> dict[int, tuple[int, int]]:
         for operand, size in _indices(entry, instruction):
             for number in _origins(entry, operand):
                 found[number] = min(size, found.get(number, size))
-    return {number: (0, size) for number, size in found.items()}
+    ranges = {number: (0, size) for number, size in found.items()}
+    for instruction in entry.instructions.values():
+        for operand, value in _equated(entry, instruction):
+            for number in _origins(entry, operand) & ranges.keys():
+                low, high = ranges[number]
+                ranges[number] = min(low, value), max(high, value + 1)
+    return ranges
 
 
 def widest(element: ElementType) -> tuple[int, int]:
     """Return the range of an integer of which nothing is known: that of its type."""
     low, high = limits(element)
-    return max(low, 0), min(high, MOST)
+    return max(low, -MOST), min(high, MOST)
 
 
 def _indices(entry: Computation, instruction: Instruction) -> list[tuple[str, int]]:
@@ -76,6 +82,27 @@ def _indices(entry: Computation, instruction: Instruction) -> list[tuple[str, in
         if isinstance(whole, ArrayShape):
             return list(zip(operands[first:], whole.dimensions, strict=False))
     return []
+
+
+def _equated(entry: Computation, instruction: Instruction) -> list[tuple[str, int]]:
+    """Return the operands of a comparison for equality, each with the constant that it may be."""
+    if instruction.get("direction", "") not in {"EQ", "NE"}:
+        return []
+    first, second = instruction.operands
+    found = ((first, _constant(entry, second)), (second, _constant(entry, first)))
+    return [(operand, value) for operand, value in found if value is not None]
+
+
+def _constant(entry: Computation, name: str) -> int | None:
+    """Return the integer that all elements of a repeated constant are; None if there is none."""
+    instruction = entry.instructions[name]
+    while instruction.opcode in {"broadcast", "reshape", "copy", "convert"}:
+        instruction = entry.instructions[instruction.operands[0]]
+    literal = instruction.literal
+    if literal is None or not literal.shape.element.is_integer or len({*literal.elements}) != 1:
+        return None
+    value = literal.elements[0]
+    return value if isinstance(value, int) and abs(value) < MOST else None
 
 
 def _origins(entry: Computation, name: str) -> set[int]:

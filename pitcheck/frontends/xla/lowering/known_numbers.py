@@ -11,14 +11,16 @@ import numpy as np
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 
-_COMPARE = {
-    "EQ": np.equal,
-    "NE": np.not_equal,
-    "LT": np.less,
-    "LE": np.less_equal,
-    "GT": np.greater,
-    "GE": np.greater_equal,
-}
+_COMPARE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "EQ": np.equal,
+        "NE": np.not_equal,
+        "LT": np.less,
+        "LE": np.less_equal,
+        "GT": np.greater,
+        "GE": np.greater_equal,
+    }
+)
 
 
 def _divide(a: Numbers, b: Numbers) -> Numbers | None:
@@ -34,14 +36,43 @@ def _remainder(a: Numbers, b: Numbers) -> Numbers | None:
     return None if bool((b == 0).any()) else np.fmod(a, b)
 
 
-def _shifted(a: Numbers, b: Numbers, left: bool) -> Numbers | None:
+def _shifted(a: Numbers, b: Numbers, shift: Callable[[Numbers, Numbers], Any]) -> Any:
+    """Return shifted bits; None if one is shifted by more than its type has."""
     bits = a.dtype.itemsize * 8
-    if bool(((b < 0) | (b >= bits)).any()):
-        return None
-    return a << b if left else a >> b
+    return None if bool(((b < 0) | (b >= bits)).any()) else shift(a, b)
 
 
-_BINARY: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+def _left(a: Numbers, b: Numbers) -> Any:
+    return _shifted(a, b, np.left_shift)
+
+
+def _right(a: Numbers, b: Numbers) -> Any:
+    """Return bits shifted to the right, with zeros at the left."""
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")
+    return _shifted(a, b, lambda x, y: np.right_shift(x.view(unsigned), y.view(unsigned)))
+
+
+def _right_signed(a: Numbers, b: Numbers) -> Any:
+    """Return bits shifted to the right, with copies of the sign at the left."""
+    signed = np.dtype(f"i{a.dtype.itemsize}")
+    return _shifted(a, b, lambda x, y: np.right_shift(x.view(signed), y.view(signed)))
+
+
+def _clamp(low: Numbers, x: Numbers, high: Numbers) -> Numbers:
+    return np.minimum(np.maximum(x, low), high)
+
+
+_TRUTHS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "and": np.logical_and,
+        "or": np.logical_or,
+        "xor": np.logical_xor,
+        "not": np.logical_not,
+        "select": np.where,
+    }
+)
+"""The arithmetic that truths have."""
+_INTEGERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "add": np.add,
         "subtract": np.subtract,
@@ -53,20 +84,17 @@ _BINARY: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
         "and": np.bitwise_and,
         "or": np.bitwise_or,
         "xor": np.bitwise_xor,
-        "shift-left": lambda a, b: _shifted(a, b, True),
-    }
-)
-_UNARY: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {
+        "shift-left": _left,
+        "shift-right-logical": _right,
+        "shift-right-arithmetic": _right_signed,
         "negate": np.negative,
         "abs": np.abs,
         "sign": np.sign,
         "not": np.invert,
-        "copy": np.array,
+        "select": np.where,
+        "clamp": _clamp,
     }
 )
-_OF_TRUTHS = frozenset({"and", "or", "xor", "not", "copy"})
-"""The arithmetic that truths have."""
 
 
 def computed(
@@ -76,28 +104,24 @@ def computed(
 
     ``direction``: that of a comparison.
     """
-    numbers = [a.known for a in operands if a.known is not None]
+    numbers = [_aligned(a, shape) for a in operands if a.known is not None]
     kind = NUMPY[shape.element]
+    if opcode == "compare":
+        function: Callable[..., Any] | None = _COMPARE[direction]
+    elif opcode == "convert":
+        function = np.array if kind is not np.bool_ else lambda x: x != 0
+    else:
+        function = (_TRUTHS if kind is np.bool_ else _INTEGERS).get(opcode)
+    if function is None:
+        return None
     with np.errstate(over="ignore"):
-        if opcode == "compare":
-            return np.asarray(_COMPARE[direction](*numbers))
-        if opcode == "convert":
-            source = operands[0].shape.element
-            if kind is np.bool_:
-                return numbers[0] != 0
-            wraps = source in NUMPY
-            return numbers[0].astype(kind) if wraps else None
-        if opcode == "select":
-            return np.where(*numbers)
-        if opcode == "clamp":
-            low, x, high = numbers
-            return np.asarray(np.minimum(np.maximum(x, low), high), dtype=kind)
-        if kind is np.bool_ and opcode not in _OF_TRUTHS:
-            return None
-        if opcode in _BINARY:
-            found = _BINARY[opcode](*numbers)
-        elif opcode in _UNARY:
-            found = _UNARY[opcode](*numbers)
-        else:
-            return None
-    return None if found is None else np.asarray(found, dtype=kind)
+        found = function(*numbers)
+    return None if found is None else np.asarray(found).astype(kind)
+
+
+def _aligned(a: Array, shape: ArrayShape) -> Numbers:
+    """Return numbers with a dimension for each of the result's: a scalar stands for all."""
+    numbers = np.asarray(a.known)
+    if a.rank < len(shape.dimensions):
+        return numbers.reshape(len(numbers), *(1,) * len(shape.dimensions))
+    return numbers

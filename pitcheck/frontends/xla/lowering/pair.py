@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value, dtype_of
-from pitcheck.frontends.xla.lowering.building import Building
-from pitcheck.frontends.xla.lowering.index_ranges import index_ranges, widest
+from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
 from pitcheck.frontends.xla.lowering.placement import lineage_of
-from pitcheck.frontends.xla.lowering.program import Run
-from pitcheck.frontends.xla.text.module import Instruction, Module
+from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
+from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.parser import read_hlo
-from pitcheck.frontends.xla.text.shapes import ArrayShape, Shape, leaves
-from pitcheck.frontends.xla.text.sharding import Sharding
-from pitcheck.plan.model import Axis, Output, Plan, Tensor
+from pitcheck.frontends.xla.text.shapes import ArrayShape, leaves
+from pitcheck.frontends.xla.text.sharding import Placement, Sharding, Use
+from pitcheck.plan.model import Output, Plan
 
 
 def read_partitioned(before: Path, after: Path) -> tuple[Plan, Plan]:
@@ -45,10 +39,15 @@ def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
     devices = after.header.partitions
     if after.header.replicas != 1 or before.header.replicas != 1:
         raise UnsupportedError(f"{after.file}: a program of several replicas has no meaning here")
+    if before.header.partitions not in {1, devices}:
+        raise PlanError(
+            f"{after.file}: the program has {devices} partitions; before it was partitioned it is "
+            f"for {before.header.partitions}"
+        )
     bounds = index_ranges(before)
-    given = list(_parameters(before))
-    reference = _Plan(before, 1, given, bounds)
-    parallel = _Plan(after, devices, _local(given, after, devices), bounds)
+    given = list(parameters_of(before))
+    reference = Side(before, 1, given, bounds)
+    parallel = Side(after, devices, _local(given, after, devices), bounds)
     outputs = reference.named_results()
     if len(outputs) != len(parallel.results):
         raise PlanError(
@@ -66,36 +65,6 @@ def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
             tuple(_assumed(given, bounds)),
         ),
     )
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of the program: its name, its whole shape, and the sharding that it is given."""
-
-    name: str
-    number: int
-    shape: ArrayShape
-    sharding: Sharding | None
-    line: int
-    sizes: tuple[int, ...]
-    """The sizes of what each partition holds."""
-
-
-def _parameters(module: Module) -> Iterator[Parameter]:
-    """Yield the parameters of the program, with unique names."""
-    entry = module.computations[module.entry]
-    seen: set[str] = set()
-    for number, name in enumerate(entry.parameters):
-        instruction = entry.instructions[name]
-        shape, sharding = instruction.shape, instruction.sharding
-        if not isinstance(shape, ArrayShape) or isinstance(sharding, tuple):
-            raise UnsupportedError(
-                f"{module.file}:{instruction.line}: a parameter that is a tuple has no meaning here"
-            )
-        called = instruction.metadata.name or name
-        called = called if called not in seen else f"{called} ({name})"
-        seen.add(called)
-        yield Parameter(called, number, shape, sharding, instruction.line, shape.dimensions)
 
 
 def _local(given: Sequence[Parameter], after: Module, devices: int) -> list[Parameter]:
@@ -137,8 +106,8 @@ def _check_same(parameter: Parameter, sharding: Sharding, devices: int, place: s
     if parameter.sharding is None:
         return
     for device in range(devices):
-        mine, theirs = (s.placement(device, rank) for s in (parameter.sharding, sharding))
-        if mine is None or theirs is None or mine.tile != theirs.tile:
+        before, after = (s.placement(device, rank) for s in (parameter.sharding, sharding))
+        if before is None or after is None or _held(before) != _held(after):
             raise PlanError(
                 f"parameter {parameter.number} ({parameter.name}) has another sharding than "
                 f"before the program was partitioned",
@@ -146,111 +115,20 @@ def _check_same(parameter: Parameter, sharding: Sharding, devices: int, place: s
             )
 
 
-def _assumed(given: Sequence[Parameter], bounds: dict[int, tuple[int, int]]) -> Iterator[str]:
+def _held(placement: Placement) -> tuple[tuple[int, ...], dict[Use, int]]:
+    """Return what a device holds: the tile, and its number among those that are no copies."""
+    numbers = dict(placement.numbers)
+    numbers.pop(Use.REPLICATED, None)
+    return placement.tile, numbers
+
+
+def _assumed(given: Sequence[Parameter], bounds: Mapping[int, tuple[int, int]]) -> Iterator[str]:
     """Yield what is assumed of integers that are given."""
     for parameter in given:
-        if parameter.number in bounds:
-            low, high = bounds[parameter.number]
-            yield f"the integers in {parameter.name} lie in [{low}, {high}), which they index"
-
-
-class _Plan:
-    """One side in the making."""
-
-    def __init__(
-        self,
-        module: Module,
-        devices: int,
-        given: Sequence[Parameter],
-        bounds: dict[int, tuple[int, int]],
-    ) -> None:
-        self.module = module
-        self._given = given
-        self._bounds = bounds
-        self._b = Building(module, devices)
-        entry = module.computations[module.entry]
-        values = [self._parameter(p) for p in given]
-        result = Run(self._b).computation(entry, values, "")
-        self.results = [*_arrays(result)]
-        self._b.at(entry.result, "")
-
-    def _parameter(self, parameter: Parameter) -> Array:
-        """Return a parameter, as a tensor that is given."""
-        shape = ArrayShape(parameter.shape.element, parameter.sizes)
-        name = self._b.unused(parameter.name)
-        bounds = self._bounds.get(parameter.number)
-        if bounds is None and shape.element.is_integer:
-            bounds = widest(shape.element)
-        lineage = None
-        if self._b.devices > 1:
-            place = f"{self.module.file}:{parameter.line}"
-            sizes = parameter.shape.dimensions
-            lineage, _ = lineage_of(name, sizes, parameter.sharding, self._b.devices, place)
-        self._b.tensors[name] = Tensor(
-            name,
-            self._b.stated(shape),
-            dtype_of(shape.element),
-            "input",
-            lineage=lineage,
-            bounds=bounds,
-        )
-        return Array(shape, lambda: name, span=bounds)
-
-    def named_results(self) -> list[str]:
-        """Return a tensor of its own for each result."""
-        several = len(self.results) > 1
-        return [
-            self._b.emit(
-                "identity",
-                (result.name,),
-                result.shape,
-                into=self._b.unused(f"result[{number}]" if several else "result"),
-            )
-            for number, result in enumerate(self.results)
-        ]
-
-    def output(self, name: str, number: int, whole: Array, sharding: Sharding | None) -> Output:
-        """Return a result with the part of the reference's that it must hold.
-
-        Raises PlanError for a result of another shape.
-        """
-        result = self.results[number]
-        place = f"{self.module.file}: result {number}"
-        lineage, sizes = lineage_of(name, whole.sizes, sharding, self._b.devices, place)
-        if sharding is None and result.sizes != whole.sizes:
-            raise UnsupportedError(
-                f"{place} is {result.shape}, and {whole.shape} before; the program does not say "
-                f"how it is sharded: give out_shardings"
-            )
-        if result.shape != ArrayShape(whole.shape.element, sizes):
-            raise PlanError(
-                f"it is {result.shape}; its sharding makes it "
-                f"{ArrayShape(whole.shape.element, sizes)}",
-                place,
-            )
-        tensor = self._b.emit("identity", (result.name,), result.shape, into=self._b.unused(name))
-        return Output(tensor, name, lineage)
-
-    def plan(self, outputs: Sequence[Output], assumptions: tuple[str, ...]) -> Plan:
-        """Return the plan with some outputs."""
-        mesh = self._b.mesh if self._b.devices > 1 else (Axis("device", 1),)
-        return Plan(
-            mesh=mesh,
-            tensors=tuple(self._b.tensors.values()),
-            operators=tuple(self._b.operators),
-            outputs=tuple(outputs),
-            name=self.module.name,
-            assumptions=assumptions,
-        )
-
-
-def _arrays(value: Value) -> Iterator[Array]:
-    """Yield the arrays of a value from left to right."""
-    if isinstance(value, Tuple):
-        for element in value.elements:
-            yield from _arrays(element)
-    else:
-        yield value
+        if parameter.shape.element.is_integer:
+            low, high = parameter.bounds(bounds)
+            reason = ", which they index" if parameter.number in bounds else ""
+            yield f"the integers in {parameter.name} lie in [{low}, {high}){reason}"
 
 
 def _shardings(module: Module) -> Iterator[Sharding | None]:

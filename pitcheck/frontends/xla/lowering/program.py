@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value
+from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value, shape_of
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.collectives import collective, partition
+from pitcheck.frontends.xla.lowering.dynamic_slices import dynamic_slices
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
-from pitcheck.frontends.xla.lowering.indexing import indexed
+from pitcheck.frontends.xla.lowering.gathers import gathers
+from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
 from pitcheck.frontends.xla.text.module import Computation, Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape
@@ -21,7 +23,14 @@ DEEPEST = 100
 """The calls within each other that are followed."""
 
 Arithmetic = Callable[[Building, Instruction, Sequence[Array]], Value | None]
-_ARITHMETIC: Sequence[Arithmetic] = (elementwise, structural, indexed, collective)
+_ARITHMETIC: Sequence[Arithmetic] = (
+    elementwise,
+    structural,
+    reduced,
+    dynamic_slices,
+    gathers,
+    collective,
+)
 
 
 class Run:
@@ -68,13 +77,12 @@ class Run:
 
     def _checked(self, instruction: Instruction, found: Value) -> Value:
         """Return a value whose shape is the one that is stated."""
-        if isinstance(found, Array) and isinstance(instruction.shape, ArrayShape):
-            if found.sizes != instruction.shape.dimensions:
-                raise PlanError(
-                    f"the result is stated to be {instruction.shape}; by its operands it has the "
-                    f"sizes {list(found.sizes)}",
-                    self._b.place,
-                )
+        if shape_of(found) != instruction.shape:
+            raise PlanError(
+                f"the result is stated to be {instruction.shape}; by its operands it is "
+                f"{shape_of(found)}",
+                self._b.place,
+            )
         return found
 
     # --- tuples
@@ -140,8 +148,8 @@ class Run:
 
     def _custom_call(self, instruction: Instruction, given: Sequence[Value], _: str) -> Value:
         target = str(instruction.attributes["custom_call_target"])
-        if target == "Sharding":
-            return given[0]
+        if target == "Sharding" and len(given) == 1:
+            return self._checked(instruction, given[0])
         raise unsupported(self._b, f"the custom call {target}")
 
 

@@ -1,19 +1,18 @@
-"""Operators that move, repeat or cut elements, and products and sums of them."""
+"""Operators that move, repeat, cut or pad elements, and products of matrices."""
 
 from __future__ import annotations
 
 import string
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from types import MappingProxyType
 from typing import cast
 
 import numpy as np
 
-from pitcheck.frontends.xla.lowering.arrays import MOST_KNOWN, NUMPY, Array, Numbers, Span, dtype_of
+from pitcheck.errors import PlanError
+from pitcheck.frontends.xla.lowering.arrays import MOST_KNOWN, NUMPY, Array, Numbers, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
-from pitcheck.frontends.xla.lowering.regions import reduction_of
-from pitcheck.frontends.xla.text.literals import Special
+from pitcheck.frontends.xla.lowering.spans import held, joined_span
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.frontends.xla.text.values import Pad, Range
@@ -23,7 +22,7 @@ Lower = Callable[[Building, Instruction, ArrayShape, Sequence[Array]], Array]
 
 
 def structural(b: Building, instruction: Instruction, operands: Sequence[Array]) -> Array | None:
-    """Return the result of an operator that moves, joins or sums; None if the opcode is another.
+    """Return the result of an operator that moves or multiplies; None for another opcode.
 
     Raises UnsupportedError for what has no meaning in a plan.
     """
@@ -105,6 +104,7 @@ def _moved(
 
 def joined(b: Building, parts: Sequence[Array], axis: int) -> Array:
     """Return arrays joined along ``axis``."""
+    parts = [part for part in parts if part.sizes[axis]] or parts[:1]
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -119,16 +119,15 @@ def joined(b: Building, parts: Sequence[Array], axis: int) -> Array:
             np.concatenate(whole, axis=axis + 1),
             lambda: b.emit("cat", [part.name for part in parts], shape, {"axis": axis}),
         )
-    spans = [part.span for part in parts if part.span is not None]
-    span: Span | None = None
-    if len(spans) == len(parts):
-        span = min(low for low, _ in spans), max(high for _, high in spans)
+    span = joined_span([part.span for part in parts])
     return b.array("cat", [part.name for part in parts], shape, {"axis": axis}, span=span)
 
 
 def positions(b: Building, size: int, element: ElementType) -> Array:
-    """Return 0, 1, ... below ``size``."""
+    """Return 0, 1, ... below ``size``. Raises UnsupportedError if the type does not hold them."""
     shape = ArrayShape(element, (size,))
+    if held((0, size), element) is None:
+        raise unsupported(b, f"a count to {size} of {element}, which wraps around,")
 
     def counted() -> str:
         line = b.emit("full", (), shape, {"sizes": (size,), "value": 0, "dtype": dtype_of(element)})
@@ -146,13 +145,13 @@ def _reshape(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Arr
 def _transpose(
     b: Building, instruction: Instruction, _: ArrayShape, given: Sequence[Array]
 ) -> Array:
-    return permuted(b, given[0], instruction.get("dimensions", ()))
+    return permuted(b, given[0], instruction.integers("dimensions"))
 
 
 def _broadcast(
     b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
 ) -> Array:
-    return spread(b, given[0], instruction.get("dimensions", ()), shape.dimensions)
+    return spread(b, given[0], instruction.integers("dimensions"), shape.dimensions)
 
 
 def _slice(b: Building, instruction: Instruction, _: ArrayShape, given: Sequence[Array]) -> Array:
@@ -171,8 +170,11 @@ def _concatenate(
 def _reverse(
     b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
 ) -> Array:
-    axes = instruction.get("dimensions", ())
-    return b.array("flip", (given[0].name,), shape, {"axes": axes}, span=given[0].span)
+    axes = instruction.integers("dimensions")
+    if not axes:
+        return given[0]
+    places = tuple(axis + 1 for axis in axes)
+    return _moved(b, given[0], shape, lambda known: np.flip(known, places), "flip", {"axes": axes})
 
 
 def _iota(b: Building, instruction: Instruction, shape: ArrayShape, _: Sequence[Array]) -> Array:
@@ -186,10 +188,10 @@ def _iota(b: Building, instruction: Instruction, shape: ArrayShape, _: Sequence[
 
 
 # --- padding
-def padded(b: Building, x: Array, axis: int, pad: Pad, value: int | float | str) -> Array:
+def padded(b: Building, x: Array, axis: int, pad: Pad, filler: Array) -> Array:
     """Return ``x`` with elements put before, behind and between those along ``axis``."""
     if pad.interior and x.sizes[axis] > 1:
-        x = _spaced(b, x, axis, pad.interior, value)
+        x = _spaced(b, x, axis, pad.interior, filler)
     low, high = max(0, -pad.low), max(0, -pad.high)
     x = sliced(b, x, axis, low, x.sizes[axis] - high)
     before, after = max(0, pad.low), max(0, pad.high)
@@ -197,114 +199,67 @@ def padded(b: Building, x: Array, axis: int, pad: Pad, value: int | float | str)
         return x
     size = x.sizes[axis] + before + after
     shape = ArrayShape(x.shape.element, (*x.sizes[:axis], size, *x.sizes[axis + 1 :]))
-    attributes = {"axis": axis, "before": before, "after": after, "value": value}
-    return b.array("pad", (x.name,), shape, attributes)
+    return _surrounded(b, x, shape, filler, axis, before)
 
 
-def _spaced(b: Building, x: Array, axis: int, between: int, value: int | float | str) -> Array:
+def _surrounded(
+    b: Building, x: Array, shape: ArrayShape, filler: Array, axis: int, before: int
+) -> Array:
+    """Return ``x`` within an array of a shape that is larger along ``axis`` alone."""
+    after = shape.dimensions[axis] - x.sizes[axis] - before
+    number = filler.uniform
+    if number is None:
+        raise unsupported(b, "padding with a number that is not known")
+    attributes = {"axis": axis, "before": before, "after": after, "value": literal(number)}
+    span = joined_span((x.span, filler.span))
+    if x.known is None or not b.computes(shape, x):
+        return b.array("pad", (x.name,), shape, attributes, span=span)
+    widths = [(0, 0)] * (x.rank + 1)
+    widths[axis + 1] = before, after
+    numbers = np.pad(x.known, widths, constant_values=np.asarray(number, dtype=x.known.dtype))
+    return b.known(shape, numbers, lambda: b.emit("pad", (x.name,), shape, attributes))
+
+
+def _spaced(b: Building, x: Array, axis: int, between: int, filler: Array) -> Array:
     """Return ``x`` with elements between those along ``axis``."""
     size, element = x.sizes[axis], x.shape.element
     head, tail = x.sizes[:axis], x.sizes[axis + 1 :]
     x = reshaped(b, x, (*head, size, 1, *tail))
     shape = ArrayShape(element, (*head, size, 1 + between, *tail))
-    attributes = {"axis": axis + 1, "before": 0, "after": between, "value": value}
-    wide = b.array("pad", (x.name,), shape, attributes)
+    wide = _surrounded(b, x, shape, filler, axis + 1, 0)
     flat = reshaped(b, wide, (*head, size * (1 + between), *tail))
     return sliced(b, flat, axis, 0, size * (1 + between) - between)
 
 
-def _pad(b: Building, instruction: Instruction, _: ArrayShape, given: Sequence[Array]) -> Array:
+def _pad(b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
     x, filler = given
-    number = filler.uniform
     pads = cast("tuple[Pad, ...]", instruction.attributes["padding"])
-    if number is None and any(p.low > 0 or p.high > 0 or p.interior for p in pads):
-        raise unsupported(b, "padding with a number that is not known")
-    value = literal(number if number is not None else 0)
+    if filler.rank or filler.shape.element is not x.shape.element or len(pads) != x.rank:
+        raise PlanError(f"pad of {x.shape} with {filler.shape} gives no {shape}", b.place)
     for axis, pad in enumerate(pads):
-        x = padded(b, x, axis, pad, value)
+        x = padded(b, x, axis, pad, filler)
     return x
 
 
-# --- sums and products
-_REDUCED = MappingProxyType(
-    {"add": "sum", "maximum": "amax", "minimum": "amin", "and": "all", "or": "any"}
-)
-_ZERO = MappingProxyType(
-    {
-        "add": (0, Fraction(0), Special.MINUS_ZERO),
-        "maximum": (Special.MINUS_INFINITY,),
-        "minimum": (Special.INFINITY,),
-        "and": (True,),
-        "or": (False,),
-    }
-)
-"""The numbers from which a reduction may begin without a change of its result."""
-
-
-def _reduce(
-    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
-) -> Array:
-    """Return a sum, an extremum, or a conjunction over some dimensions."""
-    if len(given) != 2:
-        raise unsupported(b, "a reduction of several arrays at once")
-    x, start = given
-    operator = reduction_of(b.module, instruction)
-    if operator not in _REDUCED or (shape.element is ElementType.PRED) != (
-        operator in {"and", "or"}
-    ):
-        raise unsupported(b, f"a reduction by {operator} of {shape.element}")
-    axes = instruction.get("dimensions", ())
-    result = x if not axes else _over(b, x, shape, operator, axes)
-    number = start.uniform
-    if number is not None and _is_neutral(b, operator, number, shape):
-        return result
-    kind = {"add": "add", "maximum": "maximum", "minimum": "minimum"}.get(operator)
-    if kind is None:
-        raise unsupported(
-            b, f"a reduction by {operator} that does not begin at its neutral element"
-        )
-    return b.array(kind, (result.name, b.operand(start)), shape)
-
-
-def _is_neutral(b: Building, operator: str, number: object, shape: ArrayShape) -> bool:
-    if operator in {"maximum", "minimum"} and shape.element in NUMPY:
-        limits = np.iinfo(NUMPY[shape.element])
-        return number == (limits.min if operator == "maximum" else limits.max)
-    return any(
-        number is each or (number == each and not isinstance(each, bool))
-        for each in _ZERO[operator]
-    )
-
-
-def _over(b: Building, x: Array, shape: ArrayShape, operator: str, axes: tuple[int, ...]) -> Array:
-    """Return the reduction over ``axes``."""
-    if operator in {"and", "or"} and isinstance(x.uniform, bool):
-        return b.known(shape, np.full((1, *shape.dimensions), x.uniform))
-    if all(x.sizes[axis] == 1 for axis in axes):
-        return reshaped(b, x, shape.dimensions)
-    span = x.span if operator in {"maximum", "minimum"} else None
-    attributes = {"axes": tuple(axes), "keepdim": False}
-    return b.array(_REDUCED[operator], (x.name,), shape, attributes, span=span)
-
-
+# --- products
 def _dot(b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
     """Return a product of matrices, as a sum of products over named indices."""
     left, right = given
-    if left.shape.element in NUMPY:
-        raise unsupported(b, f"a product of matrices of {left.shape.element}")
-    batch = instruction.get("lhs_batch_dims", ()), instruction.get("rhs_batch_dims", ())
-    summed = (
-        instruction.get("lhs_contracting_dims", ()),
-        instruction.get("rhs_contracting_dims", ()),
-    )
+    for element in (left.shape.element, right.shape.element, shape.element):
+        if element in NUMPY:
+            raise unsupported(b, f"a product of matrices of {element}")
+    batch = [instruction.integers(f"{side}_batch_dims") for side in ("lhs", "rhs")]
+    summed = [instruction.integers(f"{side}_contracting_dims") for side in ("lhs", "rhs")]
     if left.rank + right.rank > len(string.ascii_letters):
         raise unsupported(b, "a product of arrays of so many dimensions")
+    if any(len(mine) != len(theirs) for mine, theirs in (batch, summed)):
+        raise PlanError("dot pairs different numbers of dimensions", b.place)
     letters = iter(string.ascii_letters)
     names: list[dict[int, str]] = [{}, {}]
     for mine, theirs in (*zip(*batch, strict=True), *zip(*summed, strict=True)):
         names[0][mine] = names[1][theirs] = next(letters)
     result = [names[0][d] for d in batch[0]]
-    for side, x in enumerate((left, right)):
+    for side, x in enumerate(given):
         for d in range(x.rank):
             if d not in names[side]:
                 names[side][d] = next(letters)
@@ -324,7 +279,6 @@ _LOWER: Mapping[str, Lower] = MappingProxyType(
         "reverse": _reverse,
         "iota": _iota,
         "pad": _pad,
-        "reduce": _reduce,
         "dot": _dot,
     }
 )
