@@ -75,7 +75,9 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     for line in sys.stdin:
         case = json.loads(line)
-        print(json.dumps(case | {"outputs": outputs(case["text"], case["devices"], case["inputs"])}))
+        print(
+            json.dumps(case | {"outputs": outputs(case["text"], case["devices"], case["inputs"])})
+        )
 
 
 if __name__ == "__main__":

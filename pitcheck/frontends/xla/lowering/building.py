@@ -216,8 +216,11 @@ class Building:
         flat = numbers.reshape(len(numbers), -1)
         if bool((flat == flat[:, :1]).all()):
             return self._full(shape, self.table([int(n) for n in flat[:, 0]]))
-        if make is not None:
-            return make()
+        return make() if make is not None else self.listed(shape, numbers)
+
+    def listed(self, shape: ArrayShape, numbers: Numbers) -> str:
+        """Return a tensor of known numbers, written one by one."""
+        flat = numbers.reshape(len(numbers), -1)
         columns = [self.table([int(n) for n in column]) for column in flat.T[: MOST_LISTED + 1]]
         return self._joined(shape, columns)
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pitcheck.errors import PlanError
-from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Span, dtype_of
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
 from pitcheck.frontends.xla.lowering.known_numbers import computed
 from pitcheck.frontends.xla.lowering.spans import decided, held, joined_span, spanned
@@ -76,8 +76,24 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
     if b.computes(shape, *operands):
         numbers = computed(opcode, operands, shape, instruction.get("direction", "EQ"))
         if numbers is not None:
-            return b.known(shape, numbers, lambda: lower(b, instruction, shape, operands).name)
+            return b.known(
+                shape, numbers, lambda: _written(b, instruction, shape, operands, numbers)
+            )
     return lower(b, instruction, shape, operands)
+
+
+def _written(
+    b: Building,
+    instruction: Instruction,
+    shape: ArrayShape,
+    operands: Sequence[Array],
+    numbers: Numbers,
+) -> str:
+    """Return a tensor of known numbers: by their operator, or one by one if a plan has none."""
+    try:
+        return _LOWER[instruction.opcode](b, instruction, shape, operands).name
+    except UnsupportedError:
+        return b.listed(shape, numbers)
 
 
 def _check_types(b: Building, opcode: str, shape: ArrayShape, operands: Sequence[Array]) -> None:

@@ -73,7 +73,12 @@ def reduced(b: Building, instruction: Instruction, operands: Sequence[Array]) ->
     _check(b, x, start, shape, operator)
     axes = instruction.integers("dimensions")
     result = over(b, x, shape, operator, axes)
-    return result if is_neutral(operator, start) else _begun(b, result, start, shape, operator)
+    if is_neutral(operator, start):
+        return result
+    if not axes:
+        # XLA drops the start then.
+        raise unsupported(b, "a reduction over no dimension from a number that is not neutral")
+    return _begun(b, result, start, shape, operator)
 
 
 def _check(b: Building, x: Array, start: Array, shape: ArrayShape, operator: str) -> None:
