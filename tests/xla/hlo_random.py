@@ -249,6 +249,28 @@ def reductions(p: Program) -> None:
                 p.out(p.call("pred", rest, "reduce", truths, start, more=more))
 
 
+def windows(p: Program) -> None:
+    """Sums over windows: running ones from either end, and others."""
+    for kind in ("f64", "s32"):
+        sizes = random_sizes(p, 2, 2, 6)
+        x, zero = p.given(kind, sizes), p.constant(kind, 0)
+        region = p.region("add", kind)
+        for low, high, count in (
+            (sizes[0] - 1, 0, sizes[0]),
+            (0, sizes[0] - 1, sizes[0]),
+            (1, 1, 2),
+            (-1, 2, 2),
+            (0, 0, 1),
+            (sizes[0], 0, sizes[0]),
+            (0, sizes[0] + 1, sizes[0] + 1),
+            (0, 0, 2),
+        ):
+            result = [sizes[0] + low + high - count + 1, sizes[1] - 1]
+            more = f", window={{size={count}x2 pad={low}_{high}x0_0}}, to_apply={region}"
+            if result[0] > 0:
+                p.out(p.call(kind, result, "reduce-window", x, zero, more=more))
+
+
 def dots(p: Program) -> None:
     """Products with batch and contracted dimensions in any order."""
     for _ in range(4):
@@ -327,7 +349,7 @@ def _index_sizes(
 
 def gathers(p: Program) -> None:
     """Gathers of elements and of whole slices, at places inside and outside."""
-    sizes, mapped, batching, whole, batch = _indexed(p)
+    sizes, mapped, batching, _, batch = _indexed(p)
     index, paired, vector, arranged = _index_sizes(p, batching, sizes, batch, len(mapped))
     collapsed = sorted(mapped if batching else subset(p, mapped, len(mapped) // 2 + 1))
     kept = [d for d in range(len(sizes)) if d not in collapsed and d not in batching]
@@ -499,6 +521,7 @@ THEMES: Mapping[str, tuple[Callable[[Program], None], int, int]] = MappingProxyT
         "moves": (moves, 8, 1),
         "pads": (pads, 6, 1),
         "reductions": (reductions, 6, 1),
+        "windows": (windows, 4, 1),
         "dots": (dots, 5, 1),
         "slices": (slices, 6, 2),
         "gathers": (gathers, 16, 1),

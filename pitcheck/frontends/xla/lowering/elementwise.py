@@ -73,27 +73,30 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
     if lower is None or not isinstance(shape, ArrayShape):
         return None
     _check_types(b, opcode, shape, operands)
+    numbers = None
     if b.computes(shape, *operands):
         numbers = computed(opcode, operands, shape, instruction.get("direction", "EQ"))
-        if numbers is not None:
-            return b.known(
-                shape, numbers, lambda: _written(b, instruction, shape, operands, numbers)
-            )
-    return lower(b, instruction, shape, operands)
+    if numbers is None:
+        return lower(b, instruction, shape, operands)
+    return _known(b, instruction, shape, operands, numbers)
 
 
-def _written(
+def _known(
     b: Building,
     instruction: Instruction,
     shape: ArrayShape,
     operands: Sequence[Array],
     numbers: Numbers,
-) -> str:
-    """Return a tensor of known numbers: by their operator, or one by one if a plan has none."""
-    try:
-        return _LOWER[instruction.opcode](b, instruction, shape, operands).name
-    except UnsupportedError:
-        return b.listed(shape, numbers)
+) -> Array:
+    """Return known numbers, made by their operator, or one by one if a plan has none."""
+
+    def made() -> str:
+        try:
+            return _LOWER[instruction.opcode](b, instruction, shape, operands).name
+        except UnsupportedError:
+            return b.listed(shape, numbers)
+
+    return b.known(shape, numbers, made)
 
 
 def _check_types(b: Building, opcode: str, shape: ArrayShape, operands: Sequence[Array]) -> None:

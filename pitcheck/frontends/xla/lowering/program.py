@@ -14,6 +14,7 @@ from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.gathers import gathers
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
+from pitcheck.frontends.xla.lowering.window_sums import window_sums
 from pitcheck.frontends.xla.text.module import Computation, Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 
@@ -27,6 +28,7 @@ _ARITHMETIC: Sequence[Arithmetic] = (
     elementwise,
     structural,
     reduced,
+    window_sums,
     dynamic_slices,
     gathers,
     collective,
