@@ -40,7 +40,7 @@ def _plans(case: dict[str, Any], after: str | None = None) -> tuple[Plan, Plan]:
 
 
 def _right(reference: Plan, parallel: Plan) -> bool:
-    found = [judge(reference, parallel, seed) for seed in range(1, 4)]
+    found = (judge(reference, parallel, seed) for seed in range(1, 4))
     return not any(each.different or each.missing or each.error for each in found)
 
 

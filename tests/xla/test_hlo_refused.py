@@ -46,6 +46,7 @@ BRANCHES = """%p (a: f32[4]) -> f32[4] {
   ROOT %t = (s32[], f32[4]) tuple(%m, %x)
 }
 """
+SUMMED = ", lhs_contracting_dims={0}, rhs_contracting_dims={0}"
 GATHER = ", collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1"
 SCATTER = ", update_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
 
@@ -56,19 +57,32 @@ UNSUPPORTED: dict[str, tuple[str, tuple[str, ...], str]] = {
     "negated lowest": ("wrap", ("%x = s8[4] parameter(0)", "s8[4] negate(%x)"), ""),
     "product that wraps": (
         "wrap",
-        (N, "%m = s32[4] multiply(%n, %n)", "%k = s32[4] multiply(%m, %n)", "s32[4] multiply(%k, %n)"),
+        (
+            N,
+            "%m = s32[4] multiply(%n, %n)",
+            "%k = s32[4] multiply(%m, %n)",
+            "s32[4] multiply(%k, %n)",
+        ),
         "",
     ),
     "reduction that wraps": (
         "wrap",
-        ("%x = u8[4] parameter(0)", "%z = u8[] constant(0)", "u8[] reduce(%x, %z), dimensions={0}, to_apply=%r"),
+        (
+            "%x = u8[4] parameter(0)",
+            "%z = u8[] constant(0)",
+            "u8[] reduce(%x, %z), dimensions={0}, to_apply=%r",
+        ),
         _region("u8", "ROOT %c = u8[] add(%a, %b)"),
     ),
     "converted to fewer bits": ("wrap", (N, "s8[4] convert(%n)"), ""),
     "converted to no sign": ("wrap", (N, "u32[4] convert(%n)"), ""),
     "rounded to no sign": ("may not hold", (X, "u32[4] convert(%x)"), ""),
     "rounded to 8 bits": ("may not hold", (X, "s8[4] convert(%x)"), ""),
-    "infinity as an integer": ("conversion of inf", ("%i = f32[] constant(inf)", "s32[] convert(%i)"), ""),
+    "infinity as an integer": (
+        "conversion of inf",
+        ("%i = f32[] constant(inf)", "s32[] convert(%i)"),
+        "",
+    ),
     "divided by what may be 0": ("or 0", (N, "s32[4] divide(%n, %n)"), ""),
     "remainder of reals": ("remainder", (X, "f32[4] remainder(%x, %x)"), ""),
     "bits of integers": ("bits", (N, "s32[4] xor(%n, %n)"), ""),
@@ -117,7 +131,11 @@ UNSUPPORTED: dict[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "window from 1": (
         "no sum from 0",
-        (X, "%z = f32[] constant(1)", "f32[3] reduce-window(%x, %z), window={size=2}, to_apply=%add"),
+        (
+            X,
+            "%z = f32[] constant(1)",
+            "f32[3] reduce-window(%x, %z), window={size=2}, to_apply=%add",
+        ),
         ADD,
     ),
     "padding that is not known": (
@@ -125,13 +143,17 @@ UNSUPPORTED: dict[str, tuple[str, tuple[str, ...], str]] = {
         (X, "%f = f32[] parameter(1)", "f32[6] pad(%x, %f), padding=1_1"),
         "",
     ),
-    "product of integers": ("matrices of s32", (N, "s32[] dot(%n, %n), lhs_contracting_dims={0}, rhs_contracting_dims={0}"), ""),
+    "product of integers": ("matrices of s32", (N, "s32[] dot(%n, %n)" + SUMMED), ""),
     "count that wraps": ("wraps", ("u8[300] iota(), iota_dimension=0",), ""),
     "complex numbers": ("c64", ("%c = c64[] constant((1, 2))", "c64[] negate(%c)"), ""),
     "no elements": ("without elements", ("%x = f32[0] parameter(0)", "f32[0] negate(%x)"), ""),
     "branch of inputs": (
         "branch",
-        (X, "%k = s32[] parameter(1)", "f32[4] conditional(%k, %x, %x), branch_computations={%p, %q}"),
+        (
+            X,
+            "%k = s32[] parameter(1)",
+            "f32[4] conditional(%k, %x, %x), branch_computations={%p, %q}",
+        ),
         BRANCHES,
     ),
     "loop of inputs": (
@@ -146,7 +168,11 @@ UNSUPPORTED: dict[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "gather of parts": (
         "neither whole",
-        (X, "%i = s32[2,1] parameter(1)", "f32[2,2] gather(%x, %i), offset_dims={1}, slice_sizes={2}" + GATHER),
+        (
+            X,
+            "%i = s32[2,1] parameter(1)",
+            "f32[2,2] gather(%x, %i), offset_dims={1}, slice_sizes={2}" + GATHER,
+        ),
         "",
     ),
     "scatter that replaces": (
@@ -159,7 +185,11 @@ UNSUPPORTED: dict[str, tuple[str, tuple[str, ...], str]] = {
         ),
         _region("f32", "ROOT %c = f32[] maximum(%a, %b)"),
     ),
-    "custom call": ("SPMDFullToShardShape", (X, 'f32[4] custom-call(%x), custom_call_target="SPMDFullToShardShape"'), ""),
+    "custom call": (
+        "SPMDFullToShardShape",
+        (X, 'f32[4] custom-call(%x), custom_call_target="SPMDFullToShardShape"'),
+        "",
+    ),
     "unknown operator": ("is-finite", (X, "pred[4] is-finite(%x)"), ""),
     "replica": ("replica-id", ("u32[] replica-id()",), ""),
     "all-reduce over replicas": (
@@ -172,12 +202,7 @@ UNSUPPORTED: dict[str, tuple[str, tuple[str, ...], str]] = {
         (X, "f32[4] collective-permute(%x), source_target_pairs={{0,0}}"),
         "",
     ),
-    "collective before partitioning": (
-        "not partitioned",
-        (X, "f32[4] all-reduce(%x), channel_id=1, replica_groups={{0}}, use_global_device_ids=true, to_apply=%add"),
-        ADD,
-    ),
-}  # fmt: skip
+}
 
 
 def _text(lines: tuple[str, ...], before: str, head: str = "") -> str:
@@ -197,7 +222,11 @@ DAMAGED: dict[str, tuple[str, tuple[str, ...], str]] = {
     "types of a sum": ("types", (X, N.replace("0", "1"), "f32[4] add(%x, %n)"), ""),
     "type of a comparison": ("types", (X, "f32[4] compare(%x, %x), direction=LT"), ""),
     "type of a choice": ("types", (X, "f32[4] select(%x, %x, %x)"), ""),
-    "sizes of a transpose": ("stated", ("%x = f32[2,3] parameter(0)", "f32[2,3] transpose(%x), dimensions={1,0}"), ""),
+    "sizes of a transpose": (
+        "stated",
+        ("%x = f32[2,3] parameter(0)", "f32[2,3] transpose(%x), dimensions={1,0}"),
+        "",
+    ),
     "element of a broadcast": ("stated", (X, "s32[4] broadcast(%x), dimensions={0}"), ""),
     "slice that ends outside": (
         "sizes",
@@ -211,10 +240,14 @@ DAMAGED: dict[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "dimension numbers": (
         "do not fit",
-        (X, "%i = s32[2,2] parameter(1)", "f32[2] gather(%x, %i), offset_dims={}, slice_sizes={1}" + GATHER),
+        (
+            X,
+            "%i = s32[2,2] parameter(1)",
+            "f32[2] gather(%x, %i), offset_dims={}, slice_sizes={1}" + GATHER,
+        ),
         "",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -273,6 +306,23 @@ def _ran(line: str, given: list[list[float]], before: str = "") -> list[list[flo
 
 
 GIVEN = [[1.0, 2.0], [10.0, 20.0], [100.0, 200.0], [1000.0, 2000.0]]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"f32[2] all-reduce(%x), channel_id=1, replica_groups={{{{0}}}}, {GLOBAL}",
+        "f32[2] collective-permute(%x), channel_id=1, source_target_pairs={{0,0}}",
+        "u32[] partition-id()",
+    ],
+)
+def test_a_program_that_is_not_partitioned_has_no_partitions(line: str) -> None:
+    """One device stands for all there: it is not partition 0, and no group is of it alone."""
+    text = module_text(
+        "%x = f32[2] parameter(0)", f"ROOT %y = {line}", before=ADD, head=FOUR, root=False
+    )
+    with pytest.raises(UnsupportedError, match="not partitioned yet"):
+        plans_of(parse_hlo(text), parse_hlo(text))
 
 
 def test_ids_that_are_replicas_mean_all_partitions() -> None:
@@ -376,5 +426,5 @@ def test_integers_that_do_not_index_may_be_negative() -> None:
         root=False,
     )
     _, parallel = plans_of(parse_hlo(text), parse_hlo(text))
-    assert [operator.kind for operator in parallel.operators][0] == "lt"
+    assert parallel.operators[0].kind == "lt"
     assert parallel.assumptions == ("the integers in n lie in [-1024, 1024)",)

@@ -107,7 +107,7 @@ def _check_same(parameter: Parameter, sharding: Sharding, devices: int, place: s
         return
     for device in range(devices):
         before, after = (s.placement(device, rank) for s in (parameter.sharding, sharding))
-        if before is None or after is None or _held(before) != _held(after):
+        if _held(before) != _held(after):
             raise PlanError(
                 f"parameter {parameter.number} ({parameter.name}) has another sharding than "
                 f"before the program was partitioned",
@@ -115,8 +115,10 @@ def _check_same(parameter: Parameter, sharding: Sharding, devices: int, place: s
             )
 
 
-def _held(placement: Placement) -> tuple[tuple[int, ...], dict[Use, int]]:
+def _held(placement: Placement | None) -> tuple[tuple[int, ...], dict[Use, int]] | None:
     """Return what a device holds: the tile, and its number among those that are no copies."""
+    if placement is None:
+        return None
     numbers = dict(placement.numbers)
     numbers.pop(Use.REPLICATED, None)
     return placement.tile, numbers
