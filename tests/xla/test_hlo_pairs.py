@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.errors import PlanError
 from pitcheck.execution.executor import execute
 from pitcheck.execution.judge import judge
@@ -62,12 +65,25 @@ def test_a_partitioned_program_is_right(name: str) -> None:
     assert _right(reference, parallel)
 
 
-def _edits(text: str) -> list[tuple[str, str]]:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_partitioned_program_is_proven(name: str) -> None:
+    assert check(*_plans(_cases()[name]), Options(seed=1)).verdict == "equivalent"
+
+
+@pytest.mark.parametrize("name", ["mlp", "layers"])
+def test_a_sum_that_is_left_out_is_found(name: str) -> None:
+    case = _cases()[name]
+    for what, text in _edits(case["after"], _WRONG[:1]):
+        report = check(*_plans(case, text), Options(seed=1, explain=False))
+        assert report.verdict == "mismatch", what
+
+
+def _edits(text: str, wrong: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
     """Return texts that each differ in one thing that matters, with what it is."""
     lines = text.splitlines()
     found = []
     for number, line in enumerate(lines):
-        for pattern, replacement in _WRONG:
+        for pattern, replacement in wrong or _WRONG:
             edited = re.sub(pattern, replacement, line)
             if edited != line:
                 whole = "\n".join([*lines[:number], edited, *lines[number + 1 :]])

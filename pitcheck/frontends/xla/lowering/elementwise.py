@@ -100,7 +100,7 @@ def _known(
 
 
 def _check_types(b: Building, opcode: str, shape: ArrayShape, operands: Sequence[Array]) -> None:
-    """Raise PlanError unless operands have the types that an operator takes."""
+    """Raise an error unless operands have the types that an operator takes."""
     given = [a.shape.element for a in operands]
     expected = [shape.element] * len(given)
     if opcode == "convert":
@@ -111,6 +111,8 @@ def _check_types(b: Building, opcode: str, shape: ArrayShape, operands: Sequence
         expected[0] = ElementType.PRED
     truths = opcode == "compare"
     if given != expected or (truths and shape.element is not ElementType.PRED):
+        if opcode in _PLAIN and not any(element in NUMPY for element in (*given, shape.element)):
+            raise unsupported(b, f"{opcode} of floating-point types that differ")
         raise PlanError(
             f"{opcode} of {', '.join(given)} gives {shape.element}; types of operands and result "
             f"must agree",
