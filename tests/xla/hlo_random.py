@@ -351,7 +351,9 @@ def gathers(p: Program) -> None:
     """Gathers of elements and of whole slices, at places inside and outside."""
     sizes, mapped, batching, _, batch = _indexed(p)
     index, paired, vector, arranged = _index_sizes(p, batching, sizes, batch, len(mapped))
-    collapsed = sorted(mapped if batching else subset(p, mapped, len(mapped) // 2 + 1))
+    collapsed = sorted(
+        mapped if batching else subset(p, mapped, int(p.rng.integers(0, len(mapped) + 1)))
+    )
     kept = [d for d in range(len(sizes)) if d not in collapsed and d not in batching]
     slices_of = [1 if d in mapped or d in batching else sizes[d] for d in range(len(sizes))]
     rank = len(arranged) + len(kept)
@@ -524,7 +526,7 @@ THEMES: Mapping[str, tuple[Callable[[Program], None], int, int]] = MappingProxyT
         "windows": (windows, 4, 1),
         "dots": (dots, 5, 1),
         "slices": (slices, 6, 2),
-        "gathers": (gathers, 16, 1),
+        "gathers": (gathers, 32, 1),
         "scatters": (scatters, 16, 1),
         "control": (control, 2, 1),
         "collectives": (collectives, 5, 4),
