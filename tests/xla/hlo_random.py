@@ -405,6 +405,24 @@ def scatters(p: Program) -> None:
             p.out(p.call(kind, sizes, "scatter", x, indices, ones, more=more + region))
 
 
+def batched(p: Program) -> None:
+    """A gather and a scatter in two dimensions of batches, which turn in the indices."""
+    x, indices = p.given("f64", (2, 3, 4)), p.given("s32", (5, 2, 3), -1, 5)
+    more = (
+        ", offset_dims={}, collapsed_slice_dims={2}, start_index_map={2}, "
+        "operand_batching_dims={0,1}, start_indices_batching_dims={1,2}, index_vector_dim=3, "
+        "slice_sizes={1,1,1}"
+    )
+    p.out(p.call("f64", (5, 2, 3), "gather", x, indices, more=more))
+    more = (
+        ", update_window_dims={}, inserted_window_dims={2}, scatter_dims_to_operand_dims={2}, "
+        "input_batching_dims={0,1}, scatter_indices_batching_dims={1,2}, index_vector_dim=3, "
+        f"to_apply={p.region('add', 'f64')}"
+    )
+    updates = p.given("f64", (5, 2, 3))
+    p.out(p.call("f64", (2, 3, 4), "scatter", x, indices, updates, more=more))
+
+
 def control(p: Program) -> None:
     """Loops, calls, branches and tuples."""
     p.before(
@@ -528,6 +546,7 @@ THEMES: Mapping[str, tuple[Callable[[Program], None], int, int]] = MappingProxyT
         "slices": (slices, 6, 2),
         "gathers": (gathers, 32, 1),
         "scatters": (scatters, 16, 1),
+        "batched": (batched, 1, 1),
         "control": (control, 2, 1),
         "collectives": (collectives, 5, 4),
     }
