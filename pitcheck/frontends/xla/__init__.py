@@ -1,1 +1,1 @@
-"""The frontend for programs that XLA partitions."""
+"""Programs of XLA before and after partitioning, as a reference and a parallel plan."""

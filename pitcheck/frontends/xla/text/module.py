@@ -52,6 +52,10 @@ class Instruction:
             names.extend((value,) if isinstance(value, str) else cast("tuple[str, ...]", value))
         return tuple(names)
 
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return an attribute that lists integers; none if it is absent."""
+        return cast("tuple[int, ...]", self.attributes.get(name, ()))
+
     def get(self, name: str, default: T) -> T:
         """Return an attribute, of the type of ``default``, which stands for one that is absent."""
         return cast("T", self.attributes.get(name, default))

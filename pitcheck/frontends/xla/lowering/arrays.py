@@ -1,0 +1,170 @@
+"""Values in the making: arrays with what is known of their numbers, and tuples of them.
+
+Integers and truths that do not depend on inputs are computed while a program is read, for each
+device: where a slice begins is known, and is no tensor of a plan. An array becomes a tensor when an
+operator reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.xla.text.literals import Real
+from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape, TupleShape
+
+MOST_KNOWN = 1 << 16
+"""The numbers of an array, over all devices, up to which they are computed."""
+
+NUMPY = {
+    ElementType.PRED: np.bool_,
+    ElementType.S8: np.int8,
+    ElementType.S16: np.int16,
+    ElementType.S32: np.int32,
+    ElementType.S64: np.int64,
+    ElementType.U8: np.uint8,
+    ElementType.U16: np.uint16,
+    ElementType.U32: np.uint32,
+    ElementType.U64: np.uint64,
+}
+"""The types whose numbers are computed. NumPy's arithmetic wraps as XLA's does."""
+
+DTYPES = {
+    ElementType.PRED: "bool",
+    ElementType.S8: "int8",
+    ElementType.S16: "int16",
+    ElementType.S32: "int32",
+    ElementType.S64: "int64",
+    ElementType.U8: "uint8",
+    ElementType.U16: "int32",
+    ElementType.U32: "int64",
+    ElementType.F16: "float16",
+    ElementType.BF16: "bfloat16",
+    ElementType.F32: "float32",
+    ElementType.F64: "float64",
+    ElementType.F8E4M3FN: "float8_e4m3",
+    ElementType.F8E5M2: "float8_e5m2",
+}
+"""The dtype of a plan for each element type; unsigned integers have the next larger signed one."""
+
+Numbers: TypeAlias = NDArray[Any]
+Span: TypeAlias = tuple[int, int]
+
+
+def dtype_of(element: ElementType) -> Any:
+    """Return the dtype that a plan has for an element type.
+
+    Raises UnsupportedError if plans have none.
+    """
+    if element not in DTYPES:
+        raise UnsupportedError(f"elements of type {element} have no meaning in a plan")
+    return DTYPES[element]
+
+
+def limits(element: ElementType) -> Span:
+    """Return the span of all integers of a type."""
+    bits = int(element.value[1:])
+    return (0, 1 << bits) if element.value[0] == "u" else (-(1 << (bits - 1)), 1 << (bits - 1))
+
+
+class Array:
+    """An array in the making.
+
+    Attributes:
+        shape: its element type and its sizes.
+        known: its numbers on each device, shape (devices or 1, *sizes); None if they are not
+            known, or of a floating-point type.
+        number: the floating-point number that each element is; None if it is not known.
+        span: the least integer, and one above the largest, that an element may be. Of integers
+            of which nothing is known it is that of their type; None for truths and others.
+    """
+
+    def __init__(
+        self,
+        shape: ArrayShape,
+        make: Callable[[], str],
+        *,
+        known: Numbers | None = None,
+        number: Real | None = None,
+        span: Span | None = None,
+    ) -> None:
+        self.shape = shape
+        self.known = known
+        self.number = number
+        if known is not None and known.size:
+            span = _span(known)
+        elif span is None and shape.element.is_integer:
+            span = limits(shape.element)
+        self.span = span
+        self._make = make
+        self._name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The tensor that holds the array, which is made when it is first asked for."""
+        if self._name is None:
+            self._name = self._make()
+        return self._name
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The size of each dimension."""
+        return self.shape.dimensions
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape.dimensions)
+
+    @property
+    def is_integer(self) -> bool:
+        """True for whole numbers, and not for truths."""
+        return self.shape.element.is_integer
+
+    @property
+    def uniform(self) -> int | bool | Real | None:
+        """The number that each element is on every device, None if there is none."""
+        if self.known is not None and self.known.size:
+            first = self.known.reshape(-1)[0]
+            return first.item() if bool((self.known == first).all()) else None
+        return self.number
+
+    @property
+    def per_device(self) -> tuple[int, ...] | None:
+        """The number of a scalar, or of each element, on each device; None if it is not known."""
+        if self.known is None or not self.known.size:
+            return None
+        flat = self.known.reshape(len(self.known), -1)
+        if not bool((flat == flat[:, :1]).all()):
+            return None
+        return tuple(int(number) for number in flat[:, 0])
+
+    def within(self, low: int, high: int) -> bool:
+        """Return True if each element is known to lie in [low, high)."""
+        return self.span is not None and low <= self.span[0] and self.span[1] <= high
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """A tuple in the making."""
+
+    elements: tuple[Value, ...]
+
+
+Value: TypeAlias = Array | Tuple
+
+
+def shape_of(value: Value) -> Shape:
+    """Return the shape of an array or a tuple."""
+    if isinstance(value, Array):
+        return value.shape
+    return TupleShape(tuple(shape_of(element) for element in value.elements))
+
+
+def _span(known: Numbers) -> Span:
+    return int(known.min()), int(known.max()) + 1

@@ -1,0 +1,279 @@
+"""The plan of one module in the making: tensors and operators, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pitcheck.errors import BudgetError, PlanError, UnsupportedError
+from pitcheck.frontends.xla.lowering.arrays import (
+    MOST_KNOWN,
+    NUMPY,
+    Array,
+    Numbers,
+    Span,
+    dtype_of,
+)
+from pitcheck.frontends.xla.text.literals import Real, Special
+from pitcheck.frontends.xla.text.module import Instruction, Module
+from pitcheck.frontends.xla.text.shapes import ArrayShape
+from pitcheck.plan.model import (
+    Attribute,
+    Axis,
+    Box,
+    Group,
+    Number,
+    Operand,
+    Operator,
+    Table,
+    Tensor,
+)
+
+DEVICE = "device"
+"""The one mesh axis: a device is a partition of the program."""
+MOST_OPERATORS = 1 << 18
+"""The operators of a plan that are made at most."""
+MOST_LISTED = 256
+"""The elements of a constant that are written one by one."""
+
+
+class Building:
+    """The tensors and operators of a plan so far.
+
+    Attributes:
+        module: the program that is read.
+        devices: the number of partitions.
+    """
+
+    def __init__(self, module: Module, devices: int) -> None:
+        self.module = module
+        self.devices = devices
+        self.mesh = (Axis(DEVICE, devices),)
+        self.operators: list[Operator] = []
+        self.tensors: dict[str, Tensor] = {}
+        self._here: tuple[str, str, str] = ("", "", "")
+        self._names: dict[str, int] = {}
+        self._operator_names: dict[str, int] = {}
+
+    # --- places
+    def at(self, instruction: Instruction, path: str) -> None:
+        """Make what follows for an instruction; ``path`` names the loop iterations around it."""
+        place = self.module.source(instruction)
+        source = f"{place.file}:{place.line}" if place else f"{self.module.file}:{instruction.line}"
+        self._here = (instruction.name + path, source, instruction.metadata.name)
+
+    # --- tensors
+    def emit(
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        shape: ArrayShape,
+        attributes: Mapping[str, Attribute] | None = None,
+        *,
+        group: Group | None = None,
+        where: tuple[Box, ...] = (),
+        into: str | None = None,
+    ) -> str:
+        """Append an operator, and return the tensor that it writes.
+
+        ``into``: a tensor that operators elsewhere write, too.
+        """
+        if len(self.operators) >= MOST_OPERATORS:
+            raise BudgetError(
+                f"{self.module.file}: a plan of it has more than {MOST_OPERATORS} operators"
+            )
+        stem, source, module = self._here
+        name = into if into is not None else self.unused(stem)
+        if name not in self.tensors:
+            self.tensors[name] = Tensor(name, self.stated(shape), dtype_of(shape.element))
+        identity = self.unused(f"{name}" if into is None else f"{name}, {kind}", operators=True)
+        self.operators.append(
+            Operator(
+                identity,
+                kind,
+                tuple(inputs),
+                (name,),
+                dict(attributes or {}),
+                group,
+                where,
+                source,
+                module,
+            )
+        )
+        return name
+
+    def perform(
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        attributes: Mapping[str, Attribute],
+        where: tuple[Box, ...],
+    ) -> None:
+        """Append an operator that writes nothing."""
+        stem, source, module = self._here
+        identity = self.unused(f"{stem}, {kind}", operators=True)
+        self.operators.append(
+            Operator(
+                identity, kind, tuple(inputs), (), dict(attributes), None, where, source, module
+            )
+        )
+
+    def stated(self, shape: ArrayShape) -> tuple[int, ...]:
+        """Return the sizes of a shape. Raises UnsupportedError for an array without elements."""
+        if 0 in shape.dimensions:
+            raise UnsupportedError(
+                f"{self.place}: an array {shape} without elements has no meaning"
+            )
+        return shape.dimensions
+
+    @property
+    def place(self) -> str:
+        """The instruction that is read, and its line, for messages."""
+        return f"{self._here[0]} ({self._here[1]})"
+
+    @property
+    def stem(self) -> str:
+        """The name of the instruction that is read, with the loop iterations around it."""
+        return self._here[0]
+
+    def unused(self, stem: str, *, operators: bool = False) -> str:
+        """Return a name for a tensor or an operator that no other has."""
+        taken = self._operator_names if operators else self._names
+        number = taken.get(stem, 0)
+        while (name := f"{stem}#{number}" if number else stem) in taken and number:
+            number += 1
+        taken[stem] = number + 1
+        if name != stem:
+            taken[name] = 1
+        return name
+
+    # --- arrays
+    def array(
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        shape: ArrayShape,
+        attributes: Mapping[str, Attribute] | None = None,
+        *,
+        span: Span | None = None,
+        group: Group | None = None,
+    ) -> Array:
+        """Return the array that an operator makes, which is appended at once."""
+        name = self.emit(kind, inputs, shape, attributes, group=group)
+        return Array(shape, lambda: name, span=span)
+
+    def known(
+        self, shape: ArrayShape, numbers: Numbers, make: Callable[[], str] | None = None
+    ) -> Array:
+        """Return an array of known integers or truths, shape (devices or 1, *sizes).
+
+        ``make`` makes its tensor where elements differ: a count stays one, and its axis may be
+        reduced. None: the elements are listed.
+
+        Raises PlanError if the numbers are not of the shape, as where a slice ends outside.
+        """
+        if numbers.shape[1:] != shape.dimensions:
+            raise PlanError(
+                f"the result has the sizes {list(numbers.shape[1:])}; {shape} is stated",
+                self.place,
+            )
+        here = self._here
+
+        def made() -> str:
+            before, self._here = self._here, here
+            try:
+                return self._written(shape, numbers, make)
+            finally:
+                self._here = before
+
+        return Array(shape, made, known=numbers)
+
+    def filled(self, shape: ArrayShape, number: Real) -> Array:
+        """Return an array of one floating-point number."""
+        return Array(shape, lambda: self._full(shape, literal(number)), number=number)
+
+    def constant(self, shape: ArrayShape, elements: Sequence[Any]) -> Array:
+        """Return a constant with its elements row by row."""
+        if shape.element in NUMPY:
+            numbers: Numbers = np.array(elements, dtype=NUMPY[shape.element])
+            return self.known(shape, numbers.reshape(1, *shape.dimensions))
+        dtype_of(shape.element)
+        if len(set(elements)) == 1:
+            return self.filled(shape, elements[0])
+        return Array(shape, lambda: self._joined(shape, [literal(e) for e in elements]))
+
+    def operand(self, a: Array) -> Operand:
+        """Return an operand of an elementwise operator: a literal if all elements are one."""
+        number = a.uniform
+        return a.name if number is None else Number(literal(number))
+
+    def _written(self, shape: ArrayShape, numbers: Numbers, make: Callable[[], str] | None) -> str:
+        """Return a tensor of known numbers."""
+        flat = numbers.reshape(len(numbers), -1)
+        if bool((flat == flat[:, :1]).all()):
+            return self._full(shape, self.table([int(n) for n in flat[:, 0]]))
+        return make() if make is not None else self.listed(shape, numbers)
+
+    def listed(self, shape: ArrayShape, numbers: Numbers) -> str:
+        """Return a tensor of known numbers, written one by one."""
+        flat = numbers.reshape(len(numbers), -1)
+        columns = [self.table([int(n) for n in column]) for column in flat.T[: MOST_LISTED + 1]]
+        return self._joined(shape, columns)
+
+    def table(self, values: Sequence[int]) -> int | Table:
+        """Return an attribute with a number for each device, or the one for all."""
+        if len(set(values)) == 1:
+            return values[0]
+        return Table((DEVICE,), tuple(values))
+
+    def _full(self, shape: ArrayShape, value: Attribute) -> str:
+        attributes = {
+            "sizes": self.stated(shape),
+            "value": value,
+            "dtype": dtype_of(shape.element),
+        }
+        return self.emit("full", (), shape, attributes)
+
+    def _joined(self, shape: ArrayShape, values: Sequence[Attribute]) -> str:
+        """Return a tensor of numbers, written one by one."""
+        if prod(shape.dimensions) > MOST_LISTED or len(values) > MOST_LISTED:
+            raise UnsupportedError(
+                f"{self.place}: a constant of {prod(shape.dimensions)} different numbers; up to "
+                f"{MOST_LISTED} are followed"
+            )
+        one = ArrayShape(shape.element, (1,))
+        parts = [self._full(one, value) for value in values]
+        line = ArrayShape(shape.element, (len(parts),))
+        joined = self.emit("cat", parts, line, {"axis": 0})
+        return (
+            joined
+            if shape == line
+            else self.emit("view", (joined,), shape, {"sizes": self.stated(shape)})
+        )
+
+    def computes(self, shape: ArrayShape, *arrays: Array) -> bool:
+        """Return True if numbers of a shape are computed: all operands are known, and few."""
+        return (
+            all(a.known is not None for a in arrays)
+            and shape.element in NUMPY
+            and self.devices * prod(shape.dimensions) <= MOST_KNOWN
+        )
+
+
+def literal(number: bool | int | Real) -> int | float | str:
+    """Return a number as a plan writes it."""
+    if isinstance(number, Special):
+        return 0 if number is Special.MINUS_ZERO else number.value
+    if isinstance(number, Fraction):
+        whole = number.denominator == 1
+        return int(number) if whole else f"{number.numerator}/{number.denominator}"
+    return int(number)
+
+
+def unsupported(b: Building, what: str) -> UnsupportedError:
+    """Return the error of something at the instruction that is read."""
+    return UnsupportedError(f"{b.place}: {what} has no meaning in a plan")

@@ -1,0 +1,260 @@
+"""Collectives of partitioned programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import cast
+
+import numpy as np
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Span, Tuple, Value, dtype_of
+from pitcheck.frontends.xla.lowering.building import DEVICE, Building, unsupported
+from pitcheck.frontends.xla.lowering.reductions import added_span
+from pitcheck.frontends.xla.lowering.regions import reduction_of
+from pitcheck.frontends.xla.lowering.spans import joined_span
+from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced
+from pitcheck.frontends.xla.text.groups import Groups, device_groups, meaning_of_ids
+from pitcheck.frontends.xla.text.module import Instruction
+from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
+from pitcheck.plan.model import Attribute, Group, Table
+
+_REDUCTIONS = MappingProxyType(
+    {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "product"}
+)
+_OF_TRUTHS = MappingProxyType({"or": "max", "and": "min", "maximum": "max", "minimum": "min"})
+
+_WITHOUT_GLOBAL_IDS = frozenset({"all-to-all", "collective-broadcast"})
+"""The operators that have no ``use_global_device_ids``."""
+
+Lower = Callable[[Building, Instruction, Sequence[Array]], list[Array]]
+
+
+def collective(b: Building, instruction: Instruction, operands: Sequence[Array]) -> Value | None:
+    """Return the result of a collective; None for other opcodes.
+
+    Raises:
+        UnsupportedError: for what has no meaning in a plan.
+        PlanError: for groups that do not fit the program.
+    """
+    opcode = instruction.opcode
+    lower = _LOWER.get(opcode)
+    if lower is None:
+        return None
+    results = lower(b, instruction, operands)
+    if isinstance(instruction.shape, ArrayShape):
+        return results[0]
+    return Tuple(tuple(results))
+
+
+def group_of(b: Building, instruction: Instruction) -> Group:
+    """Return the group of partitions of a collective.
+
+    Raises:
+        UnsupportedError: it runs over replicas, and not over partitions, or groups differ in size.
+        PlanError: a partition is in no group.
+    """
+    attributes = instruction.attributes
+    _check_partitioned(b, instruction)
+    by_device = None
+    if instruction.opcode not in _WITHOUT_GLOBAL_IDS:
+        by_device = instruction.get("use_global_device_ids", False)
+    ids = meaning_of_ids("channel_id" in attributes, by_device)
+    stated = cast("Groups", attributes.get("replica_groups", ()))
+    try:
+        groups = device_groups(stated, ids, 1, b.devices)
+    except PlanError as error:
+        raise PlanError(f"{instruction.opcode}: {error.message}", b.place) from error
+    if len({len(group) for group in groups}) > 1:
+        raise unsupported(b, "a collective whose groups differ in size")
+    return Group(ranks=groups)
+
+
+def _check_partitioned(b: Building, instruction: Instruction) -> None:
+    """Raise UnsupportedError unless a collective runs over the partitions of the program."""
+    if b.devices < b.module.header.partitions:
+        raise unsupported(b, f"{instruction.opcode} in a program that is not partitioned yet")
+    if "channel_id" not in instruction.attributes:
+        raise unsupported(b, f"{instruction.opcode} without channel_id, which is over replicas,")
+
+
+def _reduction(b: Building, instruction: Instruction, x: Array) -> str:
+    operator = reduction_of(b.module, instruction)
+    known = _OF_TRUTHS if x.shape.element is ElementType.PRED else _REDUCTIONS
+    if operator not in known:
+        raise unsupported(b, f"{instruction.opcode} of {x.shape.element} by {operator}")
+    if x.is_integer and operator == "multiply":
+        raise unsupported(b, "a product of integers, which may wrap around,")
+    return known[operator]
+
+
+def _combined(
+    b: Building, instruction: Instruction, x: Array, members: int
+) -> tuple[str, Span | None]:
+    """Return the reduction of a collective, and the span of its result."""
+    reduction = _reduction(b, instruction, x)
+    return reduction, added_span(b, x, members) if reduction == "sum" else x.span
+
+
+def _all_reduce(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
+    group = group_of(b, instruction)
+    results = []
+    for x in given:
+        reduction, span = _combined(b, instruction, x, len(group.ranks[0]))
+        attributes = {"reduction": reduction}
+        results.append(
+            b.array("all_reduce", (x.name,), x.shape, attributes, group=group, span=span)
+        )
+    return results
+
+
+def _all_gather(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
+    group = group_of(b, instruction)
+    axis = _axis(b, instruction)
+    results = []
+    for x in given:
+        shape = _scaled(x.shape, axis, len(group.ranks[0]))
+        results.append(
+            b.array("all_gather", (x.name,), shape, {"axis": axis}, group=group, span=x.span)
+        )
+    return results
+
+
+def _scaled(shape: ArrayShape, axis: int, factor: int) -> ArrayShape:
+    sizes = list(shape.dimensions)
+    sizes[axis] *= factor
+    return ArrayShape(shape.element, tuple(sizes))
+
+
+def _reduce_scatter(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
+    group = group_of(b, instruction)
+    axis = _axis(b, instruction)
+    members = len(group.ranks[0])
+    results = []
+    for x in given:
+        reduction, span = _combined(b, instruction, x, members)
+        shape = _parted(b, x, axis, members)
+        attributes: Mapping[str, Attribute] = {"axis": axis, "reduction": reduction}
+        results.append(
+            b.array("reduce_scatter", (x.name,), shape, attributes, group=group, span=span)
+        )
+    return results
+
+
+def _parted(b: Building, x: Array, axis: int, members: int) -> ArrayShape:
+    """Return the shape of one of equal parts. Raises PlanError if there are none."""
+    if x.sizes[axis] % members:
+        raise PlanError(f"{x.shape} is cut along {axis} for {members} members", b.place)
+    sizes = list(x.sizes)
+    sizes[axis] //= members
+    return ArrayShape(x.shape.element, tuple(sizes))
+
+
+def _axis(b: Building, instruction: Instruction) -> int:
+    """Return the dimension of a collective. Raises PlanError unless there is one."""
+    axes = instruction.integers("dimensions")
+    if len(axes) != 1:
+        raise PlanError(f"{instruction.opcode} has {len(axes)} dimensions; it needs one", b.place)
+    return axes[0]
+
+
+def _all_to_all(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
+    """Return what each member gets: one array cut along a dimension, or an array of each member."""
+    group = group_of(b, instruction)
+    members = len(group.ranks[0])
+    if "dimensions" in instruction.attributes:
+        axis, x = _axis(b, instruction), given[0]
+        if len(given) != 1:
+            raise unsupported(b, "all-to-all of several arrays that are cut")
+        _parted(b, x, axis, members)
+        return [_exchanged(b, x, axis, group)]
+    if len(given) != members:
+        raise PlanError(
+            f"all-to-all has {len(given)} operands in groups of {members}; each member sends one "
+            f"to each",
+            b.place,
+        )
+    rows = [reshaped(b, x, (1, *x.sizes)) for x in given]
+    whole = joined(b, rows, 0)
+    sent = _exchanged(b, whole, 0, group)
+    return [
+        reshaped(b, sliced(b, sent, 0, number, number + 1), x.sizes)
+        for number, x in enumerate(given)
+    ]
+
+
+def _exchanged(b: Building, x: Array, axis: int, group: Group) -> Array:
+    attributes = {"split_axis": axis, "concat_axis": axis}
+    return b.array("all_to_all", (x.name,), x.shape, attributes, group=group, span=x.span)
+
+
+def _permute(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
+    """Return what each partition is sent; one that is sent nothing has zeros."""
+    _check_partitioned(b, instruction)
+    pairs = cast("tuple[tuple[int, int], ...]", instruction.attributes["source_target_pairs"])
+    ids = [number for pair in pairs for number in pair]
+    if any(not 0 <= number < b.devices for number in ids):
+        raise PlanError(
+            f"collective-permute names the partition {max(ids)} of {b.devices}", b.place
+        )
+    return [_sent(b, x, dict(pairs)) for x in given]
+
+
+def _sent(b: Building, x: Array, targets: Mapping[int, int]) -> Array:
+    """Return what each partition is sent, by a send and a receive for each pair."""
+    sources = {target: source for source, target in targets.items()}
+    stays = tuple(s for s, t in targets.items() if s == t)
+    sends = tuple(s for s, t in targets.items() if s != t)
+    receives = tuple(targets[s] for s in sends)
+    nothing = tuple(d for d in range(b.devices) if d not in sources)
+    name = b.unused(b.stem)
+    if sends:
+        batch = name
+        peers = Table((DEVICE,), tuple(targets.get(d, 0) for d in range(b.devices)))
+        b.perform("send", (x.name,), {"peer": peers, "batch": batch}, _at(sends))
+        origins = Table((DEVICE,), tuple(sources.get(d, 0) for d in range(b.devices)))
+        attributes: Mapping[str, Attribute] = {"peer": origins, "batch": batch}
+        b.emit("receive", (), x.shape, attributes, where=_at(receives), into=name)
+    if stays:
+        b.emit("identity", (x.name,), x.shape, where=_at(stays), into=name)
+    if nothing:
+        attributes = {"sizes": x.sizes, "value": 0, "dtype": dtype_of(x.shape.element)}
+        b.emit("full", (), x.shape, attributes, where=_at(nothing), into=name)
+    zero = (0, 1) if x.is_integer else None
+    return Array(x.shape, lambda: name, span=joined_span((x.span, zero)) if zero else None)
+
+
+def _at(devices: tuple[int, ...]) -> tuple[dict[str, tuple[int, ...]], ...]:
+    return ({DEVICE: tuple(sorted(devices))},)
+
+
+def _broadcast(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
+    group = group_of(b, instruction)
+    attributes = {"root": 0}
+    return [
+        b.array("broadcast", (x.name,), x.shape, attributes, group=group, span=x.span)
+        for x in given
+    ]
+
+
+def partition(b: Building, shape: ArrayShape) -> Array:
+    """Return the number of each partition.
+
+    Raises UnsupportedError in a program that is not partitioned yet.
+    """
+    if b.devices < b.module.header.partitions:
+        raise unsupported(b, "partition-id in a program that is not partitioned yet")
+    return b.known(shape, np.arange(b.devices, dtype=NUMPY[shape.element]))
+
+
+_LOWER: Mapping[str, Lower] = MappingProxyType(
+    {
+        "all-reduce": _all_reduce,
+        "all-gather": _all_gather,
+        "reduce-scatter": _reduce_scatter,
+        "all-to-all": _all_to_all,
+        "collective-permute": _permute,
+        "collective-broadcast": _broadcast,
+    }
+)

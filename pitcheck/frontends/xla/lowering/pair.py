@@ -1,0 +1,144 @@
+"""The reference and the parallel plan of a program before and after it was partitioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
+from pitcheck.frontends.xla.lowering.placement import lineage_of
+from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
+from pitcheck.frontends.xla.text.module import Module
+from pitcheck.frontends.xla.text.parser import read_hlo
+from pitcheck.frontends.xla.text.shapes import ArrayShape, leaves
+from pitcheck.frontends.xla.text.sharding import Placement, Sharding, Use
+from pitcheck.plan.model import Output, Plan
+
+
+def read_partitioned(before: Path, after: Path) -> tuple[Plan, Plan]:
+    """Return the plans of a program before and after the partitioner.
+
+    Raises:
+        PlanError: a text is damaged, or both are not of one program.
+        UnsupportedError: something has no meaning in a plan.
+        BudgetError: a text, or what it unfolds to, is too large.
+        OSError: a file cannot be read.
+    """
+    return plans_of(read_hlo(before), read_hlo(after))
+
+
+def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
+    """Return the plans of the modules before and after the partitioner.
+
+    Raises:
+        PlanError: they are not of one program.
+        UnsupportedError: something has no meaning in a plan.
+        BudgetError: what they unfold to is too large.
+    """
+    devices = after.header.partitions
+    if after.header.replicas != 1 or before.header.replicas != 1:
+        raise UnsupportedError(f"{after.file}: a program of several replicas has no meaning here")
+    if before.header.partitions not in {1, devices}:
+        raise PlanError(
+            f"{after.file}: the program has {devices} partitions; before it was partitioned it is "
+            f"for {before.header.partitions}"
+        )
+    bounds = index_ranges(before)
+    given = list(parameters_of(before))
+    reference = Side(before, 1, given, bounds)
+    parallel = Side(after, devices, _local(given, after, devices), bounds)
+    outputs = reference.named_results()
+    if len(outputs) != len(parallel.results):
+        raise PlanError(
+            f"{after.file}: the program has {len(parallel.results)} results; before it was "
+            f"partitioned it has {len(outputs)}"
+        )
+    shardings = list(_shardings(before))
+    return (
+        reference.plan([Output(name) for name in outputs], ()),
+        parallel.plan(
+            [
+                parallel.output(name, number, reference.results[number], shardings[number])
+                for number, name in enumerate(outputs)
+            ],
+            tuple(_assumed(given, bounds)),
+        ),
+    )
+
+
+def _local(given: Sequence[Parameter], after: Module, devices: int) -> list[Parameter]:
+    """Return the parameters as the partitioned program has them, by the shardings stated there."""
+    entry = after.computations[after.entry]
+    if len(entry.parameters) != len(given):
+        raise PlanError(
+            f"{after.file}: the program has {len(entry.parameters)} parameters; before it was "
+            f"partitioned it has {len(given)}"
+        )
+    found = []
+    for parameter, name in zip(given, entry.parameters, strict=True):
+        instruction = entry.instructions[name]
+        place = f"{after.file}:{instruction.line}"
+        sharding = instruction.sharding
+        if isinstance(sharding, tuple) or not isinstance(instruction.shape, ArrayShape):
+            raise UnsupportedError(f"{place}: a parameter that is a tuple has no meaning here")
+        if parameter.sharding is not None and sharding is not None:
+            _check_same(parameter, sharding, devices, place)
+        stated = sharding or parameter.sharding
+        sizes = lineage_of("", parameter.shape.dimensions, stated, devices, place)[1]
+        if instruction.shape != ArrayShape(parameter.shape.element, sizes):
+            raise PlanError(
+                f"parameter {parameter.number} ({parameter.name}) is {instruction.shape}; its "
+                f"sharding makes it {ArrayShape(parameter.shape.element, sizes)}",
+                place,
+            )
+        found.append(
+            Parameter(
+                parameter.name, parameter.number, parameter.shape, stated, instruction.line, sizes
+            )
+        )
+    return found
+
+
+def _check_same(parameter: Parameter, sharding: Sharding, devices: int, place: str) -> None:
+    """Check that both programs state one sharding of a parameter. Raises PlanError."""
+    rank = len(parameter.shape.dimensions)
+    if parameter.sharding is None:
+        return
+    for device in range(devices):
+        before, after = (s.placement(device, rank) for s in (parameter.sharding, sharding))
+        if _held(before) != _held(after):
+            raise PlanError(
+                f"parameter {parameter.number} ({parameter.name}) has another sharding than "
+                f"before the program was partitioned",
+                place,
+            )
+
+
+def _held(placement: Placement | None) -> tuple[tuple[int, ...], dict[Use, int]] | None:
+    """Return what a device holds: the tile, and its number among those that are no copies."""
+    if placement is None:
+        return None
+    numbers = dict(placement.numbers)
+    numbers.pop(Use.REPLICATED, None)
+    return placement.tile, numbers
+
+
+def _assumed(given: Sequence[Parameter], bounds: Mapping[int, tuple[int, int]]) -> Iterator[str]:
+    """Yield what is assumed of integers that are given."""
+    for parameter in given:
+        if parameter.shape.element.is_integer:
+            low, high = parameter.bounds(bounds)
+            reason = ", which they index" if parameter.number in bounds else ""
+            yield f"the integers in {parameter.name} lie in [{low}, {high}){reason}"
+
+
+def _shardings(module: Module) -> Iterator[Sharding | None]:
+    """Yield the sharding that is stated of each result of the program."""
+    root = module.computations[module.entry].result
+    count = sum(1 for _ in leaves(root.shape))
+    stated = root.sharding
+    if isinstance(stated, tuple):
+        yield from stated
+    else:
+        yield from [stated] * count

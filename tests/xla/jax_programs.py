@@ -1,0 +1,149 @@
+"""JAX programs that XLA partitions for 4 devices: prints their texts before and after as JSON.
+
+Needs JAX. Its output is ``texts/pairs.jsonl``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["HLO_DUMPS"] = tempfile.mkdtemp()
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = (
+    f"--xla_force_host_platform_device_count=4 --xla_dump_to={os.environ['HLO_DUMPS']} "
+    "--xla_dump_hlo_pass_re=spmd.* --xla_dump_hlo_as_text --xla_dump_large_constants"
+)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+_DUMPS = Path(os.environ["HLO_DUMPS"])
+_TABLES = re.compile(r"\n(FileNames|FunctionNames|FileLocations|StackFrames)\n(\d+ .*\n)*")
+_METADATA = re.compile(r", metadata=\{[^}]*\}")
+_MESH = jax.make_mesh((2, 2), ("d", "t"), axis_types=(AxisType.Auto,) * 2)
+
+
+def mlp(x: Any, first: Any, second: Any, y: Any) -> Any:
+    """Return the loss of two layers, and its gradients."""
+
+    def loss(first: Any, second: Any) -> Any:
+        return jnp.mean((jnp.maximum(x @ first, 0) @ second - y) ** 2)
+
+    return jax.value_and_grad(loss, (0, 1))(first, second)
+
+
+def words(tokens: Any, labels: Any, table: Any, head: Any) -> Any:
+    """Return the loss of a model of words, -1 standing for no label, and its gradients."""
+
+    def loss(table: Any, head: Any) -> Any:
+        scores = jax.nn.log_softmax(jnp.take(table, tokens, axis=0, mode="clip") @ head)
+        kept = labels != -1
+        chosen = jnp.where(kept, labels, 0)[..., None]
+        found = jnp.take_along_axis(scores, chosen, -1)[..., 0]
+        return -jnp.sum(found * kept) / jnp.maximum(kept.sum().astype(jnp.float32), 1)
+
+    return jax.value_and_grad(loss, (0, 1))(table, head)
+
+
+def layers(x: Any, weights: Any) -> Any:
+    """Return the loss of a loop over layers, and its gradient."""
+
+    def loss(weights: Any) -> Any:
+        return jnp.sum(jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, weights)[0] ** 2)
+
+    return jax.value_and_grad(loss)(weights)
+
+
+def shifts(x: Any) -> Any:
+    """Return an array moved in several ways."""
+    joined = jnp.concatenate([x[1:], x[:1] * 2], 0)
+    padded = jnp.pad(x, ((1, 0), (0, 2)))[:-1, :-2]
+    written = jax.lax.dynamic_update_slice(x, x[:2] * 3, (3, 0))
+    return jnp.roll(x, 1, axis=0) * joined + padded, x[::-1] + x[:, ::-1], written
+
+
+def attention(queries: Any, keys: Any, values: Any) -> Any:
+    """Return causal attention."""
+    scores = jnp.einsum("bqhd,bkhd->bhqk", queries, keys) / 2
+    place = jnp.arange(8)
+    scores = jnp.where(place[:, None] >= place[None], scores, -jnp.inf)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), values)
+
+
+def sums(x: Any) -> Any:
+    """Return running sums, the maximum and the sum."""
+    return jnp.cumsum(x, 0), jnp.cumsum(x, 1), jnp.max(x, 1), jnp.sum(x)
+
+
+def _sharded(*axes: str | None) -> NamedSharding:
+    return NamedSharding(_MESH, P(*axes))
+
+
+def _dumped(moment: str) -> str:
+    """Return the text of a moment, without where its lines come from."""
+    found = next(_DUMPS.glob(f"**/*{moment}_spmd-partitioning*.txt")).read_text()
+    return _METADATA.sub("", _TABLES.sub("", found))
+
+
+def pair(function: Callable[..., Any], given: tuple[Any, ...], inputs: Any, results: Any) -> Any:
+    """Return the texts of a program with its inputs, and its outputs on one device."""
+    for path in _DUMPS.glob("**/*.txt"):
+        path.unlink()
+    jax.jit(function, in_shardings=inputs, out_shardings=results).lower(*given).compile()
+    before, after = _dumped("before"), _dumped("after")
+    found = jax.tree.leaves(jax.jit(function)(*given))
+    return {
+        "name": function.__name__,
+        "before": before,
+        "after": after,
+        "inputs": [np.asarray(x).tolist() for x in given],
+        "outputs": [np.asarray(x).tolist() for x in found],
+    }
+
+
+def main() -> None:
+    """Print all programs."""
+    rng = np.random.default_rng(0)
+
+    def reals(*sizes: int) -> Any:
+        return rng.standard_normal(sizes).astype(np.float32)
+
+    s = _sharded
+    d, t, both = s("d"), s("t"), s("d", "t")
+    tokens, labels = (rng.integers(0, 8, (4, 4)).astype(np.int32) for _ in range(2))
+    labels = np.where(rng.random((4, 4)) < 0.3, -1, labels).astype(np.int32)
+    columns = s(None, "t")
+    square = reals(8, 4)
+    cases: list[tuple[Callable[..., Any], tuple[Any, ...], Any, Any]] = [
+        (
+            mlp,
+            (square, reals(4, 8), reals(8, 4), reals(8, 4)),
+            (d, columns, t, d),
+            (s(), (columns, t)),
+        ),
+        (
+            words,
+            (tokens, labels, reals(8, 4), reals(4, 8)),
+            (d, d, t, columns),
+            (s(), (t, columns)),
+        ),
+        (layers, (reals(4, 4), reals(3, 4, 4)), (d, columns), (s(), columns)),
+        (shifts, (square,), (both,), (both, d, t)),
+        (attention, tuple(reals(2, 8, 2, 4) for _ in range(3)), (both,) * 3, both),
+        (sums, (square,), (both,), (both, both, d, s())),
+    ]
+    for case in cases:
+        print(json.dumps(pair(*case)))
+
+
+if __name__ == "__main__":
+    main()
