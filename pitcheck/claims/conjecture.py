@@ -207,15 +207,19 @@ def _tells(data: Floats) -> bool:
 def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
     """Return the trials in the order in which they tell most, shape (trials,).
 
-    In the first ones most reference values are finite and do not begin with 0: values are looked up
-    by what they begin with.
+    In the first ones most reference values are finite and begin with more than what rounding may
+    leave of zero: values are looked up by what they begin with. If all tokens are equal, whole
+    gradients are such remains.
     """
-    counts = _count(
-        batch,
-        evaluated,
-        lambda rows: np.logical_and(np.isfinite(rows).all(axis=1), rows[:, 0] != 0),
-    )
+    counts = _count(batch, evaluated, _begins)
     return np.argsort(-counts, kind="stable").astype(np.int64)
+
+
+def _begins(rows: Floats) -> NDArray[np.bool_]:
+    """Return which trials, shape (trials, elements), are finite and do not begin with about 0."""
+    finite = np.isfinite(rows).all(axis=1)
+    largest = float(np.abs(rows[finite]).max(initial=0.0))
+    return np.logical_and(finite, np.abs(rows[:, 0]) > CANCELLED * largest)
 
 
 def telling_trials(batch: Batch, evaluated: Evaluated) -> int:
@@ -250,7 +254,9 @@ def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -
 
 def _ordered(data: Floats, order: NDArray[np.int64] | None) -> Floats:
     """Return the trials of ``data`` (trials, ...) in an order; data that all trials share stay."""
-    return data if order is None or data.shape[0] != len(order) else data[order]
+    if order is None or data.shape[0] != len(order) or bool((order[1:] > order[:-1]).all()):
+        return data
+    return data[order]
 
 
 def build_index(
