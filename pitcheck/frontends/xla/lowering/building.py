@@ -37,6 +37,7 @@ DEVICE = "device"
 """The one mesh axis: a device is a partition of the program."""
 MOST_OPERATORS = 1 << 18
 """The operators of a plan that are made at most."""
+_COMMUTATIVE = frozenset({"add", "mul"})
 MOST_LISTED = 256
 """The elements of a constant that are written one by one."""
 
@@ -57,6 +58,8 @@ class Building:
         self.tensors: dict[str, Tensor] = {}
         self._here: tuple[str, str, str] = ("", "", "")
         self._taken: dict[str, int] = {}
+        self._computed: dict[str, str] = {}
+        """The tensor that holds the result of each operator that only computes."""
 
     # --- places
     def at(self, instruction: Instruction, path: str) -> None:
@@ -77,16 +80,25 @@ class Building:
         where: tuple[Box, ...] = (),
         into: str | None = None,
     ) -> str:
-        """Append an operator, and return the tensor that it writes.
+        """Return the tensor that an operator writes; append it unless the same stands before it.
 
+        What is computed twice from the same tensors (a forward pass again, a derivative of x * x)
+        would be equal tensors, and a cut at one of them is none at the other. The partitioner
+        merges them, too. Operators that communicate, or do not act on all devices, all stay.
         ``into``: a tensor that operators elsewhere write, too.
         """
+        key = _same_result(kind, inputs, shape, attributes or {})
+        computes = into is None and group is None and not where
+        if computes and key in self._computed:
+            return self._computed[key]
         if len(self.operators) >= MOST_OPERATORS:
             raise BudgetError(
                 f"{self.module.file}: a plan of it has more than {MOST_OPERATORS} operators"
             )
         stem, source, module = self._here
         name = into if into is not None else self.unused(stem)
+        if computes:
+            self._computed[key] = name
         if name not in self.tensors:
             self.tensors[name] = Tensor(name, self.stated(shape), dtype_of(shape.element))
         identity = self.unused(f"{name}" if into is None else f"{name}, {kind}", operators=True)
@@ -246,6 +258,19 @@ class Building:
             and shape.element in NUMPY
             and self.devices * prod(shape.dimensions) <= MOST_KNOWN
         )
+
+
+def _same_result(
+    kind: str, inputs: Sequence[Operand], shape: ArrayShape, attributes: Mapping[str, Attribute]
+) -> str:
+    """Return a key that two operators share only if they compute the same.
+
+    Factors and addends may be given in either order.
+    """
+    given = [repr(operand) for operand in inputs]
+    if kind in _COMMUTATIVE:
+        given.sort()
+    return repr((kind, given, shape, sorted(attributes.items())))
 
 
 def literal(number: bool | int | Real) -> int | float | str:
