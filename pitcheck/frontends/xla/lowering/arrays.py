@@ -7,7 +7,7 @@ operator reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -76,6 +76,8 @@ class Array:
         number: the floating-point number that each element is; None if it is not known.
         span: the least integer, and one above the largest, that an element may be; None if
             nothing is known.
+        shown: the array whose elements it shows, row by row, in other sizes; None if there is none.
+        parts: the arrays that it joins along ``axis``; () if it joins none.
     """
 
     def __init__(
@@ -86,11 +88,17 @@ class Array:
         known: Numbers | None = None,
         number: Real | None = None,
         span: Span | None = None,
+        shown: Array | None = None,
+        parts: Sequence[Array] = (),
+        axis: int = 0,
     ) -> None:
         self.shape = shape
         self.known = known
         self.number = number
         self.span = span if known is None or not known.size else _span(known)
+        self.shown = shown
+        self.parts = parts
+        self.axis = axis
         self._make = make
         self._name: str | None = None
 

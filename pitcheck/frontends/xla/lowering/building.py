@@ -181,16 +181,22 @@ class Building:
         ``make`` makes its tensor where elements differ: a count stays one, and its axis may be
         reduced. None: the elements are listed.
         """
+        return Array(
+            shape, self.later(lambda: self._written(shape, numbers, make)), known=numbers
+        )
+
+    def later(self, make: Callable[[], str]) -> Callable[[], str]:
+        """Return a function that makes a tensor for the instruction that is read now."""
         here = self._here
 
         def made() -> str:
             before, self._here = self._here, here
             try:
-                return self._written(shape, numbers, make)
+                return make()
             finally:
                 self._here = before
 
-        return Array(shape, made, known=numbers)
+        return made
 
     def filled(self, shape: ArrayShape, number: Real) -> Array:
         """Return an array of one floating-point number."""
