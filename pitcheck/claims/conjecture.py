@@ -349,7 +349,7 @@ def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
 def _starts(data: Floats, whole: Floats) -> list[list[int]]:
     """Return the places at which ``data`` may begin in ``whole``, told by its largest element."""
     flat = data[0].reshape(-1)
-    pivot = int(np.abs(flat).argmax())
+    pivot = _pivot(flat)
     if whole.shape[1:] == data.shape[1:]:
         there = abs(whole[0].reshape(-1)[pivot] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])
         return [[0] * (data.ndim - 1)] if there else []
@@ -360,6 +360,16 @@ def _starts(data: Floats, whole: Floats) -> list[list[int]]:
         <= np.array(whole.shape[1:], dtype=np.int64)
     ).all(axis=1)
     return [[int(i) for i in start] for start in starts[fitting][:MOST_PLACES]]
+
+
+def _pivot(flat: Floats) -> int:
+    """Return the place of the largest element, of those that do not fill a mask if there are any.
+
+    An element fills a mask if it is the largest, and not the only one.
+    """
+    sizes = np.abs(flat)
+    largest = sizes == sizes.max()
+    return int(sizes.argmax() if largest.sum() == 1 else np.where(largest, -1.0, sizes).argmax())
 
 
 def _candidates(data: Floats, index: Index) -> Numbers:
@@ -390,7 +400,7 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
         return
     # Many values begin with a zero: the largest element distinguishes them.
     row = data[0, 0].reshape(-1)
-    holding = index.holding(float(row[np.abs(row).argmax()]))
+    holding = index.holding(float(row[_pivot(row)]))
     fitting = (
         owner
         for owner in ordered[np.isin(ordered, holding)][:MOST_OWNERS].tolist()
@@ -400,8 +410,12 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
 
 
 def _same(a: Floats, b: Floats) -> bool:
-    """Return True if two arrays agree up to ``TOLERANCE`` times the largest element of ``b``."""
-    limit = TOLERANCE * max(float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0)), 1e-300)
+    """Return True if two arrays agree up to ``TOLERANCE`` times the largest element of ``b``.
+
+    Elements that are exactly the same say nothing of the others' size: they may fill a mask.
+    """
+    rounded = np.isfinite(b) & (a != b)
+    limit = TOLERANCE * max(float(np.max(np.abs(b), where=rounded, initial=0.0)), 1e-300)
     with np.errstate(invalid="ignore"):
         return bool(((np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))).all())
 
