@@ -78,7 +78,7 @@ class Index:
         flat = np.concatenate([self.arrays[value][0].reshape(-1) for value in values])
         sizes = [self.arrays[value][0].size for value in values]
         owner = np.repeat(np.array(values, dtype=np.int64), sizes)
-        order = np.argsort(flat, kind="stable")
+        order = np.argsort(flat)
         return flat[order], owner[order]
 
     def holding(self, element: float) -> Numbers:
@@ -282,7 +282,7 @@ def build_index(
     if not arrays:
         return Index(np.zeros(0), np.zeros(0, dtype=np.int64), arrays)
     flat, owner = np.concatenate(keys), np.concatenate(owners)
-    order = np.argsort(flat, kind="stable")
+    order = np.argsort(flat)
     return Index(flat[order], owner[order], arrays)
 
 

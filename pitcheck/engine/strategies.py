@@ -19,6 +19,7 @@ from pitcheck.engine.state import MOST_REFUSED, Check
 from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.difference import gap_finding
 from pitcheck.explain.failed_stages import Refused, first_refused, suspected, unproven
+from pitcheck.graph.cuts import Cut
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Plan
@@ -243,11 +244,14 @@ def try_few_draws(check: Check) -> Report | None:
     if run is None:
         return None
     suspects = run.suspects()
-    if suspects:
-        judged = count_differences(run, cuts, suspects)
-        if judged.shown is None:
-            return None
+    judged = count_differences(run, cuts, suspects) if suspects else None
+    if judged is not None and judged.shown is not None:
         return mismatch(check, SecondLook(run, cuts, judged.real, judged.shown))
+    return None if suspects else _proven_over(check, cuts)
+
+
+def _proven_over(check: Check, cuts: dict[int, Cut]) -> Report | None:
+    """Prove all outputs over cuts that a run suggests; return None if some are left open."""
     ledger = check.prover.run(cuts)
     check.clock.lap("evaluate")
     if ledger.open_outputs:

@@ -181,9 +181,7 @@ class Building:
         ``make`` makes its tensor where elements differ: a count stays one, and its axis may be
         reduced. None: the elements are listed.
         """
-        return Array(
-            shape, self.later(lambda: self._written(shape, numbers, make)), known=numbers
-        )
+        return Array(shape, self.later(lambda: self._written(shape, numbers, make)), known=numbers)
 
     def later(self, make: Callable[[], str]) -> Callable[[], str]:
         """Return a function that makes a tensor for the instruction that is read now."""

@@ -50,9 +50,7 @@ _COMPARE = MappingProxyType(
 _MIRRORED = MappingProxyType(
     {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 )
-_NEUTRAL = MappingProxyType(
-    {"maximum": Special.MINUS_INFINITY, "minimum": Special.INFINITY}
-)
+_NEUTRAL = MappingProxyType({"maximum": Special.MINUS_INFINITY, "minimum": Special.INFINITY})
 """The operand that changes nothing. JAX takes an extremum with it once more."""
 
 
