@@ -78,7 +78,7 @@ class Index:
         flat = np.concatenate([self.arrays[value][0].reshape(-1) for value in values])
         sizes = [self.arrays[value][0].size for value in values]
         owner = np.repeat(np.array(values, dtype=np.int64), sizes)
-        order = np.argsort(flat, kind="stable")
+        order = np.argsort(flat)
         return flat[order], owner[order]
 
     def holding(self, element: float) -> Numbers:
@@ -207,15 +207,19 @@ def _tells(data: Floats) -> bool:
 def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
     """Return the trials in the order in which they tell most, shape (trials,).
 
-    In the first ones most reference values are finite and do not begin with 0: values are looked up
-    by what they begin with.
+    In the first ones most reference values are finite and begin with more than what rounding may
+    leave of zero: values are looked up by what they begin with. If all tokens are equal, whole
+    gradients are such remains.
     """
-    counts = _count(
-        batch,
-        evaluated,
-        lambda rows: np.logical_and(np.isfinite(rows).all(axis=1), rows[:, 0] != 0),
-    )
+    counts = _count(batch, evaluated, _begins)
     return np.argsort(-counts, kind="stable").astype(np.int64)
+
+
+def _begins(rows: Floats) -> NDArray[np.bool_]:
+    """Return which trials, shape (trials, elements), are finite and do not begin with about 0."""
+    finite = np.isfinite(rows).all(axis=1)
+    largest = float(np.abs(rows[finite]).max(initial=0.0))
+    return np.logical_and(finite, np.abs(rows[:, 0]) > CANCELLED * largest)
 
 
 def telling_trials(batch: Batch, evaluated: Evaluated) -> int:
@@ -250,7 +254,9 @@ def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -
 
 def _ordered(data: Floats, order: NDArray[np.int64] | None) -> Floats:
     """Return the trials of ``data`` (trials, ...) in an order; data that all trials share stay."""
-    return data if order is None or data.shape[0] != len(order) else data[order]
+    if order is None or data.shape[0] != len(order) or bool((order[1:] > order[:-1]).all()):
+        return data
+    return data[order]
 
 
 def build_index(
@@ -276,7 +282,7 @@ def build_index(
     if not arrays:
         return Index(np.zeros(0), np.zeros(0, dtype=np.int64), arrays)
     flat, owner = np.concatenate(keys), np.concatenate(owners)
-    order = np.argsort(flat, kind="stable")
+    order = np.argsort(flat)
     return Index(flat[order], owner[order], arrays)
 
 
@@ -343,7 +349,7 @@ def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
 def _starts(data: Floats, whole: Floats) -> list[list[int]]:
     """Return the places at which ``data`` may begin in ``whole``, told by its largest element."""
     flat = data[0].reshape(-1)
-    pivot = int(np.abs(flat).argmax())
+    pivot = _pivot(flat)
     if whole.shape[1:] == data.shape[1:]:
         there = abs(whole[0].reshape(-1)[pivot] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])
         return [[0] * (data.ndim - 1)] if there else []
@@ -354,6 +360,16 @@ def _starts(data: Floats, whole: Floats) -> list[list[int]]:
         <= np.array(whole.shape[1:], dtype=np.int64)
     ).all(axis=1)
     return [[int(i) for i in start] for start in starts[fitting][:MOST_PLACES]]
+
+
+def _pivot(flat: Floats) -> int:
+    """Return the place of the largest element, of those that do not fill a mask if there are any.
+
+    An element fills a mask if it is the largest, and not the only one.
+    """
+    sizes = np.abs(flat)
+    largest = sizes == sizes.max()
+    return int(sizes.argmax() if largest.sum() == 1 else np.where(largest, -1.0, sizes).argmax())
 
 
 def _candidates(data: Floats, index: Index) -> Numbers:
@@ -384,7 +400,7 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
         return
     # Many values begin with a zero: the largest element distinguishes them.
     row = data[0, 0].reshape(-1)
-    holding = index.holding(float(row[np.abs(row).argmax()]))
+    holding = index.holding(float(row[_pivot(row)]))
     fitting = (
         owner
         for owner in ordered[np.isin(ordered, holding)][:MOST_OWNERS].tolist()
@@ -394,8 +410,12 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
 
 
 def _same(a: Floats, b: Floats) -> bool:
-    """Return True if two arrays agree up to ``TOLERANCE`` times the largest element of ``b``."""
-    limit = TOLERANCE * max(float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0)), 1e-300)
+    """Return True if two arrays agree up to ``TOLERANCE`` times the largest element of ``b``.
+
+    Elements that are exactly the same say nothing of the others' size: they may fill a mask.
+    """
+    rounded = np.isfinite(b) & (a != b)
+    limit = TOLERANCE * max(float(np.max(np.abs(b), where=rounded, initial=0.0)), 1e-300)
     with np.errstate(invalid="ignore"):
         return bool(((np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))).all())
 

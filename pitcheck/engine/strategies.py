@@ -19,12 +19,14 @@ from pitcheck.engine.state import MOST_REFUSED, Check
 from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.difference import gap_finding
 from pitcheck.explain.failed_stages import Refused, first_refused, suspected, unproven
+from pitcheck.graph.cuts import Cut
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Plan
 from pitcheck.plan.rules.violations import Violation
 from pitcheck.plan.validate import examine
 from pitcheck.prove.narrow_integers import wrapping
+from pitcheck.prove.prover import MOST_UNCUT
 from pitcheck.refute.block_run import colourings
 from pitcheck.refute.counted_differences import (
     SecondLook,
@@ -37,6 +39,7 @@ from pitcheck.refute.counted_differences import (
 from pitcheck.refute.larger_sizes import retried
 from pitcheck.refute.nearest_outputs import nearest_outputs
 from pitcheck.refute.uninitialised import CONTENTS, MOST_NAMED, blamed, filled, reached
+from pitcheck.refute.whole_run import conjecture, run_few
 from pitcheck.report.report import Finding, OperatorCounts, Report
 from pitcheck.stage.equal_blocks import Batched
 
@@ -224,6 +227,39 @@ def _look_on_blocks(check: Check, batch: Batched) -> SecondLook | None:
     return look_on_blocks(problem, blocks if differs else islice(blocks, 1), nearest)
 
 
+def try_few_draws(check: Check) -> Report | None:
+    """Decide large plans without hints that would need many draws, if a few are enough.
+
+    They are enough if an output differs in them, or if the cuts that they suggest carry proofs of
+    all outputs. If not, stages that were proven are not proven again.
+    """
+    if check.hints or check.problem.nodes <= MOST_UNCUT:
+        return None
+    try:
+        run = run_few(check.problem)
+        cuts = conjecture(check.problem, run) if run is not None else {}
+    except PitcheckError:  # the run of all draws says what is to be done about it
+        return None
+    check.clock.lap("lineage")
+    if run is None:
+        return None
+    suspects = run.suspects()
+    judged = count_differences(run, cuts, suspects) if suspects else None
+    if judged is not None and judged.shown is not None:
+        return mismatch(check, SecondLook(run, cuts, judged.real, judged.shown))
+    return None if suspects else _proven_over(check, cuts)
+
+
+def _proven_over(check: Check, cuts: dict[int, Cut]) -> Report | None:
+    """Prove all outputs over cuts that a run suggests; return None if some are left open."""
+    ledger = check.prover.run(cuts)
+    check.clock.lap("evaluate")
+    if ledger.open_outputs:
+        return None
+    check.ledger = ledger
+    return concluded(check)
+
+
 def run_on_reals(check: Check) -> Report | None:
     """Run both plans on float64: report outputs that differ, and note those with other draws.
 
@@ -310,6 +346,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     expose_unwritten_memory,
     prove_over_hints,
     refute_failed_stages,
+    try_few_draws,
     run_on_reals,
     look_early,
     prove_over_conjectures,

@@ -39,6 +39,10 @@ from pitcheck.stage.stage import CutOf, Stage, Target
 
 MOST_TRIALS = 24
 """The most trials of one run."""
+FEW_TRIALS = 0, 4, 8
+"""The trials of a run that only looks for cuts, and for what differs everywhere. Integers differ
+from each other there: if all tokens are equal, whole gradients are what rounding leaves of zero.
+"""
 ALIKE_TRIALS = 4
 """The number of draws in which all tokens are nearly equal."""
 ZEROS_TRIALS = 16
@@ -94,6 +98,22 @@ def run_whole(
     full = problem.full_shapes and (must_fit or _fits(problem, stage))
     shaped, symbolic = _shaped(problem, stage, full_shapes=full)
     evaluated = _alike(problem, shaped) if alike else _evaluated(problem, shaped, scale)
+    return compared_run(shaped, symbolic, evaluated)
+
+
+def run_few(problem: Problem) -> WholeRun | None:
+    """Run both plans in a few trials; return None if ``run_whole`` needs about as few.
+
+    Raises what ``run_whole`` raises.
+    """
+    stage = problem.whole_stage()
+    full = problem.full_shapes and _fits(problem, stage)
+    shaped, symbolic = _shaped(problem, stage, full_shapes=full)
+    if _enough_trials(shaped, problem.seed) <= 2 * len(FEW_TRIALS):
+        return None
+    check_memory(shaped, len(FEW_TRIALS), problem.options.max_memory)
+    with np.errstate(all="ignore"):
+        evaluated = evaluate_stage(shaped, RealAlgebra(np, problem.seed, FEW_TRIALS))
     return compared_run(shaped, symbolic, evaluated)
 
 

@@ -7,6 +7,7 @@ import pytest
 from zoo.training import masked_mean
 
 from pitcheck.base.options import Options
+from pitcheck.claims.conjecture import Index, lookup
 from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.engine.check import check
@@ -52,3 +53,18 @@ def test_a_draw_in_which_no_token_counts_hides_nothing() -> None:
 def test_masked_losses_are_proven_with_every_seed(seed: int) -> None:
     reference, parallel = masked_mean()
     assert check(reference, parallel, Options(seed=seed)).verdict == "equivalent"
+
+
+def test_what_fills_a_mask_does_not_make_other_elements_equal() -> None:
+    drawn = np.random.default_rng(1).normal(size=(2, 2, 4, 4))
+    masked = np.where(np.tril(np.ones((4, 4), dtype=bool)), drawn, -1e30)
+    layers = {0: masked[0][None].repeat(2, axis=0), 1: masked[1][None].repeat(2, axis=0)}
+    first = np.stack([layer[0].reshape(-1)[0] for layer in layers.values()])
+    order = np.argsort(first)
+    index = Index(first[order], np.array([0, 1])[order], layers)
+    for number, layer in layers.items():
+        assert lookup(layer[:, None], index) == number
+    # It begins as the first one does, and differs from it elsewhere.
+    other = np.where(layers[0] > -1e29, layers[1], -1e30)
+    other[:, 0, 0] = layers[0][:, 0, 0]
+    assert lookup(other[:, None], index) is None

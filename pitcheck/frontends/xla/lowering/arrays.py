@@ -7,7 +7,7 @@ operator reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -82,6 +82,8 @@ class Array:
         number: the floating-point number that each element is; None if it is not known.
         span: the least integer, and one above the largest, that an element may be. Of integers
             of which nothing is known it is that of their type; None for truths and others.
+        shown: the array whose elements it shows, row by row, in other sizes; None if there is none.
+        parts: the arrays that it joins along ``axis``; () if it joins none.
     """
 
     def __init__(
@@ -92,6 +94,9 @@ class Array:
         known: Numbers | None = None,
         number: Real | None = None,
         span: Span | None = None,
+        shown: Array | None = None,
+        parts: Sequence[Array] = (),
+        axis: int = 0,
     ) -> None:
         self.shape = shape
         self.known = known
@@ -101,6 +106,9 @@ class Array:
         elif span is None and shape.element.is_integer:
             span = limits(shape.element)
         self.span = span
+        self.shown = shown
+        self.parts = parts
+        self.axis = axis
         self._make = make
         self._name: str | None = None
 

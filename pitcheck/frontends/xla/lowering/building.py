@@ -37,6 +37,7 @@ DEVICE = "device"
 """The one mesh axis: a device is a partition of the program."""
 MOST_OPERATORS = 1 << 18
 """The operators of a plan that are made at most."""
+_COMMUTATIVE = frozenset({"add", "mul"})
 MOST_LISTED = 256
 """The elements of a constant that are written one by one."""
 
@@ -58,6 +59,8 @@ class Building:
         self._here: tuple[str, str, str] = ("", "", "")
         self._names: dict[str, int] = {}
         self._operator_names: dict[str, int] = {}
+        self._computed: dict[str, str] = {}
+        """The tensor that holds the result of each operator that only computes."""
 
     # --- places
     def at(self, instruction: Instruction, path: str) -> None:
@@ -78,16 +81,25 @@ class Building:
         where: tuple[Box, ...] = (),
         into: str | None = None,
     ) -> str:
-        """Append an operator, and return the tensor that it writes.
+        """Return the tensor that an operator writes; append it unless the same stands before it.
 
+        What is computed twice from the same tensors (a forward pass again, a derivative of x * x)
+        would be equal tensors, and a cut at one of them is none at the other. The partitioner
+        merges them, too. Operators that communicate, or do not act on all devices, all stay.
         ``into``: a tensor that operators elsewhere write, too.
         """
+        key = _same_result(kind, inputs, shape, attributes or {})
+        computes = into is None and group is None and not where
+        if computes and key in self._computed:
+            return self._computed[key]
         if len(self.operators) >= MOST_OPERATORS:
             raise BudgetError(
                 f"{self.module.file}: a plan of it has more than {MOST_OPERATORS} operators"
             )
         stem, source, module = self._here
         name = into if into is not None else self.unused(stem)
+        if computes:
+            self._computed[key] = name
         if name not in self.tensors:
             self.tensors[name] = Tensor(name, self.stated(shape), dtype_of(shape.element))
         identity = self.unused(f"{name}" if into is None else f"{name}, {kind}", operators=True)
@@ -181,16 +193,20 @@ class Building:
                 f"the result has the sizes {list(numbers.shape[1:])}; {shape} is stated",
                 self.place,
             )
+        return Array(shape, self.later(lambda: self._written(shape, numbers, make)), known=numbers)
+
+    def later(self, make: Callable[[], str]) -> Callable[[], str]:
+        """Return a function that makes a tensor for the instruction that is read now."""
         here = self._here
 
         def made() -> str:
             before, self._here = self._here, here
             try:
-                return self._written(shape, numbers, make)
+                return make()
             finally:
                 self._here = before
 
-        return Array(shape, made, known=numbers)
+        return made
 
     def filled(self, shape: ArrayShape, number: Real) -> Array:
         """Return an array of one floating-point number."""
@@ -262,6 +278,19 @@ class Building:
             and shape.element in NUMPY
             and self.devices * prod(shape.dimensions) <= MOST_KNOWN
         )
+
+
+def _same_result(
+    kind: str, inputs: Sequence[Operand], shape: ArrayShape, attributes: Mapping[str, Attribute]
+) -> str:
+    """Return a key that two operators share only if they compute the same.
+
+    Factors and addends may be given in either order.
+    """
+    given = [repr(operand) for operand in inputs]
+    if kind in _COMMUTATIVE:
+        given.sort()
+    return repr((kind, given, shape, sorted(attributes.items())))
 
 
 def literal(number: bool | int | Real) -> int | float | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
@@ -35,6 +35,7 @@ def structural(b: Building, instruction: Instruction, operands: Sequence[Array])
 # --- views
 def reshaped(b: Building, x: Array, sizes: tuple[int, ...]) -> Array:
     """Return the same elements, row by row, in other sizes."""
+    x = x.shown or x
     if sizes == x.sizes:
         return x
     shape = ArrayShape(x.shape.element, sizes)
@@ -75,14 +76,32 @@ def spread(b: Building, x: Array, dimensions: tuple[int, ...], sizes: tuple[int,
 
 
 def sliced(b: Building, x: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:
-    """Return the elements ``start``, ``start + step``, ... below ``stop`` along ``axis``."""
+    """Return the elements ``start``, ``start + step``, ... below ``stop`` along ``axis``.
+
+    Those of arrays that are joined are taken from these: a loop puts what it computes into one
+    array for all iterations, and the derivative's loop takes it out.
+    """
     if (start, stop, step) == (0, x.sizes[axis], 1):
         return x
+    if x.parts and x.axis == axis and step == 1 and start < stop:
+        return joined(b, list(_overlapping(b, x.parts, axis, start, stop)), axis)
     count = len(range(start, stop, step))
     shape = ArrayShape(x.shape.element, (*x.sizes[:axis], count, *x.sizes[axis + 1 :]))
     taken = (slice(None),) * (axis + 1) + (slice(start, stop, step),)
     cut = {"axis": axis, "start": start, "stop": stop} | ({"step": step} if step > 1 else {})
     return _moved(b, x, shape, lambda known: known[taken], "slice", cut)
+
+
+def _overlapping(
+    b: Building, parts: Sequence[Array], axis: int, start: int, stop: int
+) -> Iterator[Array]:
+    """Yield the elements from ``start`` to ``stop`` along ``axis`` of each part that has some."""
+    for part in parts:
+        size = part.sizes[axis]
+        low, high = max(start, 0), min(stop, size)
+        if low < high:
+            yield sliced(b, part, axis, low, high)
+        start, stop = start - size, stop - size
 
 
 def _moved(
@@ -99,12 +118,18 @@ def _moved(
         return b.known(shape, move(x.known), lambda: b.emit(kind, (x.name,), shape, attributes))
     if x.number is not None:
         return b.filled(shape, x.number)
-    return b.array(kind, (x.name,), shape, attributes, span=x.span)
+    make = b.later(lambda: b.emit(kind, (x.name,), shape, attributes))
+    return Array(shape, make, span=x.span, shown=x if kind == "view" else None)
 
 
 def joined(b: Building, parts: Sequence[Array], axis: int) -> Array:
     """Return arrays joined along ``axis``."""
-    parts = [part for part in parts if part.sizes[axis]] or parts[:1]
+    parts = [
+        inner
+        for part in parts
+        if part.sizes[axis]
+        for inner in (part.parts if part.parts and part.axis == axis else (part,))
+    ] or list(parts[:1])
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -120,7 +145,8 @@ def joined(b: Building, parts: Sequence[Array], axis: int) -> Array:
             lambda: b.emit("cat", [part.name for part in parts], shape, {"axis": axis}),
         )
     span = joined_span([part.span for part in parts])
-    return b.array("cat", [part.name for part in parts], shape, {"axis": axis}, span=span)
+    make = b.later(lambda: b.emit("cat", [part.name for part in parts], shape, {"axis": axis}))
+    return Array(shape, make, span=span, parts=parts, axis=axis)
 
 
 def positions(b: Building, size: int, element: ElementType) -> Array:
