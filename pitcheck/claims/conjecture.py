@@ -412,10 +412,13 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
 def _same(a: Floats, b: Floats) -> bool:
     """Return True if two arrays agree up to ``TOLERANCE`` times the largest element of ``b``.
 
-    Elements that are exactly the same say nothing of the others' size: they may fill a mask.
+    Elements that are exactly the same say nothing of the others' size: they may fill a mask. But
+    what rounding leaves of zero is as large as it may be beside them.
     """
-    rounded = np.isfinite(b) & (a != b)
-    limit = TOLERANCE * max(float(np.max(np.abs(b), where=rounded, initial=0.0)), 1e-300)
+    finite = np.where(np.isfinite(b), np.abs(b), 0.0)
+    rounded = float(np.max(finite, where=a != b, initial=0.0))
+    remains = CANCELLED * float(finite.reshape(-1)[_pivot(finite.reshape(-1))])
+    limit = max(TOLERANCE * rounded, remains, TOLERANCE * 1e-300)
     with np.errstate(invalid="ignore"):
         return bool(((np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))).all())
 
