@@ -1,8 +1,7 @@
 """Forked processes that give one answer each, or answer one question after the other.
 
-A fork inherits the data it works on; only questions and answers are sent. The
-module that forks is imported when a process is asked for: one process needs none, and a browser has
-none.
+A fork inherits the data it works on; only questions and answers are sent. The module that forks is
+imported when a process is asked for: one process needs none, and a browser has none.
 """
 
 from __future__ import annotations

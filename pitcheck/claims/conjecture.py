@@ -417,7 +417,8 @@ def _same(a: Floats, b: Floats) -> bool:
     """
     finite = np.where(np.isfinite(b), np.abs(b), 0.0)
     rounded = float(np.max(finite, where=a != b, initial=0.0))
-    remains = CANCELLED * float(finite.reshape(-1)[_pivot(finite.reshape(-1))])
+    flat = finite.reshape(-1)
+    remains = CANCELLED * float(flat[_pivot(flat)])
     limit = max(TOLERANCE * rounded, remains, TOLERANCE * 1e-300)
     with np.errstate(invalid="ignore"):
         return bool(((np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))).all())

@@ -20,20 +20,10 @@ from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import Attribute, Number, Table
 
-Lower = Callable[[Building, Instruction, Sequence[Array]], Array]
-
-
-def dynamic_slices(b: Building, instruction: Instruction, given: Sequence[Array]) -> Array | None:
-    """Return the result of a slice that begins at an index; None if the opcode is another.
-
-    Raises:
-        UnsupportedError: for what has no meaning in a plan.
-        PlanError: for operands that do not fit together.
-    """
-    lower = _LOWER.get(instruction.opcode)
-    if lower is None or not isinstance(instruction.shape, ArrayShape):
-        return None
-    return lower(b, instruction, given)
+LowerIndexed = Callable[[Building, Instruction, Sequence[Array]], Array]
+"""A function of an instruction and its operands, which raises UnsupportedError for what has no
+meaning in a plan, and PlanError for operands that do not fit together.
+"""
 
 
 def clamped(b: Building, x: Array, low: int, most: int) -> Array:
@@ -180,6 +170,7 @@ def _places_inside(b: Building, size: int, count: int, begin: Array) -> tuple[Ar
     return b.array("logical_and", (lower, upper), truths), clamped(b, after, 0, count - 1)
 
 
-_LOWER: Mapping[str, Lower] = MappingProxyType(
+DYNAMIC_SLICES: Mapping[str, LowerIndexed] = MappingProxyType(
     {"dynamic-slice": _dynamic_slice, "dynamic-update-slice": _dynamic_update_slice}
 )
+"""The lowerings of slices that begin at an index, by their opcodes."""

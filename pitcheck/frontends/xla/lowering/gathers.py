@@ -5,7 +5,7 @@ XLA clamps indices that are read, and drops what is written outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
@@ -15,7 +15,7 @@ import numpy as np
 from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import Array, Span
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
-from pitcheck.frontends.xla.lowering.dynamic_slices import clamped
+from pitcheck.frontends.xla.lowering.dynamic_slices import LowerIndexed, clamped
 from pitcheck.frontends.xla.lowering.reductions import added_span
 from pitcheck.frontends.xla.lowering.regions import reduction_of
 from pitcheck.frontends.xla.lowering.spans import held
@@ -23,21 +23,6 @@ from pitcheck.frontends.xla.lowering.structure import permuted, reshaped, sliced
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import Number
-
-Lower = Callable[[Building, Instruction, Sequence[Array]], Array]
-
-
-def gathers(b: Building, instruction: Instruction, given: Sequence[Array]) -> Array | None:
-    """Return the result of a gather or a scatter; None if the opcode is another.
-
-    Raises:
-        UnsupportedError: for what has no meaning in a plan.
-        PlanError: for dimension numbers that do not fit.
-    """
-    lower = _LOWER.get(instruction.opcode)
-    if lower is None or not isinstance(instruction.shape, ArrayShape):
-        return None
-    return lower(b, instruction, given)
 
 
 @dataclass(frozen=True)
@@ -349,4 +334,5 @@ def _added_by_batch(
     return permuted(b, reshaped(b, added, sizes), _inverse(batches.order))
 
 
-_LOWER: Mapping[str, Lower] = MappingProxyType({"gather": _gather, "scatter": _scatter})
+GATHERS: Mapping[str, LowerIndexed] = MappingProxyType({"gather": _gather, "scatter": _scatter})
+"""The lowerings of reads and writes at index vectors, by their opcodes."""

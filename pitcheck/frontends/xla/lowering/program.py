@@ -9,9 +9,9 @@ from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value, shape_of
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.collectives import collective, partition
-from pitcheck.frontends.xla.lowering.dynamic_slices import dynamic_slices
+from pitcheck.frontends.xla.lowering.dynamic_slices import DYNAMIC_SLICES
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
-from pitcheck.frontends.xla.lowering.gathers import gathers
+from pitcheck.frontends.xla.lowering.gathers import GATHERS
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
 from pitcheck.frontends.xla.lowering.window_sums import window_sums
@@ -23,14 +23,24 @@ MOST_ITERATIONS = 4096
 DEEPEST = 100
 """The calls within each other that are followed."""
 
+_INDEXED = MappingProxyType({**DYNAMIC_SLICES, **GATHERS})
+
+
+def _indexed(b: Building, instruction: Instruction, given: Sequence[Array]) -> Array | None:
+    """Return what is read or written at indices; None if the opcode is another."""
+    lower = _INDEXED.get(instruction.opcode)
+    if lower is None or not isinstance(instruction.shape, ArrayShape):
+        return None
+    return lower(b, instruction, given)
+
+
 Arithmetic = Callable[[Building, Instruction, Sequence[Array]], Value | None]
 _ARITHMETIC: Sequence[Arithmetic] = (
     elementwise,
     structural,
     reduced,
     window_sums,
-    dynamic_slices,
-    gathers,
+    _indexed,
     collective,
 )
 

@@ -93,7 +93,7 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the head of a module says.
+    """The head of a module.
 
     Attributes:
         replicas: the number of replicas.

@@ -20,7 +20,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What an instruction says of its origin. It has no meaning for what is computed.
+    """The origin that an instruction states. It has no meaning for its result.
 
     Attributes:
         name: the path of transformations and operators that it was traced below.
