@@ -1,4 +1,4 @@
-"""What a program computes twice is one tensor of its plan; what it communicates twice is not."""
+"""A result that a program computes twice is one tensor; one that it communicates twice is two."""
 
 from __future__ import annotations
 
