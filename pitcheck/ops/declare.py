@@ -203,7 +203,7 @@ def elementwise(
         backward if slopes else None,
         inputs=(count, count),
         in_place=True,
-        traits=traits,
+        traits=(Trait.PLACE_BY_PLACE, *traits),
         mistaken_for=mistaken_for,
         derives_from_inputs=derives_from_inputs,
         doc=doc,

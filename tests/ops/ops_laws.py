@@ -614,6 +614,34 @@ def _gradients(case: Case, dy: Array) -> list[Any]:
     )
 
 
+def _place_by_place(case: Case) -> bool | None:
+    """Return True if the result of a part is that part of the result, along every dimension."""
+    shape = max((x.shape for x in case.inputs), key=len, default=())
+    if max(shape, default=0) < 2 or any(x.shape not in (shape, ()) for x in case.inputs):
+        return None
+    whole_result = case.run()
+    return all(
+        _same_part(case, whole_result, axis, places)
+        for axis, size in enumerate(shape)
+        for places in (np.arange(1, size), np.arange(size - 1), np.arange(size)[::-1])
+        if len(places)
+    )
+
+
+def _same_part(case: Case, whole_result: list[Array], axis: int, places: Array) -> bool:
+    inputs = tuple(x.take(places, axis) if x.ndim else x for x in case.inputs)
+    shape = max((x.shape for x in case.inputs), key=len)
+    if any(y.shape != shape for y in whole_result):
+        return False
+    try:
+        found = replace(case, inputs=inputs).run()
+    except (PitcheckError, ValueError, IndexError):
+        return False
+    return all(
+        is_same(part, y.take(places, axis)) for part, y in zip(found, whole_result, strict=True)
+    )
+
+
 @dataclass(frozen=True)
 class Law:
     """``holds`` of every row; ``shows`` of one at least."""
@@ -646,6 +674,7 @@ LAWS: Mapping[Trait, Law] = {
     Trait.AVERAGES: Law(_averages, mixes),
     Trait.KEEPS_SIZES: Law(_of_collective(_keeps_sizes), _has_terms),
     Trait.LEAVES_OTHER_AXES: Law(_of_collective(_leaves_other_axes), _has_terms),
+    Trait.PLACE_BY_PLACE: Law(_place_by_place, lambda case: case.inputs[0].size > 1),
     Trait.MULTILINEAR: Law(_multilinear, lambda case: len(case.fields) > 1),
     Trait.SCALES: Law(_scales, _is_scaled),
     Trait.CONTRACTS: Law(_contracts, _is_contraction),

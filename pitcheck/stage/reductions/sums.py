@@ -228,10 +228,10 @@ def _contracted(step: Step) -> Collection[int]:
     These are sums, and gradients of weights and biases: a weight's is a sum over the leading
     dimensions of the first operand that the weight lacks.
     """
-    return (0,) if _is_sum(step) else shared_operands(step.kind)
+    return (0,) if is_sum(step) else shared_operands(step.kind)
 
 
-def _is_sum(step: Step) -> bool:
+def is_sum(step: Step) -> bool:
     """Return True if a step adds up over dimensions."""
     return has_trait(step.kind, Trait.ADDS_ALONG, step.attributes) and not has_trait(
         step.kind, Trait.AVERAGES, step.attributes
@@ -252,7 +252,7 @@ def _contracts(
     given = arguments[-1].value
     first = arguments[0].value
     where = places(first)
-    if _is_sum(step):
+    if is_sum(step):
         over = reduced_dimensions(step.attributes, len(values[first].dims))
         return len(where) == 1 and where[0] in over
     last = inner_dimensions(operator_kind(step.kind), step.attributes)

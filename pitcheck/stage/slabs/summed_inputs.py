@@ -18,7 +18,10 @@ from math import prod
 import numpy as np
 
 from pitcheck.ops.axis_attributes import reduced_dimensions
+from pitcheck.ops.registry import has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step, StepOperand
+from pitcheck.stage.reductions.sums import is_sum
 from pitcheck.stage.run_batch import touched
 
 SLAB = 1 << 22
@@ -27,8 +30,6 @@ two draws of one take a quarter of a gigabyte.
 """
 ALIGNED = 4
 """The number of places of which slabs are multiples, since words are drawn by fours."""
-PLACE_BY_PLACE = frozenset({"mul", "square"})
-"""The operators of which slabs are taken; an element of their result depends on one place."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,25 @@ def _summed(
         if result is None:
             return None
         passed.append(readers[0])
-        if step.kind == "sum":
+        if is_sum(step):
             over = reduced_dimensions(step.attributes, rank)
             return SummedInput(value, tuple(passed), result) if 0 in over else None
-        if step.kind not in PLACE_BY_PLACE or result in batch.inputs:
+        if not _keeps_places(step) or result in batch.inputs:
             return None
         current = result
     return None
+
+
+def _keeps_places(step: Step) -> bool:
+    """Return True if a slab of the result is a product of that slab of the operand.
+
+    Other functions may be decided, or tabulated, for a whole tensor.
+    """
+
+    def has(trait: Trait) -> bool:
+        return has_trait(step.kind, trait, step.attributes)
+
+    return has(Trait.PLACE_BY_PLACE) and (has(Trait.MULTILINEAR) or has(Trait.SQUARES))
 
 
 def _only_result(batch: Batch, step: Step, value: int) -> int | None:
