@@ -23,8 +23,8 @@ from pitcheck.commands.reading import (
     pair_at,
     pairs,
     pairs_of,
-    read,
     read_pair,
+    readers_of,
 )
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.commands.wrong_pairs import refuse_files, refuse_swapped
@@ -225,7 +225,7 @@ def sources(
         raise UsageError(
             f"PARALLEL is missing beside {reference}; only {pairs()} stands for both plans; {hint}"
         )
-    return [lambda: [read(reference)], lambda: [read(parallel)]]
+    return readers_of(reference, parallel)
 
 
 def named_files(reference: str, parallel: str | None) -> tuple[str, ...]:

@@ -11,13 +11,19 @@ from pathlib import Path
 from pitcheck.base.formats import known_file
 from pitcheck.base.nearest import nearest_file, shown
 from pitcheck.errors import PitcheckError, PlanError, UsageError
-from pitcheck.frontends.builtin import PLAN_FILES, PLAN_SUFFIXES, PLANNER_FILES, PROGRAMS
+from pitcheck.frontends.builtin import (
+    PLAN_FILES,
+    PLAN_SUFFIXES,
+    PLANNER_FILES,
+    PROGRAMS,
+    XLA_TEXTS,
+)
 from pitcheck.frontends.protocol import Frontend, Pair, Request, installed
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.programs.frontend import CONFIGURATIONS
 
 PROGRAM_HINT = "write {}:NAME, where NAME is a pitcheck.torch.Spec in it, and no second plan"
-FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS)
+FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS, XLA_TEXTS)
 """The frontends of this package, which no other package can replace."""
 
 
@@ -115,6 +121,47 @@ def read(file: str) -> Plan:
         raise PlanError(f"cannot read it: {error.strerror or error}", file) from None
 
 
+def readers_of(reference: str, parallel: str) -> list[Callable[[], list[Plan]]]:
+    """Return what reads two files: a reader for each, or one if neither can be read alone.
+
+    Raises UsageError if one of them is only read with another of its format, and the other file is
+    none.
+    """
+    frontends = [frontend_of(file) for file in (reference, parallel)]
+    paired = next((each for each in frontends if each is not None and each.read_both), None)
+    if paired is None:
+        return [lambda: [read(reference)], lambda: [read(parallel)]]
+    if frontends[0] is not frontends[1]:
+        other = parallel if frontends[0] is paired else reference
+        raise UsageError(
+            f"{other} is of another format than the file beside it, which is {paired.accepts}; "
+            f"name two of these, the one before the partitioner first"
+        )
+    return [lambda: _read_two(paired, reference, parallel)]
+
+
+def _read_two(frontend: Frontend, reference: str, parallel: str) -> list[Plan]:
+    """Return the plans of two files that are read together. Raises what :func:`read` raises."""
+    faults = []
+    for file in (reference, parallel):
+        try:
+            _refuse_no_file(file)
+        except PlanError as error:
+            faults.append(str(error))
+    if faults:
+        raise PlanError("; ".join(faults))
+    both = frontend.read_both
+    if both is None:
+        raise PitcheckError(f"the frontend {frontend.name!r} reads no two files")
+    try:
+        plans = both(Request(reference), Request(parallel))
+    except UsageError as error:
+        raise PlanError(str(error)) from None
+    except OSError as error:
+        raise PlanError(f"cannot read it: {error.strerror or error}", error.filename) from None
+    return _formed(frontend, reference, plans, due=2)
+
+
 def _unknown_format(file: str) -> str:
     """Return what a file is that no frontend recognises by its name, and what to name instead."""
     if file.endswith(".py"):
@@ -172,12 +219,12 @@ def _plans(frontend: Frontend, request: Request) -> list[Plan]:
     Those of other packages must hold what a plan file may hold. Raises PitcheckError for a frontend
     that breaks its protocol, and PlanError for values that no plan file holds.
     """
-    return _formed(frontend, request.source, frontend.read(request))
-
-
-def _formed(frontend: Frontend, source: str, made: Sequence[Plan]) -> list[Plan]:
-    plans = list(made)
     due = 2 if frontend.gives_pair else 1
+    return _formed(frontend, request.source, frontend.read(request), due)
+
+
+def _formed(frontend: Frontend, source: str, made: Sequence[Plan], due: int = 2) -> list[Plan]:
+    plans = list(made)
     if len(plans) != due or not all(isinstance(plan, Plan) for plan in plans):
         raise PitcheckError(
             f"the frontend {frontend.name!r} gave {[type(plan).__name__ for plan in plans]} for "

@@ -9,10 +9,15 @@ import re
 from functools import partial
 from pathlib import Path
 
+from pitcheck.errors import UsageError
 from pitcheck.frontends.protocol import Frontend, Pair, Request
 from pitcheck.plan.model import PairAt, Plan
 
 PLAN_SUFFIXES = (".plan.json", ".plan.zst")
+XLA_SUFFIXES = (".hlo.txt", ".hlo")
+_DUMPED = re.compile(
+    r".*\b(before|after)_(spmd-partitioning|shardy|sharding)[\w.-]*\.txt", re.DOTALL
+)
 _PROGRAM = re.compile(r".+\.py:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -27,6 +32,24 @@ def _read_planner_file(request: Request) -> list[Plan]:
     from pitcheck.frontends.nnscaler import read_nnscaler  # noqa: PLC0415
 
     return [read_nnscaler(Path(request.source))]
+
+
+def _read_partitioned(before: Request, after: Request) -> tuple[Plan, Plan]:
+    """Read the texts before and after XLA's partitioner. Nothing in them is run."""
+    from pitcheck.frontends.xla.lowering.pair import read_partitioned  # noqa: PLC0415
+
+    return read_partitioned(Path(before.source), Path(after.source))
+
+
+def _refuse_alone(request: Request) -> list[Plan]:
+    raise UsageError(
+        f"{request.source} is one of two texts of XLA; `pitcheck check BEFORE AFTER` reads the one "
+        f"before the partitioner with the one after it"
+    )
+
+
+def _is_xla_text(source: str) -> bool:
+    return source.endswith(XLA_SUFFIXES) or _DUMPED.fullmatch(source) is not None
 
 
 def _read_programs(request: Request) -> tuple[Plan, Plan]:
@@ -73,6 +96,14 @@ PLANNER_FILES = Frontend(
     "an nnScaler execution plan (.pkl)",
     lambda source: source.endswith(".pkl"),
     _read_planner_file,
+)
+XLA_TEXTS = Frontend(
+    "xla",
+    f"a text that XLA dumps before or after its partitioner ({', '.join(XLA_SUFFIXES)})",
+    _is_xla_text,
+    _refuse_alone,
+    in_one_file=True,
+    read_both=_read_partitioned,
 )
 PROGRAMS = Frontend(
     "torch",

@@ -59,10 +59,12 @@ class Frontend:
       itself: it does not know when the code of others changes.
     - ``again`` returns what makes the pair of a source at other sizes of the mesh axes. It is asked
       once a mistake was found, so that its repair is tried there, too. None: a pair has one mesh.
+    - ``read_both`` returns the reference and the parallel plan of two sources of this format, which
+      cannot be read one without the other. ``read`` is then not called. None: it can.
     - ``pairs`` returns all pairs of a source that may have variants, each of which is checked; then
       ``read`` refuses a source of several. None: a source stands for one pair.
 
-    ``read``, ``again`` and ``pairs`` may raise the following errors. Any other exception is
+    ``read``, ``read_both``, ``again`` and ``pairs`` may raise the following errors. Any other exception is
     reported as a bug.
 
     - PlanError: the source is damaged or contradicts itself.
@@ -80,6 +82,7 @@ class Frontend:
     takes_settings: bool = False
     again: Callable[[Request], PairAt] | None = None
     in_one_file: bool = False
+    read_both: Callable[[Request, Request], Sequence[Plan]] | None = None
     pairs: Callable[[Request], Sequence[Pair]] | None = None
 
 

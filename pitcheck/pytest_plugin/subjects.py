@@ -67,11 +67,10 @@ def report_on(subject: Subject, options: Options) -> Report:
             f"{' '.join(subject.settings())} changes a program or a configuration, and two plans "
             f"are what they are; leave mesh and assignments out"
         )
-    readers = [_reader(reference, "reference"), _reader(parallel, "parallel")]
-    named = [each for each in (reference, parallel) if isinstance(each, str)]
-    if len(named) == len(readers):
-        refuse_files(*named)
-    return checked(readers, options, named=named)
+    if isinstance(reference, str) and isinstance(parallel, str):
+        refuse_files(reference, parallel)
+        return checked_sources(reference, parallel, (), options)
+    return checked([_reader(reference, "reference"), _reader(parallel, "parallel")], options)
 
 
 def _on_source(source: str, subject: Subject, options: Options) -> Report:

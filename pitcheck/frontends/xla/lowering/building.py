@@ -297,10 +297,10 @@ def literal(number: bool | int | Real) -> int | float | str:
     """Return a number as a plan writes it."""
     if isinstance(number, Special):
         return 0 if number is Special.MINUS_ZERO else number.value
-    if isinstance(number, Fraction):
-        whole = number.denominator == 1
-        return int(number) if whole else f"{number.numerator}/{number.denominator}"
-    return int(number)
+    if isinstance(number, Fraction) and number.denominator != 1:
+        return f"{number.numerator}/{number.denominator}"
+    whole = int(number)
+    return whole if -(2**63) <= whole < 2**63 else str(whole)  # the widest of a plan file
 
 
 def unsupported(b: Building, what: str) -> UnsupportedError:

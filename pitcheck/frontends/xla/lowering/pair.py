@@ -15,6 +15,11 @@ from pitcheck.frontends.xla.text.shapes import ArrayShape, leaves
 from pitcheck.frontends.xla.text.sharding import Placement, Sharding, Use
 from pitcheck.plan.model import Output, Plan
 
+PARTITIONED = "_spmd"
+"""The ending of the name of a program that is partitioned."""
+LATER_PASSES = "the passes of XLA behind the partitioner keep what the text after it says"
+"""What stands in every report on texts: nothing behind them is looked at."""
+
 
 def read_partitioned(before: Path, after: Path) -> tuple[Plan, Plan]:
     """Return the plans of a program before and after the partitioner.
@@ -44,6 +49,7 @@ def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
             f"{after.file}: the program has {devices} partitions; before it was partitioned it is "
             f"for {before.header.partitions}"
         )
+    _refuse_swapped(before, after)
     bounds = index_ranges(before)
     given = list(parameters_of(before))
     reference = Side(before, 1, given, bounds)
@@ -62,9 +68,20 @@ def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
                 parallel.output(name, number, reference.results[number], shardings[number])
                 for number, name in enumerate(outputs)
             ],
-            tuple(_assumed(given, bounds)),
+            (LATER_PASSES, *_assumed(given, bounds)),
         ),
     )
+
+
+def _refuse_swapped(before: Module, after: Module) -> None:
+    """Raise PlanError for texts in each other's place, which the partitioner's ending of the name
+    of the program shows.
+    """
+    if before.entry.endswith(PARTITIONED) and not after.entry.endswith(PARTITIONED):
+        raise PlanError(
+            f"the texts are swapped: {before.file} is the one after the partitioner; name the one "
+            f"before it first"
+        )
 
 
 def _local(given: Sequence[Parameter], after: Module, devices: int) -> list[Parameter]:

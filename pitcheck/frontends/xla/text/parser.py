@@ -45,10 +45,10 @@ def read_hlo(path: Path) -> Module:
         BudgetError: for a text that is too large.
         OSError: if the file cannot be read.
     """
-    size = path.stat().st_size
-    if size > LARGEST_TEXT:
-        raise BudgetError(f"{path.name}: the text has {size} bytes; {LARGEST_TEXT} are read")
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(LARGEST_TEXT + 1)
+    if len(data) > LARGEST_TEXT:
+        raise BudgetError(f"{path.name}: the text has more than {LARGEST_TEXT} bytes")
     try:
         source = data.decode()
     except UnicodeDecodeError as error:
