@@ -256,13 +256,20 @@ _OUT = click.option(
     help="Print all assumptions, cases, reductions and times.",
 )
 @click.option("--watch", is_flag=True, help="Check again whenever a file that was read changes.")
+@click.option(
+    "--jax", is_flag=True, help="FILE.py:NAME is a program of JAX, partitioned for --devices."
+)
+@click.option(
+    "--devices", type=click.IntRange(min=2), help="The devices of a program of JAX; needs --jax."
+)
 @click.pass_context
 def check(context: click.Context, /, **values: Any) -> int:
     """Check the PARALLEL plan against the REFERENCE plan.
 
-    Each is a plan file (.plan.json, .plan.zst) or an nnScaler execution plan (.pkl). A
-    configuration (.toml) and a specification of PyTorch programs (FILE.py:NAME of a
-    pitcheck.torch.Spec) stand for both.
+    Each is a plan file (.plan.json, .plan.zst) or an nnScaler execution plan (.pkl), or they are
+    the texts of XLA before and after its partitioner (.hlo.txt). A configuration (.toml), a
+    specification of PyTorch programs (FILE.py:NAME of a pitcheck.torch.Spec) and a program of JAX
+    (FILE.py:NAME@DEVICES, or FILE.py:NAME with --jax --devices N) stand for both.
 
     Options may also stand in the nearest pitcheck.toml, or in [tool.pitcheck] of a pyproject.toml;
     the command line wins.

@@ -12,6 +12,7 @@ from pitcheck.base.formats import known_file
 from pitcheck.base.nearest import nearest_file, shown
 from pitcheck.errors import PitcheckError, PlanError, UsageError
 from pitcheck.frontends.builtin import (
+    JAX_PROGRAMS,
     PLAN_FILES,
     PLAN_SUFFIXES,
     PLANNER_FILES,
@@ -23,7 +24,7 @@ from pitcheck.plan.model import PairAt, Plan
 from pitcheck.programs.frontend import CONFIGURATIONS
 
 PROGRAM_HINT = "write {}:NAME, where NAME is a pitcheck.torch.Spec in it, and no second plan"
-FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS, XLA_TEXTS)
+FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS, XLA_TEXTS, JAX_PROGRAMS)
 """The frontends of this package, which no other package can replace."""
 
 
@@ -192,7 +193,8 @@ def read_all(files: Sequence[str]) -> list[Plan]:
 
 def file_of(source: str) -> str:
     """Return the file that a source names: that of a program is followed by a name in it."""
-    return source.rpartition(":")[0] if PROGRAMS.recognises(source) else source
+    is_program = PROGRAMS.recognises(source) or JAX_PROGRAMS.recognises(source)
+    return source.rpartition(":")[0] if is_program else source
 
 
 def _refuse_no_file(file: str) -> None:

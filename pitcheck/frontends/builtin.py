@@ -19,6 +19,7 @@ _DUMPED = re.compile(
     r".*\b(before|after)_(spmd-partitioning|shardy|sharding)[\w.-]*\.txt", re.DOTALL
 )
 _PROGRAM = re.compile(r".+\.py:[A-Za-z_]\w*", re.ASCII)
+_JAX_PROGRAM = re.compile(rf"{_PROGRAM.pattern}@\d{{1,6}}", re.ASCII)
 
 
 def _read_plan_file(request: Request) -> list[Plan]:
@@ -39,6 +40,17 @@ def _read_partitioned(before: Request, after: Request) -> tuple[Plan, Plan]:
     from pitcheck.frontends.xla.lowering.pair import read_partitioned  # noqa: PLC0415
 
     return read_partitioned(Path(before.source), Path(after.source))
+
+
+def _read_jax_program(request: Request) -> tuple[Plan, Plan]:
+    """Compile a program. The file is the user's own program, and runs."""
+    from pitcheck.frontends.xla.running.source import read_jax_program  # noqa: PLC0415
+
+    return read_jax_program(request.source, request.assignments)
+
+
+def _is_jax_program(source: str) -> bool:
+    return _JAX_PROGRAM.fullmatch(source) is not None
 
 
 def _refuse_alone(request: Request) -> list[Plan]:
@@ -113,4 +125,12 @@ PROGRAMS = Frontend(
     gives_pair=True,
     again=_programs_again,
     pairs=_pairs_of_programs,
+)
+JAX_PROGRAMS = Frontend(
+    "jax",
+    "a program of JAX (FILE.py:NAME@DEVICES)",
+    _is_jax_program,
+    _read_jax_program,
+    gives_pair=True,
+    takes_settings=True,
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pitcheck.commands.check import named_files
 from pitcheck.commands.check import run as check
+from pitcheck.commands.jax_programs import with_devices
 
 
 def run(values: Mapping[str, Any], arguments: Sequence[str], outputs: Sequence[str]) -> int:
@@ -15,7 +16,7 @@ def run(values: Mapping[str, Any], arguments: Sequence[str], outputs: Sequence[s
     ``arguments`` are the words of the whole command, ``outputs`` those that are written beside the
     ones asked for. Raises UsageError for a wrong option.
     """
-    given = dict(values)
+    given = with_devices(values)
     if not given.pop("watch"):
         return check(**{**given, "output": [*given["output"], *outputs]})
     from pitcheck.commands.watching.watch import run as watch  # noqa: PLC0415  one check need not wait for it

@@ -33,8 +33,11 @@ def read_partitioned(before: Path, after: Path) -> tuple[Plan, Plan]:
     return plans_of(read_hlo(before), read_hlo(after))
 
 
-def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
+def plans_of(before: Module, after: Module, stated: Module | None = None) -> tuple[Plan, Plan]:
     """Return the plans of the modules before and after the partitioner.
+
+    ``stated`` is the module that was partitioned, from which shardings are taken, if ``before`` is
+    another one that is for one device. None: it is ``before``.
 
     Raises:
         PlanError: they are not of one program.
@@ -50,6 +53,8 @@ def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
             f"for {before.header.partitions}"
         )
     _refuse_swapped(before, after)
+    if stated is not None:
+        _check_plain(before)
     bounds = index_ranges(before)
     given = list(parameters_of(before))
     reference = Side(before, 1, given, bounds)
@@ -60,7 +65,9 @@ def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
             f"{after.file}: the program has {len(parallel.results)} results; before it was "
             f"partitioned it has {len(outputs)}"
         )
-    shardings = list(_shardings(before))
+    shardings = list(_shardings(before if stated is None else stated))
+    if len(shardings) != len(outputs):
+        raise PlanError(f"{after.file}: {len(shardings)} results are sharded of {len(outputs)}")
     return (
         reference.plan([Output(name) for name in outputs], ()),
         parallel.plan(
@@ -71,6 +78,15 @@ def plans_of(before: Module, after: Module) -> tuple[Plan, Plan]:
             (LATER_PASSES, *_assumed(given, bounds)),
         ),
     )
+
+
+def _check_plain(before: Module) -> None:
+    """Check that a module is for one device. Raises UnsupportedError."""
+    if before.header.partitions != 1:
+        raise UnsupportedError(
+            f"{before.file}: the plain program is for {before.header.partitions} devices; give a "
+            f"function of whole arrays without shardings"
+        )
 
 
 def _refuse_swapped(before: Module, after: Module) -> None:

@@ -1,0 +1,1 @@
+"""Programs of JAX, compiled for the texts that XLA dumps of them."""

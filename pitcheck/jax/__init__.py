@@ -1,0 +1,164 @@
+"""Check in a test that XLA, or a ``shard_map``, computes what the program of one device computes.
+
+It needs the extra ``jax``, and no accelerator. Shapes and dtypes are enough: nothing is executed.
+
+    from pitcheck.jax import assert_equivalent, assert_partitioned
+
+    def test_partitioner():
+        assert_partitioned(step, (state, batch), in_shardings=(sharded, P("data")), mesh=mesh)
+
+    def test_ring_attention():
+        sharded = jax.shard_map(ring, mesh=mesh, in_specs=specs, out_specs=specs[0])
+        assert_equivalent(sharded, attention, (queries, keys, values))
+
+The mesh is of the devices that the process has; on a processor
+``jax.config.update("jax_num_cpu_devices", 8)`` before anything else makes eight.
+
+The command ``pitcheck check FILE.py:NAME --jax --devices 8`` compiles a program in a process of its
+own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from pitcheck.base.options import Options
+from pitcheck.errors import UsageError
+from pitcheck.frontends.xla.lowering.pair import plans_of, read_partitioned
+from pitcheck.frontends.xla.running.dumping import dumped_around_partitioner, dumped_first
+from pitcheck.frontends.xla.text.parser import read_hlo
+from pitcheck.plan.model import Plan
+from pitcheck.report.report import Report
+
+__all__ = ["Options", "assert_equivalent", "assert_partitioned"]
+
+
+def assert_partitioned(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    mesh: Any = None,
+    **options: Any,
+) -> Report:
+    """Return the report on a program before and after XLA partitions it, which is proven.
+
+    ``f`` is a function, jitted or not, and ``args`` and ``kwargs`` are arrays or
+    ``jax.ShapeDtypeStruct``. The shardings are those of ``jax.jit``; with ``mesh``, a
+    ``PartitionSpec`` in them is one of that mesh. ``options`` are the fields of :class:`Options`.
+    The seed is 0 unless it is given, so that a test says the same every time.
+
+    Raises:
+        AssertionError: with the whole report as its message, for any verdict but "equivalent".
+        UsageError: JAX is missing.
+    """
+
+    def read() -> Sequence[Plan]:
+        lowered = _lowered(f, args, kwargs, mesh, in_shardings, out_shardings)
+        with tempfile.TemporaryDirectory(prefix="pitcheck-") as folder:
+            texts = dumped_around_partitioner(lowered, Path(folder))
+            return read_partitioned(texts.before, texts.after)
+
+    return _asserted(read, options)
+
+
+def assert_equivalent(
+    sharded: Callable[..., Any],
+    plain: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    mesh: Any = None,
+    **options: Any,
+) -> Report:
+    """Return the report on a sharded program that is proven to compute what a plain one does.
+
+    ``sharded`` is a ``shard_map``, or any function that runs on several devices; ``plain`` is the
+    function of whole arrays, for one device. Both are called with ``args`` and ``kwargs``. The
+    other arguments are those of :func:`assert_partitioned`, and go with ``sharded``. It makes no
+    difference if ``shard_map`` checks replication (``check_vma``) or not: each device is compared.
+
+    Raises:
+        AssertionError: with the whole report as its message, for any verdict but "equivalent".
+        UsageError: JAX is missing.
+    """
+
+    def read() -> Sequence[Plan]:
+        lowered = _lowered(sharded, args, kwargs, mesh, in_shardings, out_shardings)
+        whole = _lowered(plain, _unsharded(args), _unsharded(kwargs or {}), None)
+        with (
+            tempfile.TemporaryDirectory(prefix="pitcheck-") as first,
+            tempfile.TemporaryDirectory(prefix="pitcheck-") as second,
+        ):
+            texts = dumped_around_partitioner(lowered, Path(first))
+            reference = read_hlo(dumped_first(whole, Path(second)))
+            return plans_of(reference, read_hlo(texts.after), read_hlo(texts.before))
+
+    return _asserted(read, options)
+
+
+def _lowered(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    mesh: Any,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+) -> Any:
+    """Return a function as JAX lowers it. No argument is dropped, so that they stay in order."""
+    jax = _jax()
+    stated = {
+        name: _of_mesh(jax, shardings, mesh)
+        for name, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings))
+        if shardings is not None
+    }
+    with nullcontext() if mesh is None else jax.set_mesh(mesh):
+        return jax.jit(f, keep_unused=True, **stated).lower(*args, **(kwargs or {}))
+
+
+def _of_mesh(jax: Any, shardings: Any, mesh: Any) -> Any:
+    """Return shardings in which a ``PartitionSpec`` is one of the mesh."""
+    if mesh is None:
+        return shardings
+    return jax.tree.map(
+        lambda each: (
+            jax.NamedSharding(mesh, each) if isinstance(each, jax.sharding.PartitionSpec) else each
+        ),
+        shardings,
+        is_leaf=lambda each: isinstance(each, jax.sharding.PartitionSpec),
+    )
+
+
+def _unsharded(tree: Any) -> Any:
+    """Return the shapes and dtypes of arrays, without their shardings."""
+    jax = _jax()
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jax.numpy.shape(x), jax.dtypes.result_type(x)), tree)
+
+
+def _jax() -> Any:
+    try:
+        import jax  # noqa: PLC0415  an extra
+    except ModuleNotFoundError as error:
+        if error.name != "jax":
+            raise
+        raise UsageError("this needs JAX; install pitcheck[jax]") from None
+    return jax
+
+
+def _asserted(read: Callable[[], Sequence[Plan]], options: Mapping[str, Any]) -> Report:
+    """Return the report on the plans that ``read`` returns; raise AssertionError unless proven."""
+    from pitcheck.commands.check import checked  # noqa: PLC0415  heavy
+    from pitcheck.report.text import render  # noqa: PLC0415
+
+    report = checked([read], Options(**{"seed": 0, **options}))
+    if report.verdict != "equivalent":
+        raise AssertionError("\n".join(["", *(line.text for line in render(report))]))
+    return report
