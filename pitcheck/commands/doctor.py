@@ -30,6 +30,7 @@ PACKAGES = (
     "cupy-cuda12x",
     "cupy-cuda13x",
     "torch",
+    "jax",
 )
 INEXACT = 2
 TERMS = (1, 8, 9, 64, 65, 192, 193, 352, 353, 1000)

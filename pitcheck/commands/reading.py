@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from pitcheck.base.formats import known_file
 from pitcheck.base.nearest import nearest_file, shown
@@ -195,6 +196,26 @@ def file_of(source: str) -> str:
     """Return the file that a source names: that of a program is followed by a name in it."""
     is_program = PROGRAMS.recognises(source) or JAX_PROGRAMS.recognises(source)
     return source.rpartition(":")[0] if is_program else source
+
+
+def with_devices(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a check's options, with ``--jax --devices N`` as a part of the source.
+
+    Raises UsageError for one without the other, and beside anything but FILE.py:NAME.
+    """
+    given = dict(values)
+    is_jax, devices = given.pop("jax"), given.pop("devices")
+    source = given["reference"]
+    if not is_jax:
+        if devices is not None:
+            raise UsageError(f"--devices {devices} is of a program of JAX; add --jax")
+        return given
+    if given["parallel"] is not None or not PROGRAMS.recognises(source):
+        hint = "leave --jax out" if JAX_PROGRAMS.recognises(source) else "and no second plan"
+        raise UsageError(f"--jax takes one program, FILE.py:NAME, and not {source}; {hint}")
+    if devices is None:
+        raise UsageError("--jax needs the number of devices; add --devices N")
+    return {**given, "reference": f"{source}@{devices}"}
 
 
 def _refuse_no_file(file: str) -> None:

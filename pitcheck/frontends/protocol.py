@@ -64,8 +64,8 @@ class Frontend:
     - ``pairs`` returns all pairs of a source that may have variants, each of which is checked; then
       ``read`` refuses a source of several. None: a source stands for one pair.
 
-    ``read``, ``read_both``, ``again`` and ``pairs`` may raise the following errors. Any other exception is
-    reported as a bug.
+    ``read``, ``read_both``, ``again`` and ``pairs`` may raise the following errors. Any other
+    exception is reported as a bug.
 
     - PlanError: the source is damaged or contradicts itself.
     - UnsupportedError: it contains something that has no meaning in a plan.

@@ -7,7 +7,7 @@ from typing import Any
 
 from pitcheck.commands.check import named_files
 from pitcheck.commands.check import run as check
-from pitcheck.commands.jax_programs import with_devices
+from pitcheck.commands.reading import with_devices
 
 
 def run(values: Mapping[str, Any], arguments: Sequence[str], outputs: Sequence[str]) -> int:

@@ -90,9 +90,7 @@ def _check_plain(before: Module) -> None:
 
 
 def _refuse_swapped(before: Module, after: Module) -> None:
-    """Raise PlanError for texts in each other's place, which the partitioner's ending of the name
-    of the program shows.
-    """
+    """Raise PlanError for texts in each other's place: the partitioner adds to the name."""
     if before.entry.endswith(PARTITIONED) and not after.entry.endswith(PARTITIONED):
         raise PlanError(
             f"the texts are swapped: {before.file} is the one after the partitioner; name the one "

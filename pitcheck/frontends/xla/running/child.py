@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -88,10 +89,8 @@ def _environment(devices: int) -> dict[str, str]:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a process and its children."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     process.wait()
 
 

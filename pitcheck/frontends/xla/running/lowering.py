@@ -21,7 +21,7 @@ def lowered_of(made: Any, name: str) -> Any:
     """
     if hasattr(made, "compile") and hasattr(made, "as_text"):
         return made
-    if callable(getattr(made, "lower", None)) and not callable(made):
+    if hasattr(made, "lower") and hasattr(made, "jaxpr"):
         return made.lower()
     if not isinstance(made, tuple) or len(made) not in {2, 3}:
         raise UsageError(f"{name} returns {_described(made)}; {GIVEN}")

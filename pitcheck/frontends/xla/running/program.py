@@ -63,7 +63,11 @@ def _reason(error: BaseException, file: str) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "jax":
         return "it needs JAX; install pitcheck[jax]"
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == file or frame.filename == str(Path(file).resolve())]
+    lines = [
+        frame.lineno
+        for frame in frames
+        if frame.filename == file or frame.filename == str(Path(file).resolve())
+    ]
     place = f" (line {lines[-1]})" if lines else ""
     text = str(error).split("\n", maxsplit=1)[0]
     return f"it raises {type(error).__name__}: {text}{place}"
