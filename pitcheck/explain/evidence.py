@@ -435,8 +435,8 @@ class Evidence:
 def _groupings(graph: Graph, nodes: Sequence[Node]) -> list[Grouping]:
     """Return the groups over which a sum may have been forgotten.
 
-    These are every mesh axis, micro-batches, pairs of axes, all of them, and groups that ``nodes``
-    use.
+    These are every mesh axis, micro-batches, pairs of axes, all of them, groups that ``nodes`` use,
+    and those of a mesh that a single axis may stand for.
     """
     coordinates = graph.coordinates
     axes = [name for name, size in coordinates.sizes.items() if size > 1] + (
@@ -466,4 +466,23 @@ def _groupings(graph: Graph, nodes: Sequence[Node]) -> list[Grouping]:
                 table = np.unique(operand.table[np.flatnonzero(node.mask)], axis=0)
                 ranks = [[int(c) // coordinates.microbatches for c in row] for row in table[:2]]
                 used.setdefault(table.tobytes(), Grouping(f"ranks {ranks[0]}", table))
+    parts = _parts_of_axis(result[0].table) if len(axes) == 1 else ()
+    for table in parts:
+        first = [int(c) // coordinates.microbatches for c in table[0]]
+        used.setdefault(table.tobytes(), Grouping(f"ranks {first}", table))
     return [*result, *list(used.values())[:16]]
+
+
+def _parts_of_axis(table: Codes) -> Iterator[Codes]:
+    """Yield the groups of evenly spaced members of the groups of an axis, in order of their codes.
+
+    A compiler numbers the devices of all axes of a mesh in one row. An axis of ``count`` members,
+    with ``step`` devices in the axes behind it, gives the groups of ``count`` members, ``step``
+    apart.
+    """
+    size = table.shape[1]
+    for count in (m for m in range(2, size // 2 + 1) if size % m == 0):
+        for step in (s for s in range(1, size // count + 1) if size // count % s == 0):
+            cut = table.reshape(-1, size // (count * step), count, step)
+            groups = np.swapaxes(cut, 2, 3).reshape(-1, count)
+            yield groups[np.lexsort(groups.T[::-1])]

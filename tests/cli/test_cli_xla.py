@@ -61,7 +61,8 @@ def test_a_sum_that_is_missing_stands_at_its_line(call: Call) -> None:
     changed, line = without_the_first_sum(Path(AFTER).read_text())
     Path(AFTER).write_text(changed)
     found = report(call, BEFORE, AFTER)
-    assert found["verdict"] == "mismatch"
+    assert (found["verdict"], found["findings"][0]["code"]) == ("mismatch", "PIT104")
+    assert "over ranks [0, 1]" in found["findings"][0]["repair"]
     assert f"{AFTER}:{line}" in json.dumps(found["findings"][0])
     assert Path(found["findings"][0]["witness"]).exists()
 

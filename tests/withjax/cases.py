@@ -92,6 +92,11 @@ RIGHT: dict[str, Callable[[], Case]] = {
     "ring attention": lambda: (ring_attention(), attention, SEQUENCES),
     "ring attention the other way": lambda: (ring_attention(shift=-1), attention, SEQUENCES),
     "ring attention unchecked": lambda: (ring_attention(check_vma=False), attention, SEQUENCES),
+    "ring attention in a loop": lambda: (
+        ring_attention(check_vma=False, looped=True),
+        attention,
+        SEQUENCES,
+    ),
     "gradients of ring attention": lambda: (
         loss_of(ring_attention()),
         loss_of(attention),
@@ -222,6 +227,15 @@ def _unpartitioned() -> None:
     assert_partitioned(network, NETWORK)
 
 
+def _partitioned_shard_map() -> None:
+    report = assert_partitioned(loss_of(sent_to_experts()), QUEUES)
+    assert report.outputs.total == 3
+
+
+def _copies_that_differ() -> None:
+    assert_partitioned(product(lambda x: x, check_vma=False), MATRICES)
+
+
 def _a_sum_is_left_out() -> None:
     shardings = tuple(jax.NamedSharding(mesh_of(2, 2), spec) for spec in SPECS)
     lowered = jax.jit(network, in_shardings=shardings, out_shardings=shardings[0]).lower(*NETWORK)
@@ -249,5 +263,7 @@ OTHERS: dict[str, Callable[[], None]] = {
     "steps of a loop": _steps_of_a_loop,
     "unpartitioned": _unpartitioned,
     "a sum is left out": _a_sum_is_left_out,
+    "copies that differ": _copies_that_differ,
+    "partitioned shard_map": _partitioned_shard_map,
 }
 CHECKS = OTHERS | {name: _against_plain(case) for name, case in (RIGHT | WRONG).items()}

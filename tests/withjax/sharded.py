@@ -58,26 +58,36 @@ def attention(queries: Any, keys: Any, values: Any) -> Any:
 
 
 def ring_attention(
-    shift: int = 1, steps: int = 4, rescale: bool = True, check_vma: bool = True
+    shift: int = 1,
+    steps: int = 4,
+    rescale: bool = True,
+    check_vma: bool = True,
+    looped: bool = False,
 ) -> Function:
-    """Return attention whose keys and values go round the devices."""
+    """Return attention whose keys and values go round the devices, in a loop or step by step."""
     mesh = mesh_of(4, names=("ring",))
     to_next = [(device, (device + shift) % 4) for device in range(4)]
 
+    def step(queries: Any, state: Any) -> Any:
+        keys, values, most, total, held = state
+        scores = queries @ keys.T / 2
+        greater = jnp.maximum(most, lax.stop_gradient(scores).max(-1, keepdims=True))
+        weights = jnp.exp(scores - greater)
+        before = jnp.exp(most - greater)
+        total = total * before + weights.sum(-1, keepdims=True)
+        held = (held * before if rescale else held) + weights @ values
+        keys, values = (lax.ppermute(x, "ring", to_next) for x in (keys, values))
+        return keys, values, greater, total, held
+
     def local(queries: Any, keys: Any, values: Any) -> Any:
         most = jnp.full((queries.shape[0], 1), -1e30)
-        total = jnp.zeros((queries.shape[0], 1))
-        held = jnp.zeros_like(queries)
-        for _ in range(steps):
-            scores = queries @ keys.T / 2
-            greater = jnp.maximum(most, lax.stop_gradient(scores).max(-1, keepdims=True))
-            weights = jnp.exp(scores - greater)
-            before = jnp.exp(most - greater)
-            total = total * before + weights.sum(-1, keepdims=True)
-            held = (held * before if rescale else held) + weights @ values
-            most = greater
-            keys, values = (lax.ppermute(x, "ring", to_next) for x in (keys, values))
-        return held / total
+        state = keys, values, most, jnp.zeros_like(most), jnp.zeros_like(queries)
+        if looped:
+            state = lax.fori_loop(0, steps, lambda _, held: step(queries, held), state)
+        else:
+            for _ in range(steps):
+                state = step(queries, state)
+        return state[4] / state[3]
 
     spec = P("ring", None)
     return jax.shard_map(

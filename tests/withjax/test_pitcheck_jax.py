@@ -52,6 +52,7 @@ def test_a_finding_stands_at_the_line_of_the_program(said_of: Said) -> None:
         "jitted with named arguments",
         "steps of a loop",
         "a sum is left out",
+        "partitioned shard_map",
     ],
 )
 def test_programs_of_other_forms(said_of: Said, name: str) -> None:
@@ -67,6 +68,7 @@ def test_programs_of_other_forms(said_of: Said, name: str) -> None:
         ("of one device", "XLA does not partition the program"),
         ("unpartitioned", "XLA does not partition the program"),
         ("another argument is used", "mismatch: "),
+        ("copies that differ", "mismatch: "),
     ],
 )
 def test_a_pair_that_cannot_be_meant(said_of: Said, name: str, text: str) -> None:

@@ -7,115 +7,65 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+from xla.hlo_pairs import WRONG, Case, assert_computes, cases_in, edits, is_right, plans_in
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.errors import PlanError
-from pitcheck.execution.executor import execute
-from pitcheck.execution.judge import judge
-from pitcheck.frontends.xla.lowering.pair import plans_of
-from pitcheck.frontends.xla.text.parser import parse_hlo
-from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
 
 HERE = Path(__file__).parent
 NAMES = ("mlp", "words", "layers", "shifts", "attention", "sums")
 
 
-@cache
-def _cases() -> dict[str, dict[str, Any]]:
-    lines = (HERE / "texts" / "pairs.jsonl").read_text().splitlines()
-    return {case["name"]: case for case in map(json.loads, lines)}
-
-
-def _plans(case: dict[str, Any], after: str | None = None) -> tuple[Plan, Plan]:
-    return plans_of(parse_hlo(case["before"]), parse_hlo(after or case["after"]))
-
-
-def _right(reference: Plan, parallel: Plan) -> bool:
-    found = (judge(reference, parallel, seed) for seed in range(1, 4))
-    return not any(each.different or each.missing or each.error for each in found)
+def _cases() -> dict[str, Case]:
+    return cases_in("pairs.jsonl")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reference_computes_what_jax_computes(name: str) -> None:
     case = _cases()[name]
-    reference, _ = _plans(case)
-    names = [tensor.name for tensor in reference.tensors if tensor.role == "input"]
-    initial = {(n, 0, 0): np.array(x) for n, x in zip(names, case["inputs"], strict=True)}
-    held = execute(reference, initial)
-    for output, expected in zip(reference.outputs, case["outputs"], strict=True):
-        np.testing.assert_allclose(held[output.tensor, 0, 0], expected, rtol=2e-5, atol=2e-6)
+    assert_computes(case, plans_in(case)[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_partitioned_program_is_right(name: str) -> None:
-    reference, parallel = _plans(_cases()[name])
+def test_a_partitioned_program_isis_right(name: str) -> None:
+    reference, parallel = plans_in(_cases()[name])
     assert not [*validate(reference), *validate(parallel, reference=reference)]
-    assert _right(reference, parallel)
+    assert is_right(reference, parallel)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_partitioned_program_is_proven(name: str) -> None:
-    assert check(*_plans(_cases()[name]), Options(seed=1)).verdict == "equivalent"
+    assert check(*plans_in(_cases()[name]), Options(seed=1)).verdict == "equivalent"
 
 
 @pytest.mark.parametrize("name", ["mlp", "layers"])
 def test_a_sum_that_is_left_out_is_found(name: str) -> None:
     case = _cases()[name]
-    for what, text in _edits(case["after"], _WRONG[:1]):
-        report = check(*_plans(case, text), Options(seed=1, explain=False))
+    for what, text in edits(case["after"], WRONG[:1]):
+        report = check(*plans_in(case, text), Options(seed=1, explain=False))
         assert report.verdict == "mismatch", what
 
 
-def _edits(text: str, wrong: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
-    """Return texts that each differ in one thing that matters, with what it is."""
-    lines = text.splitlines()
-    found = []
-    for number, line in enumerate(lines):
-        for pattern, replacement in wrong or _WRONG:
-            edited = re.sub(pattern, replacement, line)
-            if edited != line:
-                whole = "\n".join([*lines[:number], edited, *lines[number + 1 :]])
-                found.append((f"{number + 1}: {line.strip()}", whole))
-    return found
-
-
-_WRONG = (
-    (r"all-reduce\((%[\w.-]+)\).*", r"copy(\1)"),
-    (r"source_target_pairs=\{\{(\d),(\d)\},\{(\d),(\d)\}", r"source_target_pairs={{\1,\4},{\3,\2}"),
-    (r"(all-gather.*replica_groups=)\S+ ?\S*, use", r"\1[2,2]<=[2,2]T(1,0), use"),
-    (r"(all-gather.*replica_groups=)\S+ ?\S*, use", r"\1[2,2]<=[4], use"),
-    (r"direction=LT", "direction=LE"),
-    (r"direction=EQ", "direction=NE"),
-    (r"subtract\((%[\w.-]+), (%[\w.-]+)\)", r"subtract(\2, \1)"),
-    (r"(reduce-window.*pad=)(\d)_0", r"\g<1>0_\2"),
-)
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_edited_programs_are_not_right(name: str) -> None:
+def test_edited_programs_are_notis_right(name: str) -> None:
     """Each edit is refused or computes something else."""
     case = _cases()[name]
-    edits = _edits(case["after"])
-    assert edits
-    for what, text in edits:
+    found = edits(case["after"])
+    assert found
+    for what, text in found:
         try:
-            reference, parallel = _plans(case, text)
+            reference, parallel = plans_in(case, text)
         except PlanError:
             continue
         wrong = list(validate(parallel, reference=reference))
-        assert wrong or not _right(reference, parallel), what
+        assert wrong or not is_right(reference, parallel), what
 
 
 def test_the_texts_are_those_that_jax_makes_here() -> None:
@@ -130,4 +80,4 @@ def test_the_texts_are_those_that_jax_makes_here() -> None:
         env=environment,
     )
     for line in made.stdout.splitlines():
-        assert _right(*_plans(json.loads(line)))
+        assert is_right(*plans_in(json.loads(line)))
