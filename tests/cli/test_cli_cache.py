@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Call
 
-from pitcheck.commands import check, remembered_pairs
+from pitcheck.commands import reading, remembered_pairs
 from pitcheck.frontends.protocol import Frontend
 
 DEMO = Path(__file__).parents[2] / "plans" / "demo"
@@ -112,7 +112,7 @@ def test_a_file_that_changed_while_it_was_read_is_not_remembered(
     """The wrong plan stands there before and after, and the right one while it is read."""
     right, wrong = Path(pair[1]).read_bytes(), Path("mlp-L4.missing-allreduce.plan.json")
     shutil.copy(wrong, pair[1])
-    known = check.read
+    known = reading.read
 
     def read(file: str) -> object:
         Path(file).write_bytes(right if file == pair[1] else Path(file).read_bytes())
@@ -122,7 +122,7 @@ def test_a_file_that_changed_while_it_was_read_is_not_remembered(
         return plan
 
     with monkeypatch.context() as patched:
-        patched.setattr(check, "read", read)
+        patched.setattr(reading, "read", read)
         assert call("check", *pair).code == 0
     assert call("check", *pair).code == 1
 

@@ -110,7 +110,7 @@ def test_no_other_outcome_passes(pytester: pytest.Pytester, fields: str, said: s
         from pitcheck.report.report import Finding, OutputCounts, Report
 
         def test_it(pitcheck_check, monkeypatch):
-            monkeypatch.setattr(subjects, "checked", lambda *_, **__: Report({fields}))
+            monkeypatch.setattr(subjects, "checked_sources", lambda *_, **__: Report({fields}))
             pitcheck_check("r.plan.json", "p.plan.json")
         """,
     )

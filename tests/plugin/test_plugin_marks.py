@@ -225,7 +225,7 @@ def test_a_test_that_checks_nothing_or_goes_on_after_a_failure_fails(
         def test_error_of_pitcheck(pitcheck_check, monkeypatch):
             pitcheck_check("r.plan.json", "p.plan.json")
             from pitcheck.pytest_plugin import subjects
-            monkeypatch.setattr(subjects, "checked", lambda *_, **__: 1 / 0)
+            monkeypatch.setattr(subjects, "checked_sources", lambda *_, **__: 1 / 0)
             try:
                 pitcheck_check("r.plan.json", "p.plan.json")
             except ZeroDivisionError:
