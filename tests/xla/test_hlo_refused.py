@@ -321,7 +321,7 @@ def test_a_program_that_is_not_partitioned_has_no_partitions(line: str) -> None:
     text = module_text(
         "%x = f32[2] parameter(0)", f"ROOT %y = {line}", before=ADD, head=FOUR, root=False
     )
-    with pytest.raises(UnsupportedError, match="outside of a shard_map"):
+    with pytest.raises(UnsupportedError, match="not partitioned yet"):
         plans_of(parse_hlo(text), parse_hlo(text))
 
 

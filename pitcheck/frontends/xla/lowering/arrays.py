@@ -164,22 +164,13 @@ class Tuple:
     elements: tuple[Value, ...]
 
 
-@dataclass(frozen=True)
-class Shards:
-    """The values of all devices in a region that is written for each device."""
-
-    devices: tuple[Value, ...]
-
-
-Value: TypeAlias = Array | Tuple | Shards
+Value: TypeAlias = Array | Tuple
 
 
 def shape_of(value: Value) -> Shape:
     """Return the shape of an array or a tuple."""
     if isinstance(value, Array):
         return value.shape
-    if isinstance(value, Shards):
-        return shape_of(value.devices[0])
     return TupleShape(tuple(shape_of(element) for element in value.elements))
 
 

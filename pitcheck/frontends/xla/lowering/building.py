@@ -59,8 +59,6 @@ class Building:
         self._here: tuple[str, str, str] = ("", "", "")
         self._names: dict[str, int] = {}
         self._operator_names: dict[str, int] = {}
-        self.assumptions: dict[str, None] = {}
-        """What is assumed of the program, in order."""
         self._computed: dict[str, str] = {}
         """The tensor that holds the result of each operator that only computes."""
 
@@ -70,10 +68,6 @@ class Building:
         place = self.module.source(instruction)
         source = f"{place.file}:{place.line}" if place else f"{self.module.file}:{instruction.line}"
         self._here = (instruction.name + path, source, instruction.metadata.name)
-
-    def assume(self, sentence: str) -> None:
-        """Add a sentence to what the report says is assumed, unless it is there."""
-        self.assumptions[sentence] = None
 
     # --- tensors
     def emit(

@@ -55,40 +55,26 @@ def group_of(b: Building, instruction: Instruction) -> Group:
         UnsupportedError: it runs over replicas, and not over partitions, or groups differ in size.
         PlanError: a partition is in no group.
     """
-    _check_partitioned(b, instruction)
-    return Group(ranks=groups_of(b, instruction, b.devices))
-
-
-def groups_of(b: Building, instruction: Instruction, partitions: int) -> Groups:
-    """Return the groups of partitions of a collective.
-
-    Raises as :func:`group_of` does.
-    """
     attributes = instruction.attributes
-    check_channel(b, instruction)
+    _check_partitioned(b, instruction)
     by_device = None
     if instruction.opcode not in _WITHOUT_GLOBAL_IDS:
         by_device = instruction.get("use_global_device_ids", False)
     ids = meaning_of_ids("channel_id" in attributes, by_device)
     stated = cast("Groups", attributes.get("replica_groups", ()))
     try:
-        groups = device_groups(stated, ids, 1, partitions)
+        groups = device_groups(stated, ids, 1, b.devices)
     except PlanError as error:
         raise PlanError(f"{instruction.opcode}: {error.message}", b.place) from error
     if len({len(group) for group in groups}) > 1:
         raise unsupported(b, "a collective whose groups differ in size")
-    return groups
+    return Group(ranks=groups)
 
 
 def _check_partitioned(b: Building, instruction: Instruction) -> None:
     """Raise UnsupportedError unless a collective runs over the partitions of the program."""
     if b.devices < b.module.header.partitions:
         raise unsupported(b, f"{instruction.opcode} in a program that is not partitioned yet")
-    check_channel(b, instruction)
-
-
-def check_channel(b: Building, instruction: Instruction) -> None:
-    """Raise UnsupportedError for a collective over replicas."""
     if "channel_id" not in instruction.attributes:
         raise unsupported(b, f"{instruction.opcode} without channel_id, which is over replicas,")
 
@@ -125,7 +111,7 @@ def _all_reduce(b: Building, instruction: Instruction, given: Sequence[Array]) -
 
 def _all_gather(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
     group = group_of(b, instruction)
-    axis = split_axis(b, instruction)
+    axis = _axis(b, instruction)
     results = []
     for x in given:
         shape = _scaled(x.shape, axis, len(group.ranks[0]))
@@ -143,7 +129,7 @@ def _scaled(shape: ArrayShape, axis: int, factor: int) -> ArrayShape:
 
 def _reduce_scatter(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
     group = group_of(b, instruction)
-    axis = split_axis(b, instruction)
+    axis = _axis(b, instruction)
     members = len(group.ranks[0])
     results = []
     for x in given:
@@ -165,7 +151,7 @@ def _parted(b: Building, x: Array, axis: int, members: int) -> ArrayShape:
     return ArrayShape(x.shape.element, tuple(sizes))
 
 
-def split_axis(b: Building, instruction: Instruction) -> int:
+def _axis(b: Building, instruction: Instruction) -> int:
     """Return the dimension of a collective. Raises PlanError unless there is one."""
     axes = instruction.integers("dimensions")
     if len(axes) != 1:
@@ -178,7 +164,7 @@ def _all_to_all(b: Building, instruction: Instruction, given: Sequence[Array]) -
     group = group_of(b, instruction)
     members = len(group.ranks[0])
     if "dimensions" in instruction.attributes:
-        axis, x = split_axis(b, instruction), given[0]
+        axis, x = _axis(b, instruction), given[0]
         if len(given) != 1:
             raise unsupported(b, "all-to-all of several arrays that are cut")
         _parted(b, x, axis, members)

@@ -6,34 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Shards, Tuple, Value, shape_of
+from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value, shape_of
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.collectives import collective, partition
 from pitcheck.frontends.xla.lowering.dynamic_slices import DYNAMIC_SLICES
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.gathers import GATHERS
-from pitcheck.frontends.xla.lowering.manual import (
-    begins,
-    ends,
-    is_manual,
-    met,
-    numbered,
-    one_of_all,
-)
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
 from pitcheck.frontends.xla.lowering.window_sums import window_sums
 from pitcheck.frontends.xla.text.module import Computation, Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape
-from pitcheck.frontends.xla.text.sharding import AnySharding
 
 MOST_ITERATIONS = 4096
 """The iterations of a loop that are followed one by one."""
 DEEPEST = 100
 """The calls within each other that are followed."""
 
-_BEGINS = "SPMDFullToShardShape"
-_ENDS = "SPMDShardToFullShape"
 _INDEXED = MappingProxyType({**DYNAMIC_SLICES, **GATHERS})
 
 
@@ -62,8 +51,6 @@ class Run:
     def __init__(self, building: Building) -> None:
         self._b = building
         self._depth = 0
-        self._shardings: dict[str, AnySharding | None] = {}
-        """The shardings of the operands of the instruction that is read."""
 
     def computation(self, computation: Computation, given: Sequence[Value], path: str) -> Value:
         """Return the result of a computation. ``path`` names the loop iterations around it.
@@ -80,8 +67,6 @@ class Run:
         for name, instruction in computation.instructions.items():
             if name not in values:
                 self._b.at(instruction, path)
-                operands = instruction.operands
-                self._shardings = {o: computation.instructions[o].sharding for o in operands}
                 values[name] = self._result(
                     instruction, [values[operand] for operand in instruction.operands], path
                 )
@@ -92,40 +77,15 @@ class Run:
         control = _CONTROL.get(instruction.opcode)
         if control is not None:
             return control(self, instruction, given, path)
-        found = self._of_devices(instruction, given)
-        if found is None:
-            found = self._of_one(instruction, given)
-        if found is None:
-            raise UnsupportedError(
-                f"{self._b.place}: the operator {instruction.opcode} has no meaning in a plan"
-            )
-        return self._checked(instruction, found)
-
-    def _of_devices(self, instruction: Instruction, given: Sequence[Value]) -> Value | None:
-        """Return what each device has in a region written for each; None outside of one."""
-        if self._b.devices == self._b.module.header.partitions:
-            return None
-        together = met(self._b, instruction, given)
-        if together is not None or not any(isinstance(each, Shards) for each in given):
-            return together
-        results = []
-        for device in range(self._b.module.header.partitions):
-            own = [each.devices[device] if isinstance(each, Shards) else each for each in given]
-            result = self._of_one(instruction, own)
-            if result is None:
-                return None
-            results.append(result)
-        return Shards(tuple(results))
-
-    def _of_one(self, instruction: Instruction, given: Sequence[Value]) -> Value | None:
-        """Return the result of an operator on arrays; None if it has no meaning."""
         arrays = [each for each in given if isinstance(each, Array)]
         if len(arrays) == len(given):
             for lower in _ARITHMETIC:
                 found = lower(self._b, instruction, arrays)
                 if found is not None:
-                    return found
-        return None
+                    return self._checked(instruction, found)
+        raise UnsupportedError(
+            f"{self._b.place}: the operator {instruction.opcode} has no meaning in a plan"
+        )
 
     def _checked(self, instruction: Instruction, found: Value) -> Value:
         """Return a value whose shape is the one that is stated."""
@@ -159,10 +119,6 @@ class Run:
     def _partition(self, instruction: Instruction, _: Sequence[Value], __: str) -> Value:
         if not isinstance(instruction.shape, ArrayShape):
             raise unsupported(self._b, "partition-id that is no number")
-        if self._b.devices < self._b.module.header.partitions:
-            if not is_manual(instruction):
-                raise unsupported(self._b, "partition-id outside of a shard_map")
-            return numbered(self._b, instruction.shape)
         return partition(self._b, instruction.shape)
 
     # --- calls
@@ -178,7 +134,7 @@ class Run:
         state = given[0]
         for number in range(MOST_ITERATIONS):
             inner = f"{path}, {instruction.name} {number}"
-            more = one_of_all(self.computation(condition, (state,), inner))
+            more = self.computation(condition, (state,), inner)
             self._b.at(instruction, path)
             goes_on = more.uniform if isinstance(more, Array) else None
             if not isinstance(goes_on, bool):
@@ -190,7 +146,7 @@ class Run:
 
     def _conditional(self, instruction: Instruction, given: Sequence[Value], path: str) -> Value:
         """Return the result of the branch that is taken, if that is known."""
-        choice, *operands = one_of_all(given[0]), *given[1:]
+        choice, *operands = given
         number = choice.uniform if isinstance(choice, Array) else None
         names = instruction.calls
         if isinstance(number, bool):
@@ -206,12 +162,6 @@ class Run:
         target = str(instruction.attributes["custom_call_target"])
         if target == "Sharding" and len(given) == 1:
             return self._checked(instruction, given[0])
-        if target == _BEGINS and len(given) == 1 and isinstance(given[0], Array):
-            sharding = self._shardings[instruction.operands[0]]
-            if not isinstance(sharding, tuple) and is_manual(instruction):
-                return begins(self._b, instruction, given[0], sharding)
-        if target == _ENDS and len(given) == 1:
-            return self._checked(instruction, ends(self._b, instruction, given[0]))
         raise unsupported(self._b, f"the custom call {target}")
 
 

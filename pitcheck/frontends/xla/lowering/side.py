@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Shards, Tuple, Value, dtype_of
+from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building
 from pitcheck.frontends.xla.lowering.index_ranges import widest
 from pitcheck.frontends.xla.lowering.placement import lineage_of
@@ -139,7 +139,7 @@ class Side:
             operators=tuple(self._b.operators),
             outputs=tuple(outputs),
             name=self.module.name,
-            assumptions=(*self._b.assumptions, *assumptions),
+            assumptions=assumptions,
         )
 
 
@@ -148,7 +148,5 @@ def arrays_of(value: Value) -> Iterator[Array]:
     if isinstance(value, Tuple):
         for element in value.elements:
             yield from arrays_of(element)
-    elif isinstance(value, Shards):
-        raise UnsupportedError("a result that each device of a shard_map has has no meaning here")
     else:
         yield value
