@@ -51,7 +51,34 @@ def ring(queries: Any, keys: Any, values: Any) -> Any:
     return mapped(body, (rows,) * 3, rows)(queries, keys, values)
 
 
-def ring_product(x: Any, weights: Any) -> Any:
+def ring_loss(queries: Any, keys: Any, values: Any) -> Any:
+    """Return the loss of attention in a loop, scores less their maximum so far; its gradients."""
+    rows = P(None, *RING)
+
+    def body(q: Any, k: Any, v: Any) -> Any:
+        def step(carried: Any, _: Any) -> Any:
+            k, v, most, norm, total = carried
+            scores = jnp.einsum("bqd,bkd->bqk", q, k) / 2
+            larger = jnp.maximum(most, lax.stop_gradient(scores.max(-1)))
+            weights, before = jnp.exp(scores - larger[..., None]), jnp.exp(most - larger)
+            norm = norm * before + weights.sum(-1)
+            total = total * before[..., None] + jnp.einsum("bqk,bkd->bqd", weights, v)
+            k, v = (lax.ppermute(x, *RING, FORWARDS) for x in (k, v))
+            return (k, v, larger, norm, total), None
+
+        zeros = jnp.zeros(q.shape[:2], q.dtype), jnp.zeros(q.shape, q.dtype)
+        start = jnp.full(q.shape[:2], -1e30, q.dtype), *zeros
+        varying = (lax.pcast(x, *RING, to="varying") for x in start)
+        _, _, _, norm, total = lax.scan(step, (k, v, *varying), None, DEVICES)[0]
+        return total / norm[..., None]
+
+    def loss(*given: Any) -> Any:
+        return jnp.sum(mapped(body, (rows,) * 3, rows)(*given) ** 2)
+
+    return jax.value_and_grad(loss, (0, 1, 2))(queries, keys, values)
+
+
+def ring_product(x: Any, weights: Any, y: Any) -> Any:
     """Return the loss of a product whose rows go around in a loop, and its gradient."""
 
     def body(x: Any, w: Any) -> Any:
@@ -67,8 +94,8 @@ def ring_product(x: Any, weights: Any) -> Any:
         return lax.fori_loop(0, DEVICES, step, (x, start))[1]
 
     def loss(weights: Any) -> Any:
-        y = mapped(body, (P(*RING), P(None, *RING)), P(None, *RING))(x, weights)
-        return jnp.sum(y**3)
+        found = mapped(body, (P(*RING), P(None, *RING)), P(None, *RING))(x, weights)
+        return jnp.sum((found - y) ** 2)
 
     return jax.value_and_grad(loss)(weights)
 
@@ -144,6 +171,18 @@ def normed(x: Any, weights: Any, scale: Any) -> Any:
     return y.sum(0), y * most
 
 
+def branching(x: Any, weights: Any) -> Any:
+    """Return what each device computes in its way: by its place on both axes of the mesh."""
+
+    def body(x: Any, w: Any) -> Any:
+        first = lax.axis_index("d") == 0
+        y = lax.cond(first, lambda x: x @ w, lambda x: jnp.tanh(x) * 3, x)
+        ways = [lambda y: y - 1, lambda y: jnp.sum(y * y, -1, keepdims=True) - y]
+        return lax.psum(lax.switch(lax.axis_index("t"), ways, y), "t")
+
+    return mapped(body, (P(*RING), P("t")), P("d"))(x, weights)
+
+
 def cases() -> list[tuple[Callable[..., Any], tuple[Any, ...], Any, Any]]:
     """Return the programs with their inputs, and the shardings of inputs and results."""
     rng = np.random.default_rng(0)
@@ -157,7 +196,13 @@ def cases() -> list[tuple[Callable[..., Any], tuple[Any, ...], Any, Any]]:
     shards = s("d"), s("d", "t"), s("t")
     return [
         (ring, tuple(reals(2, 8, 2) for _ in range(3)), (middle,) * 3, middle),
-        (ring_product, (reals(8, 2), reals(2, 8)), (rows, middle), (whole, middle)),
+        (
+            ring_product,
+            (reals(8, 2), reals(2, 8), reals(8, 8)),
+            (rows, middle, middle),
+            (whole, middle),
+        ),
+        (ring_loss, tuple(reals(2, 8, 2) for _ in range(3)), (middle,) * 3, (whole, (middle,) * 3)),
         (pipeline, (reals(3, 2, 2), reals(4, 2, 2)), (whole, rows), (whole, rows)),
         (
             experts,
@@ -167,6 +212,7 @@ def cases() -> list[tuple[Callable[..., Any], tuple[Any, ...], Any, Any]]:
         ),
         (gathered, layers, shards, (whole, shards[1:])),
         (unchecked, layers, shards, (whole, shards[1:])),
+        (branching, (reals(8, 4), reals(8, 4)), (rows, s("t")), s("d")),
         (normed, (reals(4, 2), reals(2, 8), reals(8)), (s("d"), whole, s("t")), (whole, s("d"))),
     ]
 

@@ -278,3 +278,5 @@ _LOWER: Mapping[str, Lower] = MappingProxyType(
         "collective-broadcast": _broadcast,
     }
 )
+COLLECTIVES = frozenset(_LOWER)
+"""The opcodes of collectives."""

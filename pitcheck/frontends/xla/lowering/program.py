@@ -9,10 +9,11 @@ from types import MappingProxyType
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import Array, Copies, Tuple, Value, arrays_of, shape_of
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
-from pitcheck.frontends.xla.lowering.collectives import collective, partition
+from pitcheck.frontends.xla.lowering.collectives import COLLECTIVES, collective, partition
 from pitcheck.frontends.xla.lowering.dynamic_slices import DYNAMIC_SLICES
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.gathers import GATHERS
+from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
 from pitcheck.frontends.xla.lowering.manual.shards import full_of, is_manual, shards_of
 from pitcheck.frontends.xla.lowering.reductions import reduced
@@ -67,6 +68,8 @@ class Run:
     def __init__(self, building: Building) -> None:
         self._b = building
         self._depth = 0
+        self._split = 0
+        """The conditionals around, of whose branches devices take different ones."""
 
     def computation(self, computation: Computation, given: Sequence[Value], path: str) -> Value:
         """Return the result of a computation. ``path`` names the loop iterations around it.
@@ -96,6 +99,8 @@ class Run:
         control = _CONTROL.get(instruction.opcode)
         if control is not None:
             return control(self, instruction, given, place)
+        if self._split and instruction.opcode in COLLECTIVES:
+            raise unsupported(self._b, "a collective in a branch that not all devices take")
         arrays = [each for each in given if isinstance(each, Array)]
         copies = [each for each in given if isinstance(each, Copies)]
         if self._devices and is_manual(_one(instruction)) and len(copies) == len(given):
@@ -225,16 +230,16 @@ class Run:
     ) -> Value:
         """Return the result of the branch that is taken, if that is known."""
         choice, *operands = given
-        number = _uniform(choice)
-        names = instruction.calls
-        if isinstance(number, bool):
-            taken = 0 if number else 1
-        elif isinstance(number, int):
-            taken = number if 0 <= number < len(names) else len(names) - 1
-        else:
-            raise unsupported(self._b, "a conditional whose branch depends on inputs")
-        called = self._b.module.computations[names[taken]]
-        return self.computation(called, (operands[taken],), f"{place.path}, branch {taken}")
+        taken = branches_of(self._b, choice, len(instruction.calls))
+        self._split += len(taken) > 1
+        results: dict[int, Value] = {}
+        for branch in sorted(set(taken)):
+            called = self._b.module.computations[instruction.calls[branch]]
+            inner = f"{place.path}, branch {branch}"
+            results[branch] = self.computation(called, (operands[branch],), inner)
+        self._b.at(instruction, place.path)
+        self._split -= len(taken) > 1
+        return merged(self._b, taken, results) if len(taken) > 1 else results[taken[0]]
 
     def _custom_call(
         self, instruction: Instruction, given: Sequence[Value], place: _Place
@@ -243,18 +248,22 @@ class Run:
         if len(given) == 1:
             if target == "Sharding":
                 return self._checked(instruction, given[0])
-            if self._devices and target in {"SPMDFullToShardShape", "SPMDShardToFullShape"}:
-                return self._checked(instruction, self._border(instruction, given[0], place))
+            if self._devices:
+                found = self._border(target, instruction, given[0], place)
+                if found is not None:
+                    return self._checked(instruction, found)
         raise unsupported(self._b, f"the custom call {target}")
 
-    def _border(self, instruction: Instruction, given: Value, place: _Place) -> Value:
-        """Return the shards of a full array, or the full array of shards."""
-        if isinstance(given, Copies):
-            return full_of(self._b, given, instruction.sharding)
-        if isinstance(given, Array):
+    def _border(
+        self, target: str, instruction: Instruction, given: Value, place: _Place
+    ) -> Value | None:
+        """Return the shards of a full array, or the full array of shards; None for other calls."""
+        if target == "SPMDFullToShardShape" and isinstance(given, Array):
             operand = place.computation.instructions[instruction.operands[0]]
             return shards_of(self._b, given, operand.sharding, self._devices)
-        raise unsupported(self._b, "a tuple that goes into a manual region, or out of one,")
+        if target == "SPMDShardToFullShape" and isinstance(given, Copies):
+            return full_of(self._b, given, instruction.sharding)
+        return None
 
 
 def _uniform(value: Value) -> object:
