@@ -35,10 +35,14 @@ FAULTS = {
     "a larger constant": (r"(f32\[\] constant\()([1-9][\d.]*)\)", r"\g<1>\g<2>5)"),
     "another integer": (r"(s32\[\] constant\()2\)", r"\g<1>3)"),
     "no nonlinearity": (rf"(?:tanh|negate|exponential|rsqrt){_BEHIND}", r"copy(\1)\2"),
-    "operands swapped": (rf"(f32\S+ (?:subtract|divide)){_TWO}", r"\1(\3, \2)"),
-    "one operand twice": (rf"(f32\S+ (?:multiply|add)){_TWO}", r"\1(\2, \2)"),
+    "operands swapped": (rf"(f32\[\S+ (?:subtract|divide)){_TWO}", r"\1(\3, \2)"),
+    "one operand twice": (rf"(f32\[\d\S+ (?:multiply|add)){_TWO}", r"\1(\2, \2)"),
     "the other operand twice": (rf"(f32\S+ maximum){_TWO}", r"\1(\3, \3)"),
     "another branch": (r"(f32\S+ select)\((%\S+), (%\S+), (%\S+)\)", r"\1(\2, \4, \3)"),
+    "another reduction": (r"(ROOT %\S+ = f32\[\] )add", r"\1maximum"),
+    # Not the maximum of a softmax: on the reals another number there gives the same.
+    "the other extremum": (r"(ROOT %max\S* = f32\[\] )maximum", r"\1minimum"),
+    "a difference": (r"(f32\[\d\S+ )add", r"\1subtract"),
     "another dimension": (
         r"(dot\(.*lhs_contracting_dims=\{)1(\}, rhs_contracting_dims=\{)0",
         r"\g<1>0\g<2>1",
@@ -49,14 +53,21 @@ FAULTS = {
 
 
 def faults(text: str, manual: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield each mistake, the line that it changes, and the text with it.
+    """Yield each mistake, the line that it changes, and the text with it: first one of each kind.
 
     ``manual``: only lines of manual regions are changed, of the text before partitioning.
     """
     lines = text.splitlines()
+    found: dict[str, list[tuple[int, str]]] = {}
     for fault, (pattern, replacement) in FAULTS.items():
         for number, line in enumerate(lines):
             edited = re.sub(pattern, replacement, line)
             if edited != line and (not manual or "sharding={manual}" in line):
-                whole = "\n".join([*lines[:number], edited, *lines[number + 1 :]])
-                yield fault, f"{number + 1}: {line.strip()}", whole
+                found.setdefault(fault, []).append((number, edited))
+    while found:
+        for fault in list(found):
+            number, edited = found[fault].pop(0)
+            if not found[fault]:
+                del found[fault]
+            whole = "\n".join([*lines[:number], edited, *lines[number + 1 :]])
+            yield fault, f"{number + 1}: {lines[number].strip()}", whole
