@@ -166,9 +166,15 @@ class Tuple:
 
 @dataclass(frozen=True)
 class Copies:
-    """An array of a manual region, which differs between devices: one of each device."""
+    """An array of a manual region, which differs between devices.
+
+    Attributes:
+        arrays: that of each device.
+        groups: the number of the group that each device is in. Devices of one group hold one array.
+    """
 
     arrays: tuple[Array, ...]
+    groups: tuple[int, ...]
 
 
 Value: TypeAlias = Array | Copies | Tuple

@@ -15,7 +15,7 @@ from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.gathers import GATHERS
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
-from pitcheck.frontends.xla.lowering.manual.shards import full_of, is_manual, shards_of
+from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
 from pitcheck.frontends.xla.lowering.window_sums import window_sums
@@ -85,13 +85,12 @@ class Run:
         values: dict[str, Value] = dict(zip(computation.parameters, given, strict=True))
         place = _Place(computation, path)
         for name, instruction in computation.instructions.items():
+            self._b.at(instruction, path)
             if name not in values:
-                self._b.at(instruction, path)
-                found = self._result(
+                values[name] = self._result(
                     instruction, [values[operand] for operand in instruction.operands], place
                 )
-                self._check_manual(instruction, found)
-                values[name] = found
+            self._check_manual(instruction, values[name])
         self._depth -= 1
         return values[computation.root]
 
@@ -103,10 +102,15 @@ class Run:
             raise unsupported(self._b, "a collective in a branch that not all devices take")
         arrays = [each for each in given if isinstance(each, Array)]
         copies = [each for each in given if isinstance(each, Copies)]
-        if self._devices and is_manual(_one(instruction)) and len(copies) == len(given):
-            return self._checked(instruction, self._manual(instruction, copies, place.path))
-        if len(arrays) == len(given):
+        groups = self._groups(instruction)
+        if groups is not None and all(each.groups == groups for each in copies):
+            if len(copies) == len(given):
+                found = self._manual(instruction, copies, groups, place.path)
+                return self._checked(instruction, found)
+        elif len(arrays) == len(given):
             return self._checked(instruction, self._computed(instruction, arrays))
+        if copies or groups is not None:
+            raise unsupported(self._b, "a manual region that is entered or left without its border")
         raise self._meaningless(instruction)
 
     def _computed(self, instruction: Instruction, arrays: Sequence[Array]) -> Value:
@@ -128,7 +132,18 @@ class Run:
         partitions = self._b.module.header.partitions
         return partitions if partitions > self._b.devices else 0
 
-    def _manual(self, instruction: Instruction, given: Sequence[Copies], path: str) -> Value:
+    def _groups(self, instruction: Instruction) -> tuple[int, ...] | None:
+        """Return the groups of devices that hold one array of a result; None outside of regions."""
+        stated = {manual_groups(each, self._devices) for each in _shardings(instruction)}
+        return stated.pop() if len(stated) == 1 else None
+
+    def _manual(
+        self,
+        instruction: Instruction,
+        given: Sequence[Copies],
+        groups: tuple[int, ...],
+        path: str,
+    ) -> Value:
         """Return what each device computes of its arrays; of the same ones, the same."""
         joint = manual_collective(self._b, instruction, given) if given else None
         if joint is not None:
@@ -145,7 +160,7 @@ class Run:
                 found[arrays] = result
             results.append(found[arrays])
         self._b.at(instruction, path)
-        return Copies(tuple(results))
+        return Copies(tuple(results), groups)
 
     def _check_manual(self, instruction: Instruction, found: Value) -> None:
         """Raise UnsupportedError unless the arrays of a region are those stated to be manual.
@@ -156,11 +171,10 @@ class Run:
             return
         stated = _shardings(instruction)
         for array, sharding in zip(arrays_of(found), stated, strict=True):
-            if isinstance(array, Copies) != is_manual(sharding):
+            groups = array.groups if isinstance(array, Copies) else None
+            if groups != manual_groups(sharding, self._devices):
                 raise unsupported(
-                    self._b,
-                    "an array of a manual region that is not stated to be manual, or another that "
-                    "is,",
+                    self._b, "a manual region that is entered or left without its border"
                 )
 
     def _checked(self, instruction: Instruction, found: Value) -> Value:
@@ -191,15 +205,17 @@ class Run:
         if literal is None:
             raise unsupported(self._b, "a constant without numbers")
         constant = self._b.constant(literal.shape, literal.elements)
-        if self._devices and is_manual(_one(instruction)):
-            return Copies((constant,) * self._devices)
+        groups = self._groups(instruction)
+        if groups is not None:
+            return Copies((constant,) * self._devices, groups)
         return constant
 
     def _partition(self, instruction: Instruction, _: Sequence[Value], __: _Place) -> Value:
         if not isinstance(instruction.shape, ArrayShape):
             raise unsupported(self._b, "partition-id that is no number")
-        if self._devices and is_manual(_one(instruction)):
-            return manual_partition(self._b, instruction.shape, self._devices)
+        groups = self._groups(instruction)
+        if groups is not None:
+            return manual_partition(self._b, instruction.shape, groups)
         return partition(self._b, instruction.shape)
 
     # --- calls
@@ -258,11 +274,15 @@ class Run:
         self, target: str, instruction: Instruction, given: Value, place: _Place
     ) -> Value | None:
         """Return the shards of a full array, or the full array of shards; None for other calls."""
-        if target == "SPMDFullToShardShape" and isinstance(given, Array):
-            operand = place.computation.instructions[instruction.operands[0]]
-            return shards_of(self._b, given, operand.sharding, self._devices)
+        shape = instruction.shape
+        if isinstance(given, Tuple) or not isinstance(shape, ArrayShape):
+            return None
+        before = place.computation.instructions[instruction.operands[0]].sharding
+        after = instruction.sharding
+        if target == "SPMDFullToShardShape":
+            return shards_of(self._b, given, before, after, shape.dimensions, self._devices)
         if target == "SPMDShardToFullShape" and isinstance(given, Copies):
-            return full_of(self._b, given, instruction.sharding)
+            return full_of(self._b, given, before, after, shape.dimensions)
         return None
 
 
@@ -274,12 +294,6 @@ def _uniform(value: Value) -> object:
         numbers = {array.uniform for array in value.arrays}
         return numbers.pop() if len(numbers) == 1 else None
     return None
-
-
-def _one(instruction: Instruction) -> Sharding | None:
-    """Return the sharding of the arrays of an instruction, None if there is none, or several."""
-    stated = set(_shardings(instruction))
-    return stated.pop() if len(stated) == 1 else None
 
 
 def _shardings(instruction: Instruction) -> tuple[Sharding | None, ...]:

@@ -60,12 +60,13 @@ def merged(b: Building, taken: Sequence[int], results: Mapping[int, Value]) -> V
         rows = zip(*tuples.values(), strict=True)
         return Tuple(tuple(merged(b, taken, dict(zip(tuples, row, strict=True))) for row in rows))
     copies = {branch: x.arrays for branch, x in results.items() if isinstance(x, Copies)}
-    if len(copies) == len(results):
-        return Copies(tuple(copies[branch][device] for device, branch in enumerate(taken)))
-    arrays = {branch: x for branch, x in results.items() if isinstance(x, Array)}
-    if len(arrays) < len(results) or not isinstance(first, Array):
+    if len(copies) == len(results) and isinstance(first, Copies):
+        arrays = tuple(copies[branch][device] for device, branch in enumerate(taken))
+        return Copies(arrays, first.groups)
+    whole = {branch: x for branch, x in results.items() if isinstance(x, Array)}
+    if len(whole) < len(results) or not isinstance(first, Array):
         raise unsupported(b, "a conditional of whose branches one lies in a manual region")
-    for branch, other in arrays.items():
+    for branch, other in whole.items():
         first = chosen(b, other.shape, _takers(b, taken, branch, other), other, first)
     return first
 

@@ -44,10 +44,15 @@ def manual_collective(
     return results[0] if isinstance(instruction.shape, ArrayShape) else Arrays(tuple(results))
 
 
-def manual_partition(b: Building, shape: ArrayShape, devices: int) -> Copies:
-    """Return the number of each device."""
-    numbers: Numbers = np.arange(devices, dtype=NUMPY[shape.element])
-    return Copies(tuple(b.known(shape, number.reshape(1)) for number in numbers))
+def manual_partition(b: Building, shape: ArrayShape, groups: tuple[int, ...]) -> Copies:
+    """Return the number of each device.
+
+    Raises UnsupportedError if several devices hold one array together.
+    """
+    if len(set(groups)) < len(groups):
+        raise unsupported(b, "partition-id where several devices hold one array")
+    numbers: Numbers = np.arange(len(groups), dtype=NUMPY[shape.element])
+    return Copies(tuple(b.known(shape, number.reshape(1)) for number in numbers), groups)
 
 
 def _exchanged(groups: Groups, x: Copies, exchange: Exchange) -> Copies:
@@ -56,11 +61,19 @@ def _exchanged(groups: Groups, x: Copies, exchange: Exchange) -> Copies:
     for group in groups:
         got = exchange([x.arrays[device] for device in group])
         found.update(zip(group, got, strict=True))
-    return Copies(tuple(found[device] for device in range(len(x.arrays))))
+    return Copies(tuple(found[device] for device in range(len(x.arrays))), x.groups)
 
 
 def _groups(b: Building, instruction: Instruction, given: Sequence[Copies]) -> Groups:
-    return groups_of(b, instruction, len(given[0].arrays))
+    """Return the groups of a collective.
+
+    Raises UnsupportedError if it meets devices that hold one array together.
+    """
+    groups = groups_of(b, instruction, len(given[0].arrays))
+    for group in groups:
+        if len({given[0].groups[device] for device in group}) < len(group):
+            raise unsupported(b, f"{instruction.opcode} along an axis that is not manual")
+    return groups
 
 
 def _all_reduce(b: Building, instruction: Instruction, given: Sequence[Copies]) -> list[Copies]:
@@ -142,7 +155,10 @@ def _sent_to_each(b: Building, groups: Groups, given: Sequence[Copies]) -> list[
             for number, source in enumerate(group):
                 found[number][device] = given[place].arrays[source]
     devices = range(len(given[0].arrays))
-    return [Copies(tuple(got[device] for device in devices)) for got in found]
+    return [
+        Copies(tuple(got[device] for device in devices), x.groups)
+        for got, x in zip(found, given, strict=True)
+    ]
 
 
 def _permute(b: Building, instruction: Instruction, given: Sequence[Copies]) -> list[Copies]:
@@ -153,7 +169,7 @@ def _permute(b: Building, instruction: Instruction, given: Sequence[Copies]) -> 
     for x in given:
         zeros = _zeros(b, x.arrays[0].shape)
         held = [x.arrays[sources[d]] if d in sources else zeros for d in range(devices)]
-        results.append(Copies(tuple(held)))
+        results.append(Copies(tuple(held), x.groups))
     return results
 
 
