@@ -10,7 +10,7 @@ _OTHERS = r"replica_groups=\{\{0,2\},\{1,3\}\}"
 _ALL = r"replica_groups=\{\{0,1,2,3\}\}"
 _RING = r"source_target_pairs=\{\{0,1\},\{1,2\},\{2,3\},\{3,0\}\}"
 _TWO = r"\((%[\w.-]+), (%[\w.-]+)\)"
-_BEHIND = r"\((%[\w.-]+)\)[^%]*?(, sharding=\{manual\})?$"
+_BEHIND = r"\((%[\w.-]+)\)[^%]*?(, sharding=.*)?$"
 
 FAULTS = {
     "other groups": (_GROUPS, "replica_groups={{0,2},{1,3}}"),
@@ -42,6 +42,7 @@ FAULTS = {
     "another reduction": (r"(ROOT %\S+ = f32\[\] )add", r"\1maximum"),
     # Not the maximum of a softmax: on the reals another number there gives the same.
     "the other extremum": (r"(ROOT %max\S* = f32\[\] )maximum", r"\1minimum"),
+    "a sum of factors": (r"(f32\[\d\S+ )multiply", r"\1add"),
     "a difference": (r"(f32\[\d\S+ )add", r"\1subtract"),
     "another dimension": (
         r"(dot\(.*lhs_contracting_dims=\{)1(\}, rhs_contracting_dims=\{)0",
@@ -62,7 +63,7 @@ def faults(text: str, manual: bool) -> Iterator[tuple[str, str, str]]:
     for fault, (pattern, replacement) in FAULTS.items():
         for number, line in enumerate(lines):
             edited = re.sub(pattern, replacement, line)
-            if edited != line and (not manual or "sharding={manual}" in line):
+            if edited != line and (not manual or "manual}" in line):
                 found.setdefault(fault, []).append((number, edited))
     while found:
         for fault in list(found):

@@ -24,9 +24,9 @@ DEVICES = 4
 FORWARDS = [(0, 1), (1, 2), (2, 3), (3, 0)]
 
 
-def mapped(body: Callable[..., Any], given: Any, results: Any, checked: bool = True) -> Any:
+def mapped(body: Callable[..., Any], given: Any, results: Any, **options: Any) -> Any:
     """Return a function that each device runs on its shards."""
-    return jax.shard_map(body, mesh=MESH, in_specs=given, out_specs=results, check_vma=checked)
+    return jax.shard_map(body, mesh=MESH, in_specs=given, out_specs=results, **options)
 
 
 def ring(queries: Any, keys: Any, values: Any) -> Any:
@@ -148,7 +148,7 @@ def gathered(x: Any, first: Any, second: Any, checked: bool = True) -> Any:
     specs = P("d"), P("d", "t"), P("t")
 
     def loss(first: Any, second: Any) -> Any:
-        return mapped(body, specs, P(), checked)(x, first, second)
+        return mapped(body, specs, P(), check_vma=checked)(x, first, second)
 
     return jax.value_and_grad(loss, (0, 1))(first, second)
 
@@ -183,6 +183,32 @@ def branching(x: Any, weights: Any) -> Any:
     return mapped(body, (P(*RING), P("t")), P("d"))(x, weights)
 
 
+def partly(x: Any, weights: Any) -> Any:
+    """Return a product in a region that is manual along one axis, the other cutting rows, too."""
+
+    def body(x: Any, w: Any) -> Any:
+        y = jnp.tanh(lax.all_gather(x, "d", axis=0, tiled=True) @ w)
+        z = lax.psum_scatter(y * 3 + y * y, "d", scatter_dimension=0, tiled=True) - x
+        return z / (x * x + 2) + lax.psum(x - 1, "d")
+
+    return mapped(body, (P("d"), P()), P("d"), axis_names={"d"})(x, weights)
+
+
+def nested(x: Any, weights: Any) -> Any:
+    """Return a product in a region within another, each manual along an axis."""
+
+    def inner(x: Any, w: Any) -> Any:
+        y = jnp.tanh(x @ w) - w[:1]
+        return lax.psum_scatter(y, "t", scatter_dimension=0, tiled=True) + lax.axis_index("t")
+
+    def body(x: Any, w: Any) -> Any:
+        specs = P(None, "t"), P("t")
+        y = jax.shard_map(inner, in_specs=specs, out_specs=P("t"), axis_names={"t"})(x, w)
+        return lax.psum(y, "d") * y
+
+    return mapped(body, (P("d"), P()), P("d"), axis_names={"d"})(x, weights)
+
+
 def cases() -> list[tuple[Callable[..., Any], tuple[Any, ...], Any, Any]]:
     """Return the programs with their inputs, and the shardings of inputs and results."""
     rng = np.random.default_rng(0)
@@ -213,6 +239,8 @@ def cases() -> list[tuple[Callable[..., Any], tuple[Any, ...], Any, Any]]:
         (gathered, layers, shards, (whole, shards[1:])),
         (unchecked, layers, shards, (whole, shards[1:])),
         (branching, (reals(8, 4), reals(8, 4)), (rows, s("t")), s("d")),
+        (partly, (reals(8, 4), reals(4, 4)), (rows, s("t")), rows),
+        (nested, (reals(4, 4), reals(4, 4)), (s("d"), s(None, "t")), s("d")),
         (normed, (reals(4, 2), reals(2, 8), reals(8)), (s("d"), whole, s("t")), (whole, s("d"))),
     ]
 

@@ -36,6 +36,8 @@ NAMES = (
     "gathered",
     "unchecked",
     "branching",
+    "partly",
+    "nested",
     "normed",
 )
 
