@@ -196,6 +196,15 @@ def test_shards_are_the_tiles_of_the_sharding(
     np.testing.assert_array_equal(found, X * factors)
 
 
+def test_a_tuple_of_nothing_may_state_a_sharding() -> None:
+    plan = _reference(
+        f"%x = f32[4,4] parameter(0), {ROWS}",
+        "%n = () tuple(), sharding={{replicated}}",
+        "ROOT %y = f32[4,4] negate(%x)",
+    )
+    assert len(plan.outputs) == 1
+
+
 HALVES = "sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}"
 PARTLY = "sharding={devices=[1,2,2]<=[2,2]T(1,0) last_tile_dims={manual}}"
 TURNED = "sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={manual}}"

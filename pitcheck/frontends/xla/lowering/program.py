@@ -299,9 +299,9 @@ def _uniform(value: Value) -> object:
 def _shardings(instruction: Instruction) -> tuple[Sharding | None, ...]:
     """Return the sharding that is stated of each array of the result."""
     stated = instruction.sharding
-    if isinstance(stated, tuple):
-        return stated
-    return (stated,) * sum(1 for _ in leaves(instruction.shape))
+    count = sum(1 for _ in leaves(instruction.shape))
+    # A tuple of nothing may state a sharding all the same.
+    return stated[:count] if isinstance(stated, tuple) else (stated,) * count
 
 
 _Control = Callable[[Run, Instruction, Sequence[Value], _Place], Value]
