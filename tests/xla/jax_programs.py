@@ -84,7 +84,7 @@ def sums(x: Any) -> Any:
     return jnp.cumsum(x, 0), jnp.cumsum(x, 1), jnp.max(x, 1), jnp.sum(x)
 
 
-def _sharded(*axes: str | None) -> NamedSharding:
+def sharded(*axes: str | None) -> NamedSharding:
     return NamedSharding(_MESH, P(*axes))
 
 
@@ -117,7 +117,7 @@ def main() -> None:
     def reals(*sizes: int) -> Any:
         return rng.standard_normal(sizes).astype(np.float32)
 
-    s = _sharded
+    s = sharded
     d, t, both = s("d"), s("t"), s("d", "t")
     tokens, labels = (rng.integers(0, 8, (4, 4)).astype(np.int32) for _ in range(2))
     labels = np.where(rng.random((4, 4)) < 0.3, -1, labels).astype(np.int32)

@@ -7,7 +7,7 @@ operator reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -164,14 +164,38 @@ class Tuple:
     elements: tuple[Value, ...]
 
 
-Value: TypeAlias = Array | Tuple
+@dataclass(frozen=True)
+class Copies:
+    """An array of a manual region, which differs between devices.
+
+    Attributes:
+        arrays: that of each device.
+        groups: the number of the group that each device is in. Devices of one group hold one array.
+    """
+
+    arrays: tuple[Array, ...]
+    groups: tuple[int, ...]
+
+
+Value: TypeAlias = Array | Copies | Tuple
 
 
 def shape_of(value: Value) -> Shape:
     """Return the shape of an array or a tuple."""
     if isinstance(value, Array):
         return value.shape
+    if isinstance(value, Copies):
+        return value.arrays[0].shape
     return TupleShape(tuple(shape_of(element) for element in value.elements))
+
+
+def arrays_of(value: Value) -> Iterator[Array | Copies]:
+    """Yield the arrays of a value from left to right."""
+    if isinstance(value, Tuple):
+        for element in value.elements:
+            yield from arrays_of(element)
+    else:
+        yield value
 
 
 def _span(known: Numbers) -> Span:

@@ -48,33 +48,43 @@ def collective(b: Building, instruction: Instruction, operands: Sequence[Array])
     return Tuple(tuple(results))
 
 
-def group_of(b: Building, instruction: Instruction) -> Group:
-    """Return the group of partitions of a collective.
+def _group(b: Building, instruction: Instruction) -> Group:
+    """Return the group of partitions of a collective. Raises as :func:`groups_of` does."""
+    _check_partitioned(b, instruction)
+    return Group(ranks=groups_of(b, instruction, b.devices))
+
+
+def groups_of(b: Building, instruction: Instruction, devices: int) -> Groups:
+    """Return the groups of partitions of a collective, which are of one size.
 
     Raises:
         UnsupportedError: it runs over replicas, and not over partitions, or groups differ in size.
         PlanError: a partition is in no group.
     """
     attributes = instruction.attributes
-    _check_partitioned(b, instruction)
+    _check_channel(b, instruction)
     by_device = None
     if instruction.opcode not in _WITHOUT_GLOBAL_IDS:
         by_device = instruction.get("use_global_device_ids", False)
     ids = meaning_of_ids("channel_id" in attributes, by_device)
     stated = cast("Groups", attributes.get("replica_groups", ()))
     try:
-        groups = device_groups(stated, ids, 1, b.devices)
+        groups = device_groups(stated, ids, 1, devices)
     except PlanError as error:
         raise PlanError(f"{instruction.opcode}: {error.message}", b.place) from error
     if len({len(group) for group in groups}) > 1:
         raise unsupported(b, "a collective whose groups differ in size")
-    return Group(ranks=groups)
+    return groups
 
 
 def _check_partitioned(b: Building, instruction: Instruction) -> None:
-    """Raise UnsupportedError unless a collective runs over the partitions of the program."""
+    """Raise UnsupportedError in a program that is not partitioned yet."""
     if b.devices < b.module.header.partitions:
         raise unsupported(b, f"{instruction.opcode} in a program that is not partitioned yet")
+
+
+def _check_channel(b: Building, instruction: Instruction) -> None:
+    """Raise UnsupportedError unless a collective runs over partitions."""
     if "channel_id" not in instruction.attributes:
         raise unsupported(b, f"{instruction.opcode} without channel_id, which is over replicas,")
 
@@ -98,7 +108,7 @@ def _combined(
 
 
 def _all_reduce(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
-    group = group_of(b, instruction)
+    group = _group(b, instruction)
     results = []
     for x in given:
         reduction, span = _combined(b, instruction, x, len(group.ranks[0]))
@@ -110,8 +120,8 @@ def _all_reduce(b: Building, instruction: Instruction, given: Sequence[Array]) -
 
 
 def _all_gather(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
-    group = group_of(b, instruction)
-    axis = _axis(b, instruction)
+    group = _group(b, instruction)
+    axis = axis_of(b, instruction)
     results = []
     for x in given:
         shape = _scaled(x.shape, axis, len(group.ranks[0]))
@@ -128,13 +138,13 @@ def _scaled(shape: ArrayShape, axis: int, factor: int) -> ArrayShape:
 
 
 def _reduce_scatter(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
-    group = group_of(b, instruction)
-    axis = _axis(b, instruction)
+    group = _group(b, instruction)
+    axis = axis_of(b, instruction)
     members = len(group.ranks[0])
     results = []
     for x in given:
         reduction, span = _combined(b, instruction, x, members)
-        shape = _parted(b, x, axis, members)
+        shape = part_of(b, x, axis, members)
         attributes: Mapping[str, Attribute] = {"axis": axis, "reduction": reduction}
         results.append(
             b.array("reduce_scatter", (x.name,), shape, attributes, group=group, span=span)
@@ -142,7 +152,7 @@ def _reduce_scatter(b: Building, instruction: Instruction, given: Sequence[Array
     return results
 
 
-def _parted(b: Building, x: Array, axis: int, members: int) -> ArrayShape:
+def part_of(b: Building, x: Array, axis: int, members: int) -> ArrayShape:
     """Return the shape of one of equal parts. Raises PlanError if there are none."""
     if x.sizes[axis] % members:
         raise PlanError(f"{x.shape} is cut along {axis} for {members} members", b.place)
@@ -151,7 +161,7 @@ def _parted(b: Building, x: Array, axis: int, members: int) -> ArrayShape:
     return ArrayShape(x.shape.element, tuple(sizes))
 
 
-def _axis(b: Building, instruction: Instruction) -> int:
+def axis_of(b: Building, instruction: Instruction) -> int:
     """Return the dimension of a collective. Raises PlanError unless there is one."""
     axes = instruction.integers("dimensions")
     if len(axes) != 1:
@@ -161,13 +171,13 @@ def _axis(b: Building, instruction: Instruction) -> int:
 
 def _all_to_all(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
     """Return what each member gets: one array cut along a dimension, or an array of each member."""
-    group = group_of(b, instruction)
+    group = _group(b, instruction)
     members = len(group.ranks[0])
     if "dimensions" in instruction.attributes:
-        axis, x = _axis(b, instruction), given[0]
+        axis, x = axis_of(b, instruction), given[0]
         if len(given) != 1:
             raise unsupported(b, "all-to-all of several arrays that are cut")
-        _parted(b, x, axis, members)
+        part_of(b, x, axis, members)
         return [_exchanged(b, x, axis, group)]
     if len(given) != members:
         raise PlanError(
@@ -192,13 +202,23 @@ def _exchanged(b: Building, x: Array, axis: int, group: Group) -> Array:
 def _permute(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
     """Return what each partition is sent; one that is sent nothing has zeros."""
     _check_partitioned(b, instruction)
+    targets = targets_of(b, instruction, b.devices)
+    return [_sent(b, x, targets) for x in given]
+
+
+def targets_of(b: Building, instruction: Instruction, devices: int) -> dict[int, int]:
+    """Return the partition that each partition sends to, if there is one.
+
+    Raises:
+        UnsupportedError: it runs over replicas, and not over partitions.
+        PlanError: there is no such partition.
+    """
+    _check_channel(b, instruction)
     pairs = cast("tuple[tuple[int, int], ...]", instruction.attributes["source_target_pairs"])
-    ids = [number for pair in pairs for number in pair]
-    if any(not 0 <= number < b.devices for number in ids):
-        raise PlanError(
-            f"collective-permute names the partition {max(ids)} of {b.devices}", b.place
-        )
-    return [_sent(b, x, dict(pairs)) for x in given]
+    most = max((number for pair in pairs for number in pair), default=0)
+    if most >= devices:
+        raise PlanError(f"collective-permute names the partition {most} of {devices}", b.place)
+    return dict(pairs)
 
 
 def _sent(b: Building, x: Array, targets: Mapping[int, int]) -> Array:
@@ -230,7 +250,7 @@ def _at(devices: tuple[int, ...]) -> tuple[dict[str, tuple[int, ...]], ...]:
 
 
 def _broadcast(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
-    group = group_of(b, instruction)
+    group = _group(b, instruction)
     attributes = {"root": 0}
     return [
         b.array("broadcast", (x.name,), x.shape, attributes, group=group, span=x.span)
@@ -258,3 +278,5 @@ _LOWER: Mapping[str, Lower] = MappingProxyType(
         "collective-broadcast": _broadcast,
     }
 )
+COLLECTIVES = frozenset(_LOWER)
+"""The opcodes of collectives."""

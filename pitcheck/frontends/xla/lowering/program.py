@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value, shape_of
+from pitcheck.frontends.xla.lowering.arrays import Array, Copies, Tuple, Value, arrays_of, shape_of
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
-from pitcheck.frontends.xla.lowering.collectives import collective, partition
+from pitcheck.frontends.xla.lowering.collectives import COLLECTIVES, collective, partition
 from pitcheck.frontends.xla.lowering.dynamic_slices import DYNAMIC_SLICES
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.gathers import GATHERS
+from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
+from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
+from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
 from pitcheck.frontends.xla.lowering.window_sums import window_sums
 from pitcheck.frontends.xla.text.module import Computation, Instruction
-from pitcheck.frontends.xla.text.shapes import ArrayShape
+from pitcheck.frontends.xla.text.shapes import ArrayShape, leaves
+from pitcheck.frontends.xla.text.sharding import Sharding
 
 MOST_ITERATIONS = 4096
 """The iterations of a loop that are followed one by one."""
@@ -34,6 +39,14 @@ def _indexed(b: Building, instruction: Instruction, given: Sequence[Array]) -> A
     return lower(b, instruction, given)
 
 
+@dataclass(frozen=True)
+class _Place:
+    """The place of an instruction: its computation, and the loop iterations around it."""
+
+    computation: Computation
+    path: str
+
+
 Arithmetic = Callable[[Building, Instruction, Sequence[Array]], Value | None]
 _ARITHMETIC: Sequence[Arithmetic] = (
     elementwise,
@@ -46,11 +59,17 @@ _ARITHMETIC: Sequence[Arithmetic] = (
 
 
 class Run:
-    """The lowering of one module's computations into a building."""
+    """The lowering of one module's computations into a building.
+
+    In a program that is not partitioned yet, what lies between SPMDFullToShardShape and
+    SPMDShardToFullShape is lowered once for each partition.
+    """
 
     def __init__(self, building: Building) -> None:
         self._b = building
         self._depth = 0
+        self._split = 0
+        """The conditionals around, of whose branches devices take different ones."""
 
     def computation(self, computation: Computation, given: Sequence[Value], path: str) -> Value:
         """Return the result of a computation. ``path`` names the loop iterations around it.
@@ -64,28 +83,99 @@ class Run:
         if self._depth > DEEPEST:
             raise BudgetError(f"{self._b.module.file}: more than {DEEPEST} calls within each other")
         values: dict[str, Value] = dict(zip(computation.parameters, given, strict=True))
+        place = _Place(computation, path)
         for name, instruction in computation.instructions.items():
+            self._b.at(instruction, path)
             if name not in values:
-                self._b.at(instruction, path)
                 values[name] = self._result(
-                    instruction, [values[operand] for operand in instruction.operands], path
+                    instruction, [values[operand] for operand in instruction.operands], place
                 )
+            self._check_manual(instruction, values[name])
         self._depth -= 1
         return values[computation.root]
 
-    def _result(self, instruction: Instruction, given: Sequence[Value], path: str) -> Value:
+    def _result(self, instruction: Instruction, given: Sequence[Value], place: _Place) -> Value:
         control = _CONTROL.get(instruction.opcode)
         if control is not None:
-            return control(self, instruction, given, path)
+            return control(self, instruction, given, place)
+        if self._split and instruction.opcode in COLLECTIVES:
+            raise unsupported(self._b, "a collective in a branch that not all devices take")
         arrays = [each for each in given if isinstance(each, Array)]
-        if len(arrays) == len(given):
-            for lower in _ARITHMETIC:
-                found = lower(self._b, instruction, arrays)
-                if found is not None:
-                    return self._checked(instruction, found)
-        raise UnsupportedError(
+        copies = [each for each in given if isinstance(each, Copies)]
+        groups = self._groups(instruction)
+        if groups is not None and all(each.groups == groups for each in copies):
+            if len(copies) == len(given):
+                found = self._manual(instruction, copies, groups, place.path)
+                return self._checked(instruction, found)
+        elif len(arrays) == len(given):
+            return self._checked(instruction, self._computed(instruction, arrays))
+        if copies or groups is not None:
+            raise unsupported(self._b, "a manual region that is entered or left without its border")
+        raise self._meaningless(instruction)
+
+    def _computed(self, instruction: Instruction, arrays: Sequence[Array]) -> Value:
+        for lower in _ARITHMETIC:
+            found = lower(self._b, instruction, arrays)
+            if found is not None:
+                return found
+        raise self._meaningless(instruction)
+
+    def _meaningless(self, instruction: Instruction) -> UnsupportedError:
+        return UnsupportedError(
             f"{self._b.place}: the operator {instruction.opcode} has no meaning in a plan"
         )
+
+    # --- manual regions
+    @property
+    def _devices(self) -> int:
+        """The devices of a manual region; 0 in a program that is partitioned."""
+        partitions = self._b.module.header.partitions
+        return partitions if partitions > self._b.devices else 0
+
+    def _groups(self, instruction: Instruction) -> tuple[int, ...] | None:
+        """Return the groups of devices that hold one array of a result; None outside of regions."""
+        stated = {manual_groups(each, self._devices) for each in _shardings(instruction)}
+        return stated.pop() if len(stated) == 1 else None
+
+    def _manual(
+        self,
+        instruction: Instruction,
+        given: Sequence[Copies],
+        groups: tuple[int, ...],
+        path: str,
+    ) -> Value:
+        """Return what each device computes of its arrays; of the same ones, the same."""
+        joint = manual_collective(self._b, instruction, given) if given else None
+        if joint is not None:
+            return joint
+        found: dict[tuple[Array, ...], Array] = {}
+        results = []
+        for device in range(self._devices):
+            arrays = tuple(x.arrays[device] for x in given)
+            if arrays not in found:
+                self._b.at(instruction, f"{path}, device {device}")
+                result = self._computed(instruction, arrays)
+                if not isinstance(result, Array):
+                    raise unsupported(self._b, "a tuple that one operator of a manual region makes")
+                found[arrays] = result
+            results.append(found[arrays])
+        self._b.at(instruction, path)
+        return Copies(tuple(results), groups)
+
+    def _check_manual(self, instruction: Instruction, found: Value) -> None:
+        """Raise UnsupportedError unless the arrays of a region are those stated to be manual.
+
+        XLA lays out again what crosses the border elsewhere than at the two custom calls.
+        """
+        if not self._devices:
+            return
+        stated = _shardings(instruction)
+        for array, sharding in zip(arrays_of(found), stated, strict=True):
+            groups = array.groups if isinstance(array, Copies) else None
+            if groups != manual_groups(sharding, self._devices):
+                raise unsupported(
+                    self._b, "a manual region that is entered or left without its border"
+                )
 
     def _checked(self, instruction: Instruction, found: Value) -> Value:
         """Return a value whose shape is the one that is stated."""
@@ -98,45 +188,52 @@ class Run:
         return found
 
     # --- tuples
-    def _tuple(self, _: Instruction, given: Sequence[Value], __: str) -> Value:
+    def _tuple(self, _: Instruction, given: Sequence[Value], __: _Place) -> Value:
         return Tuple(tuple(given))
 
-    def _element(self, instruction: Instruction, given: Sequence[Value], _: str) -> Value:
+    def _element(self, instruction: Instruction, given: Sequence[Value], _: _Place) -> Value:
         whole = given[0]
         if not isinstance(whole, Tuple):
             raise unsupported(self._b, "an element of what is no tuple")
         return whole.elements[instruction.get("index", 0)]
 
-    def _same(self, _: Instruction, given: Sequence[Value], __: str) -> Value:
+    def _same(self, _: Instruction, given: Sequence[Value], __: _Place) -> Value:
         return given[0]
 
-    def _constant(self, instruction: Instruction, _: Sequence[Value], __: str) -> Value:
+    def _constant(self, instruction: Instruction, _: Sequence[Value], __: _Place) -> Value:
         literal = instruction.literal
         if literal is None:
             raise unsupported(self._b, "a constant without numbers")
-        return self._b.constant(literal.shape, literal.elements)
+        constant = self._b.constant(literal.shape, literal.elements)
+        groups = self._groups(instruction)
+        if groups is not None:
+            return Copies((constant,) * self._devices, groups)
+        return constant
 
-    def _partition(self, instruction: Instruction, _: Sequence[Value], __: str) -> Value:
+    def _partition(self, instruction: Instruction, _: Sequence[Value], __: _Place) -> Value:
         if not isinstance(instruction.shape, ArrayShape):
             raise unsupported(self._b, "partition-id that is no number")
+        groups = self._groups(instruction)
+        if groups is not None:
+            return manual_partition(self._b, instruction.shape, groups)
         return partition(self._b, instruction.shape)
 
     # --- calls
-    def _call(self, instruction: Instruction, given: Sequence[Value], path: str) -> Value:
+    def _call(self, instruction: Instruction, given: Sequence[Value], place: _Place) -> Value:
         called = self._b.module.computations[instruction.calls[0]]
-        return self.computation(called, given, path)
+        return self.computation(called, given, place.path)
 
-    def _while(self, instruction: Instruction, given: Sequence[Value], path: str) -> Value:
+    def _while(self, instruction: Instruction, given: Sequence[Value], place: _Place) -> Value:
         """Return the state after a loop whose number of iterations is known."""
         module = self._b.module
         condition = module.computations[str(instruction.attributes["condition"])]
         body = module.computations[str(instruction.attributes["body"])]
         state = given[0]
         for number in range(MOST_ITERATIONS):
-            inner = f"{path}, {instruction.name} {number}"
+            inner = f"{place.path}, {instruction.name} {number}"
             more = self.computation(condition, (state,), inner)
-            self._b.at(instruction, path)
-            goes_on = more.uniform if isinstance(more, Array) else None
+            self._b.at(instruction, place.path)
+            goes_on = _uniform(more)
             if not isinstance(goes_on, bool):
                 raise unsupported(self._b, "a loop whose number of iterations depends on inputs")
             if not goes_on:
@@ -144,28 +241,70 @@ class Run:
             state = self.computation(body, (state,), inner)
         raise BudgetError(f"{self._b.place}: the loop has more than {MOST_ITERATIONS} iterations")
 
-    def _conditional(self, instruction: Instruction, given: Sequence[Value], path: str) -> Value:
+    def _conditional(
+        self, instruction: Instruction, given: Sequence[Value], place: _Place
+    ) -> Value:
         """Return the result of the branch that is taken, if that is known."""
         choice, *operands = given
-        number = choice.uniform if isinstance(choice, Array) else None
-        names = instruction.calls
-        if isinstance(number, bool):
-            place = 0 if number else 1
-        elif isinstance(number, int):
-            place = number if 0 <= number < len(names) else len(names) - 1
-        else:
-            raise unsupported(self._b, "a conditional whose branch depends on inputs")
-        called = self._b.module.computations[names[place]]
-        return self.computation(called, (operands[place],), f"{path}, branch {place}")
+        taken = branches_of(self._b, choice, len(instruction.calls))
+        self._split += len(taken) > 1
+        results: dict[int, Value] = {}
+        for branch in sorted(set(taken)):
+            called = self._b.module.computations[instruction.calls[branch]]
+            inner = f"{place.path}, branch {branch}"
+            results[branch] = self.computation(called, (operands[branch],), inner)
+        self._b.at(instruction, place.path)
+        self._split -= len(taken) > 1
+        return merged(self._b, taken, results) if len(taken) > 1 else results[taken[0]]
 
-    def _custom_call(self, instruction: Instruction, given: Sequence[Value], _: str) -> Value:
+    def _custom_call(
+        self, instruction: Instruction, given: Sequence[Value], place: _Place
+    ) -> Value:
         target = str(instruction.attributes["custom_call_target"])
-        if target == "Sharding" and len(given) == 1:
-            return self._checked(instruction, given[0])
+        if len(given) == 1:
+            if target == "Sharding":
+                return self._checked(instruction, given[0])
+            if self._devices:
+                found = self._border(target, instruction, given[0], place)
+                if found is not None:
+                    return self._checked(instruction, found)
         raise unsupported(self._b, f"the custom call {target}")
 
+    def _border(
+        self, target: str, instruction: Instruction, given: Value, place: _Place
+    ) -> Value | None:
+        """Return the shards of a full array, or the full array of shards; None for other calls."""
+        shape = instruction.shape
+        if isinstance(given, Tuple) or not isinstance(shape, ArrayShape):
+            return None
+        before = place.computation.instructions[instruction.operands[0]].sharding
+        after = instruction.sharding
+        if target == "SPMDFullToShardShape":
+            return shards_of(self._b, given, before, after, shape.dimensions, self._devices)
+        if target == "SPMDShardToFullShape" and isinstance(given, Copies):
+            return full_of(self._b, given, before, after, shape.dimensions)
+        return None
 
-_Control = Callable[[Run, Instruction, Sequence[Value], str], Value]
+
+def _uniform(value: Value) -> object:
+    """Return the number that each element is on every device, None if there is none."""
+    if isinstance(value, Array):
+        return value.uniform
+    if isinstance(value, Copies):
+        numbers = {array.uniform for array in value.arrays}
+        return numbers.pop() if len(numbers) == 1 else None
+    return None
+
+
+def _shardings(instruction: Instruction) -> tuple[Sharding | None, ...]:
+    """Return the sharding that is stated of each array of the result."""
+    stated = instruction.sharding
+    count = sum(1 for _ in leaves(instruction.shape))
+    # A tuple of nothing may state a sharding all the same.
+    return stated[:count] if isinstance(stated, tuple) else (stated,) * count
+
+
+_Control = Callable[[Run, Instruction, Sequence[Value], _Place], Value]
 _CONTROL: Mapping[str, _Control] = MappingProxyType(
     {
         "tuple": Run._tuple,

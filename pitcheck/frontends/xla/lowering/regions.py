@@ -19,12 +19,16 @@ def reduction_of(module: Module, instruction: Instruction) -> str:
     called = module.computations[name]
     root = called.result
     parameters = called.parameters
+    passed = 0
+    while root.opcode == "copy":
+        root = called.instructions[root.operands[0]]
+        passed += 1
     if len(parameters) == 2 and root.name == parameters[1]:
         return REPLACE
     if (
         len(parameters) == 2
         and root.opcode in _COMMUTATIVE
-        and len(called.instructions) == 3
+        and len(called.instructions) == 3 + passed
         and sorted(root.operands) == sorted(parameters)
     ):
         return root.opcode

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value, dtype_of
-from pitcheck.frontends.xla.lowering.building import Building
+from pitcheck.frontends.xla.lowering.arrays import Array, Value, arrays_of, dtype_of
+from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.index_ranges import widest
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.program import Run
@@ -73,8 +73,15 @@ class Side:
         entry = module.computations[module.entry]
         values = [self._given_array(p) for p in given]
         result = Run(self._b).computation(entry, values, "")
-        self.results = [*arrays_of(result)]
         self._b.at(entry.result, "")
+        self.results = [*self._full(result)]
+
+    def _full(self, result: Value) -> Iterator[Array]:
+        """Yield the arrays of the result."""
+        for array in arrays_of(result):
+            if not isinstance(array, Array):
+                raise unsupported(self._b, "a result that lies in a manual region")
+            yield array
 
     def _given_array(self, parameter: Parameter) -> Array:
         """Return a parameter, as a tensor that is given."""
@@ -141,12 +148,3 @@ class Side:
             name=self.module.name,
             assumptions=assumptions,
         )
-
-
-def arrays_of(value: Value) -> Iterator[Array]:
-    """Yield the arrays of a value from left to right."""
-    if isinstance(value, Tuple):
-        for element in value.elements:
-            yield from arrays_of(element)
-    else:
-        yield value
