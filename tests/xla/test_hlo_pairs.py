@@ -54,7 +54,7 @@ def test_a_sum_that_is_left_out_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_edited_programs_are_notis_right(name: str) -> None:
+def test_edited_programs_are_not_right(name: str) -> None:
     """Each edit is refused or computes something else."""
     case = _cases()[name]
     found = edits(case["after"])
