@@ -29,12 +29,18 @@ from typing import Any
 from pitcheck.base.options import Options
 from pitcheck.errors import UsageError
 from pitcheck.frontends.xla.lowering.pair import plans_of, read_partitioned
-from pitcheck.frontends.xla.running.dumping import dumped_around_partitioner, dumped_first
+from pitcheck.frontends.xla.running.dumping import dumped_around_partitioner
 from pitcheck.frontends.xla.text.parser import read_hlo
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 
 __all__ = ["Options", "assert_equivalent", "assert_partitioned"]
+
+_ONE_DEVICE = (
+    "JAX has one device here, and XLA partitions nothing for one; before anything else of JAX, "
+    'call jax.config.update("jax_num_cpu_devices", 8) or set '
+    "XLA_FLAGS=--xla_force_host_platform_device_count=8"
+)
 
 
 def assert_partitioned(
@@ -57,11 +63,12 @@ def assert_partitioned(
 
     Raises:
         AssertionError: with the whole report as its message, for any verdict but "equivalent".
-        UsageError: JAX is missing.
+        UsageError: JAX is missing, or has one device.
+        Exception: what ``f`` or JAX raises while it is lowered.
     """
+    lowered = _lowered(f, args, kwargs, mesh, in_shardings, out_shardings)
 
     def read() -> Sequence[Plan]:
-        lowered = _lowered(f, args, kwargs, mesh, in_shardings, out_shardings)
         with tempfile.TemporaryDirectory(prefix="pitcheck-") as folder:
             texts = dumped_around_partitioner(lowered, Path(folder))
             return read_partitioned(texts.before, texts.after)
@@ -86,21 +93,28 @@ def assert_equivalent(
     function of whole arrays, for one device. Both are called with ``args`` and ``kwargs``. The
     other arguments are those of :func:`assert_partitioned`, and go with ``sharded``. It makes no
     difference if ``shard_map`` checks replication (``check_vma``) or not: each device is compared.
+    Results of both are trees of one structure, with equal shapes and dtypes.
 
     Raises:
         AssertionError: with the whole report as its message, for any verdict but "equivalent".
-        UsageError: JAX is missing.
+        UsageError: JAX is missing, or has one device.
+        Exception: what a function or JAX raises while it is lowered.
     """
+    lowered = _lowered(sharded, args, kwargs, mesh, in_shardings, out_shardings)
+    whole = _lowered_plain(plain, args, kwargs)
+    if whole.out_tree != lowered.out_tree:
+        raise AssertionError(
+            f"the sharded function returns {lowered.out_tree} and the plain one {whole.out_tree}; "
+            f"results correspond by their places"
+        )
 
     def read() -> Sequence[Plan]:
-        lowered = _lowered(sharded, args, kwargs, mesh, in_shardings, out_shardings)
-        whole = _lowered(plain, _unsharded(args), _unsharded(kwargs or {}), None)
         with (
             tempfile.TemporaryDirectory(prefix="pitcheck-") as first,
             tempfile.TemporaryDirectory(prefix="pitcheck-") as second,
         ):
             texts = dumped_around_partitioner(lowered, Path(first))
-            reference = read_hlo(dumped_first(whole, Path(second)))
+            reference = read_hlo(dumped_around_partitioner(whole, Path(second)).before)
             return plans_of(reference, read_hlo(texts.after), read_hlo(texts.before))
 
     return _asserted(read, options)
@@ -116,6 +130,8 @@ def _lowered(
 ) -> Any:
     """Return a function as JAX lowers it. No argument is dropped, so that they stay in order."""
     jax = _jax()
+    if jax.device_count() < 2:
+        raise UsageError(_ONE_DEVICE)
     stated = {
         name: _of_mesh(jax, shardings, mesh)
         for name, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings))
@@ -138,19 +154,35 @@ def _of_mesh(jax: Any, shardings: Any, mesh: Any) -> Any:
     )
 
 
-def _unsharded(tree: Any) -> Any:
-    """Return the shapes and dtypes of arrays, without their shardings."""
+def _lowered_plain(
+    plain: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> Any:
+    """Return a function of whole arrays as JAX lowers it.
+
+    Its results are replicated over all devices, so that XLA prepares it for the partitioner, as it
+    prepares the sharded one.
+    """
     jax = _jax()
-    return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(jax.numpy.shape(x), jax.dtypes.result_type(x)), tree
+    everywhere = jax.NamedSharding(
+        jax.sharding.Mesh(jax.devices(), ("device",)), jax.sharding.PartitionSpec()
     )
+    given, named = jax.tree.map(_unsharded, (tuple(args), dict(kwargs or {})))
+    return jax.jit(plain, keep_unused=True, out_shardings=everywhere).lower(*given, **named)
+
+
+def _unsharded(leaf: Any) -> Any:
+    """Return the shape and dtype of an array, without its sharding; a number as it is."""
+    if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+        return leaf
+    weak = bool(getattr(leaf, "weak_type", False))
+    return _jax().ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
 
 
 def _jax() -> Any:
     try:
         import jax  # noqa: PLC0415  an extra
     except ModuleNotFoundError as error:
-        if error.name != "jax":
+        if error.name not in {"jax", "jaxlib"}:
             raise
         raise UsageError("this needs JAX; install pitcheck[jax]") from None
     return jax

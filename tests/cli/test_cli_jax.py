@@ -109,7 +109,7 @@ SAID = {
     "nothing": "nothing returns nothing; it must return a jitted function",
     "raises": "it raises ZeroDivisionError: division by zero (line 56)",
     "leaves": "it raises SystemExit: 0 (line 60)",
-    "aborts": "JAX's process ended with signal 6 while it compiled the program",
+    "aborts": "JAX's process ended with signal 6 (SIGABRT) while it compiled the program",
     "number": "'number' is no function",
     "programm": "'programm' is not there; the nearest is 'program'",
 }

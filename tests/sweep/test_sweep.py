@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from pitcheck.base import process_tree
 from pitcheck.errors import UsageError
 from pitcheck.sweep import nights
-from pitcheck.sweep.child import process_tree
 from pitcheck.sweep.command import merge, run
 from pitcheck.sweep.result import Result
 from pitcheck.sweep.results import Results

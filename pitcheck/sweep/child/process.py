@@ -19,10 +19,10 @@ from time import perf_counter
 import msgspec
 
 from pitcheck.base.import_path import import_path
+from pitcheck.base.process_tree import Watcher, kill
 from pitcheck.cache.meaning import meaning
 from pitcheck.sweep.affected import Inputs
 from pitcheck.sweep.child.outputs import Outputs
-from pitcheck.sweep.child.process_tree import Watcher, kill
 from pitcheck.sweep.child.task import Task
 from pitcheck.sweep.child.worker import OUT_OF_MEMORY
 from pitcheck.sweep.consistency import contradiction

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from pitcheck.base.options import Options
+from pitcheck.base.process_tree import end_with, kill
 from pitcheck.cache.meaning import meaning
 from pitcheck.commands.check import checked, checked_sources, sources
 from pitcheck.commands.number_options import parse_probability_log2
@@ -26,7 +27,6 @@ from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.errors import UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
-from pitcheck.sweep.child.process_tree import end_with, kill
 from pitcheck.sweep.child.task import Task
 from pitcheck.sweep.planned import Planned
 from pitcheck.sweep.result import Result, of_report, without_report

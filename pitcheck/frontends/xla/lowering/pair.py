@@ -37,7 +37,8 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
     """Return the plans of the modules before and after the partitioner.
 
     ``stated`` is the module that was partitioned, from which shardings are taken, if ``before`` is
-    another one that is for one device. None: it is ``before``.
+    another one, of whole arrays. Parameters and results of both correspond by their places. None:
+    it is ``before``.
 
     Raises:
         PlanError: they are not of one program.
@@ -47,14 +48,16 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
     devices = after.header.partitions
     if after.header.replicas != 1 or before.header.replicas != 1:
         raise UnsupportedError(f"{after.file}: a program of several replicas has no meaning here")
-    if before.header.partitions not in {1, devices}:
+    partitions = (before if stated is None else stated).header.partitions
+    if partitions not in {1, devices}:
         raise PlanError(
             f"{after.file}: the program has {devices} partitions; before it was partitioned it is "
-            f"for {before.header.partitions}"
+            f"for {partitions}"
         )
     _refuse_swapped(before, after)
     if stated is not None:
         _check_plain(before)
+        _check_same_signature(before, stated)
     bounds = index_ranges(before)
     given = list(parameters_of(before))
     reference = Side(before, 1, given, bounds)
@@ -81,12 +84,41 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
 
 
 def _check_plain(before: Module) -> None:
-    """Check that a module is for one device. Raises UnsupportedError."""
-    if before.header.partitions != 1:
-        raise UnsupportedError(
-            f"{before.file}: the plain program is for {before.header.partitions} devices; give a "
-            f"function of whole arrays without shardings"
-        )
+    """Check that no part of a module is what one device computes. Raises UnsupportedError."""
+    for computation in before.computations.values():
+        for instruction in computation.instructions.values():
+            target = instruction.get("custom_call_target", "")
+            if target == "SPMDFullToShardShape" or instruction.opcode == "partition-id":
+                raise UnsupportedError(
+                    f"{before.file}:{instruction.line}: the plain program has a shard_map; give a "
+                    f"function of whole arrays without one"
+                )
+
+
+def _check_same_signature(plain: Module, stated: Module) -> None:
+    """Check that two programs have parameters and results of one number, shape and type.
+
+    What a device holds does not tell: a part of 7 rows and one of 8 may be of one size, with
+    padding behind the first. Raises PlanError.
+    """
+    (given, result), (sharded, sharded_result) = (
+        module.computations[module.entry].signature for module in (plain, stated)
+    )
+    for what, these, those in (
+        ("parameter", given, sharded),
+        ("result", [*leaves(result)], [*leaves(sharded_result)]),
+    ):
+        if len(these) != len(those):
+            raise PlanError(
+                f"the sharded program has {len(those)} {what}s, the plain one {len(these)}; they "
+                f"correspond by their places"
+            )
+        for number, (one, other) in enumerate(zip(these, those, strict=True)):
+            if one != other:
+                raise PlanError(
+                    f"{what} {number} of the sharded program is {other}, and {one} of the plain "
+                    f"one; give functions that agree in shapes and dtypes"
+                )
 
 
 def _refuse_swapped(before: Module, after: Module) -> None:

@@ -6,7 +6,8 @@ is dumped, and no environment variable has to be set before JAX starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from pitcheck.errors import UnsupportedError
 
 BEFORE_PARTITIONER = ".before_spmd-partitioning.txt"
 AFTER_PARTITIONER = ".after_spmd-partitioning."
-BEFORE_ALL = ".before_optimizations.txt"
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,33 @@ def dumped_around_partitioner(lowered: Any, folder: Path) -> Texts:
     return Texts(before[0], after[0])
 
 
-def dumped_first(lowered: Any, folder: Path) -> Path:
-    """Compile a ``jax.stages.Lowered`` and return its text before any pass, in ``folder``.
-
-    Raises UnsupportedError if XLA dumps none.
-    """
-    files = [file for file in _dump(lowered, folder) if file.name.endswith(BEFORE_ALL)]
-    if len(files) != 1:
-        raise UnsupportedError(f"XLA dumps {len(files)} texts of the program; there must be one")
-    return files[0]
-
-
 def _dump(lowered: Any, folder: Path) -> Sequence[Path]:
-    lowered.compile(
-        compiler_options={
-            "xla_dump_to": str(folder),
-            "xla_dump_hlo_pass_re": "spmd.*",
-            "xla_dump_hlo_as_text": True,
-            "xla_dump_large_constants": True,
-        }
-    )
+    with _no_cache():
+        lowered.compile(
+            compiler_options={
+                "xla_dump_to": str(folder),
+                "xla_dump_hlo_pass_re": "spmd.*",
+                # XLA_FLAGS of the process may leave out modules by their names.
+                "xla_dump_hlo_module_re": ".*",
+                "xla_dump_hlo_as_text": True,
+                "xla_dump_large_constants": True,
+            }
+        )
     return sorted(folder.iterdir())
+
+
+@contextmanager
+def _no_cache() -> Iterator[None]:
+    """Keep JAX from taking what an earlier compilation has left: it would dump nothing."""
+    import jax  # noqa: PLC0415  an extra
+    from jax.experimental.compilation_cache.compilation_cache import reset_cache  # noqa: PLC0415
+
+    before = jax.config.jax_enable_compilation_cache
+    jax.config.update("jax_enable_compilation_cache", False)
+    # JAX looks at the option once, and again after a reset.
+    reset_cache()
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)
+        reset_cache()

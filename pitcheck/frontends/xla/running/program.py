@@ -1,18 +1,24 @@
-"""The child process that runs a user's program: ``python -m ...program FILE NAME FOLDER``.
+"""The child process that runs a program: ``python -m ...program FILE NAME DEVICES FOLDER PIPE``.
 
 It writes the texts into FOLDER and, if the program cannot be used, one line with the reason into
-``FOLDER/said``. A traceback of the program goes to stderr.
+``FOLDER/said``. A traceback of the program goes to stderr. Nobody writes to the pipe whose number
+is PIPE: when its other end is closed, the process that waits for this one has ended, and so does
+this one.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import resource
 import sys
 import traceback
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from pitcheck.base.nearest import nearest
+from pitcheck.base.process_tree import end_with, kill
 from pitcheck.errors import PitcheckError, UsageError
 from pitcheck.frontends.xla.running.dumping import dumped_around_partitioner
 from pitcheck.frontends.xla.running.lowering import lowered_of
@@ -21,23 +27,54 @@ SAID = "said"
 """The file with the reason why there are no texts."""
 TEXTS = "texts"
 """The folder of the texts."""
+DONE = "done"
+"""The file that says that the texts are whole."""
 
 
-def main(file: str, name: str, folder: str) -> int:
+def main(file: str, name: str, devices: str, folder: str, pipe: str) -> int:
     """Return 0 if the texts are written, 1 if not."""
-    said = Path(folder, SAID)
-    texts = Path(folder, TEXTS)
+
+    def end() -> None:
+        rmtree(folder, ignore_errors=True)
+        kill(os.getpid())
+
+    end_with(int(pipe), end)
+    # XLA may abort the process, and the system would leave its memory in the working directory.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return _compiled(file, name, int(devices), Path(folder))
+
+
+def _compiled(file: str, name: str, devices: int, folder: Path) -> int:
+    """Compile a program. Return 0 if its texts are written, 1 if not."""
+    said = folder / SAID
+    texts = folder / TEXTS
     texts.mkdir()
     try:
-        dumped_around_partitioner(lowered_of(_function(file, name)(), name), texts)
+        lowered = lowered_of(_function(file, name)(), name)
+        _check_devices(devices)
+        dumped_around_partitioner(lowered, texts)
     except PitcheckError as error:
-        said.write_text(str(error))
+        said.write_text(str(error), encoding="utf-8")
         return 1
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        said.write_text(_reason(error, file))
+        said.write_text(_reason(error, file), encoding="utf-8")
         return 1
+    (folder / DONE).touch()
     return 0
+
+
+def _check_devices(devices: int) -> None:
+    """Check that JAX has the devices that are asked for. Raises UsageError."""
+    import jax  # noqa: PLC0415  an extra
+
+    found, platform = jax.device_count(), jax.default_backend()
+    if (found, platform) != (devices, "cpu"):
+        raise UsageError(
+            f"it runs on {found} devices of {platform}, which it chooses itself, and not on "
+            f"{devices} of cpu; take jax_num_cpu_devices and jax_platforms out of it, or ask for "
+            f"as many devices"
+        )
 
 
 def _function(file: str, name: str) -> Any:
@@ -60,7 +97,7 @@ def _function(file: str, name: str) -> Any:
 
 def _reason(error: BaseException, file: str) -> str:
     """Return one line on an exception, with the last line of the user's file in its traceback."""
-    if isinstance(error, ModuleNotFoundError) and error.name == "jax":
+    if isinstance(error, ModuleNotFoundError) and error.name in {"jax", "jaxlib"}:
         return "it needs JAX; install pitcheck[jax]"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [
@@ -74,4 +111,8 @@ def _reason(error: BaseException, file: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    code = main(*sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The program's threads, and what it has registered for the end, may wait for ever.
+    os._exit(code)

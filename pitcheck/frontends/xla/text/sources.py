@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE = f"{Path(__file__).resolve().parents[3]}/"
+"""The folder of pitcheck, which calls programs that it lets JAX compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +65,19 @@ class Stacks:
         """Return the line of the user's program that an instruction comes from.
 
         It is the innermost one that belongs to no library, or else the innermost; None if the
-        metadata state none.
+        metadata state none, or one of pitcheck alone.
         """
         if not metadata.frame:
             return metadata.place
-        return self._user[metadata.frame] or self._frames[metadata.frame - 1].place
+        user = self._user[metadata.frame]
+        if user is not None:
+            return user
+        innermost = self._frames[metadata.frame - 1].place
+        return None if innermost.file.startswith(_PACKAGE) else innermost
 
 
 def _is_library(file: str) -> bool:
-    """Return True for a file that was installed, or that is part of Python itself."""
+    """Return True for a file that was installed, or that is part of Python or of pitcheck."""
     parts = file.replace("\\", "/").split("/")
-    return file.startswith("<") or not {"site-packages", "dist-packages"}.isdisjoint(parts)
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(parts)
+    return installed or file.startswith(("<", _PACKAGE))
