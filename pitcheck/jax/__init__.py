@@ -101,7 +101,7 @@ def assert_equivalent(
         Exception: what a function or JAX raises while it is lowered.
     """
     lowered = _lowered(sharded, args, kwargs, mesh, in_shardings, out_shardings)
-    whole = _lowered_plain(plain, args, kwargs)
+    whole = _lowered_plain(plain, args, kwargs, _partitions(lowered))
     if whole.out_tree != lowered.out_tree:
         raise AssertionError(
             f"the sharded function returns {lowered.out_tree} and the plain one {whole.out_tree}; "
@@ -155,19 +155,28 @@ def _of_mesh(jax: Any, shardings: Any, mesh: Any) -> Any:
 
 
 def _lowered_plain(
-    plain: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    plain: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    devices: int,
 ) -> Any:
     """Return a function of whole arrays as JAX lowers it.
 
-    Its results are replicated over all devices, so that XLA prepares it for the partitioner, as it
+    Its results are replicated over some devices, so that XLA prepares it for the partitioner, as it
     prepares the sharded one.
     """
     jax = _jax()
     everywhere = jax.NamedSharding(
-        jax.sharding.Mesh(jax.devices(), ("device",)), jax.sharding.PartitionSpec()
+        jax.sharding.Mesh(jax.devices()[:devices], ("device",)), jax.sharding.PartitionSpec()
     )
     given, named = jax.tree.map(_unsharded, (tuple(args), dict(kwargs or {})))
     return jax.jit(plain, keep_unused=True, out_shardings=everywhere).lower(*given, **named)
+
+
+def _partitions(lowered: Any) -> int:
+    """Return the number of devices that a program is lowered for."""
+    module = lowered.compiler_ir("stablehlo").operation
+    return int(module.attributes["mhlo.num_partitions"])
 
 
 def _unsharded(leaf: Any) -> Any:

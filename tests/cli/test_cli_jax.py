@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -71,16 +74,39 @@ def leaves():
 
 
 def aborts():
+    print("the last line")
     os.abort()
 
 
-def hangs():
+def ends():
+    os._exit(0)
+
+
+def forks():
     Path = __import__("pathlib").Path
-    Path("began").touch()
     if os.fork() == 0:
-        time.sleep(4)
-        Path("child").touch()
+        if os.fork() == 0:
+            os.setsid()
+            Path("child.pid").write_text(str(os.getpid()))
+            time.sleep(60)
+        os.wait()
+    while not Path("child.pid").exists():
+        time.sleep(0.01)
+
+
+def hangs():
+    forks()
     time.sleep(60)
+
+
+def returns_with_children():
+    forks()
+    return program()
+
+
+def chooses():
+    jax.config.update("jax_num_cpu_devices", 8)
+    return program()
 
 
 number = 3
@@ -109,7 +135,12 @@ SAID = {
     "nothing": "nothing returns nothing; it must return a jitted function",
     "raises": "it raises ZeroDivisionError: division by zero (line 56)",
     "leaves": "it raises SystemExit: 0 (line 60)",
-    "aborts": "JAX's process ended with signal 6 (SIGABRT) while it compiled the program",
+    "aborts": (
+        "JAX's process ended with signal 6 (SIGABRT) while it compiled the program; its last line "
+        "is: the last line"
+    ),
+    "ends": "JAX's process ended with exit code 0 while it compiled the program",
+    "chooses": "it runs on 8 devices of cpu, which it chooses itself, and not on 4 of cpu",
     "number": "'number' is no function",
     "programm": "'programm' is not there; the nearest is 'program'",
 }
@@ -122,13 +153,64 @@ def test_a_program_that_cannot_be_used(call: Call, name: str) -> None:
     assert SAID[name] in " ".join(result.out.split())
 
 
+def _has_ended(number: int) -> bool:
+    """Return True once a process has ended, which may take a moment."""
+    for _ in range(500):
+        try:
+            if (Path("/proc") / str(number) / "stat").read_text().rpartition(")")[2].split()[
+                0
+            ] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def test_a_program_that_hangs_is_stopped_with_its_children(call: Call) -> None:
-    result = call("check", "train.py:hangs@4", "--set", "seconds=4")
+    """One of them is a leader of a session, so that no signal to the group reaches it."""
+    result = call("check", "train.py:hangs@4", "--set", "seconds=10")
     assert result.code == 2
-    assert "hangs took more than 4 s and was stopped" in " ".join(result.out.split())
-    assert Path("began").exists()
-    time.sleep(max(0.0, Path("began").stat().st_mtime + 4.5 - time.time()))
-    assert not Path("child").exists()
+    assert "hangs took more than 10 s and was stopped" in " ".join(result.out.split())
+    assert _has_ended(int(Path("child.pid").read_text()))
+
+
+def test_nothing_is_left_behind(
+    call: Call, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    before = {*Path().rglob("*")}
+    assert call("check", "train.py:returns_with_children@4", "--no-cache").code == 0
+    assert {*Path().rglob("*")} - before == {Path("child.pid")}
+    assert not [*temporary.iterdir()]
+    assert _has_ended(int(Path("child.pid").read_text()))
+
+
+def test_the_child_ends_with_the_process_that_waits(folder: Path) -> None:
+    """Its folder goes, too, though nobody is left who would remove it."""
+    texts = folder / "texts_of_it"
+    texts.mkdir()
+    code = (
+        "from pathlib import Path; from pitcheck.frontends.xla.running.child import *; "
+        "partitioned_texts('train.py', 'hangs', 4, Path('texts_of_it'))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    while not Path("child.pid").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert _has_ended(int(Path("child.pid").read_text()))
+    assert not texts.exists()
+
+
+def test_the_working_directory_is_not_where_modules_are(call: Call) -> None:
+    """Only the folder of the program is."""
+    Path("programs").mkdir()
+    Path("train.py").rename("programs/train.py")
+    Path("jax.py").write_text("raise ImportError('another jax')")
+    assert call("check", "programs/train.py:program@4", "--quiet").code == 0
 
 
 def test_jax_that_is_missing_is_named(call: Call) -> None:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +19,21 @@ from withjax.sharded import (
     P,
     array,
     attention,
+    batch_loss,
+    batch_step,
+    causal_attention,
+    causal_ring,
     experts,
     layers,
     loss_of,
     mesh_of,
+    numbered,
     pipeline,
     product,
     ring_attention,
     sent_to_experts,
+    words,
+    words_in_parts,
 )
 
 from pitcheck.base.options import Options
@@ -41,6 +49,8 @@ MATRICES = (array(8, 4), array(4, 6))
 SEQUENCES = (array(8, 4),) * 3
 QUEUES = (array(4, 4, 3, 2), array(4, 2, 2))
 STAGES = (array(3, 2, 4), array(4, 4, 4))
+TABLE = (array(8, 4), jax.ShapeDtypeStruct((6,), jnp.int32))
+BATCH = (array(4, 2), array(8, 4), array(8, 2))
 NETWORK = (array(8, 4), array(4, 8), array(8, 4))
 SPECS = (P("data", None), P(None, "model"), P("model", None))
 
@@ -106,6 +116,19 @@ RIGHT: dict[str, Callable[[], Case]] = {
     "gradients of experts": lambda: (loss_of(sent_to_experts()), loss_of(experts), QUEUES),
     "pipeline": lambda: (pipeline(), layers, STAGES),
     "gradients of a pipeline": lambda: (loss_of(pipeline()), loss_of(layers), STAGES),
+    "causal ring attention": lambda: (causal_ring(), causal_attention, SEQUENCES),
+    "words": lambda: (words_in_parts(), words, TABLE),
+    "a step of a batch": lambda: (
+        batch_step(lambda loss, gradient: lax.pmean((loss, gradient), "data")),
+        jax.value_and_grad(batch_loss),
+        BATCH,
+    ),
+    "a step of a batch whose gradients JAX sums": lambda: (
+        batch_step(lambda loss, gradient: (lax.pmean(loss, "data"), gradient / 4), check_vma=True),
+        jax.value_and_grad(batch_loss),
+        BATCH,
+    ),
+    "devices in another order": lambda: (numbered(), lambda x: x * jnp.arange(4.0), (array(4),)),
 }
 WRONG: dict[str, Callable[[], Case]] = {
     "no sum": lambda: (product(lambda x: x, check_vma=False), multiply, MATRICES),
@@ -134,6 +157,38 @@ WRONG: dict[str, Callable[[], Case]] = {
     "experts of other tokens": lambda: (sent_to_experts(there=False, back=False), experts, QUEUES),
     "a pipeline that is read early": lambda: (pipeline(delay=2), layers, STAGES),
     "a pipeline that leaves a stage out": lambda: (pipeline(shift=2), layers, STAGES),
+    "a causal ring in the wrong direction": lambda: (causal_ring(-1), causal_attention, SEQUENCES),
+    "words without a mask": lambda: (words_in_parts(masked=False), words, TABLE),
+    "a loss that is averaged twice": lambda: (
+        batch_step(
+            lambda loss, gradient: (lax.pmean(loss, "data") / 4, lax.pmean(gradient, "data"))
+        ),
+        jax.value_and_grad(batch_loss),
+        BATCH,
+    ),
+    "gradients that are not averaged": lambda: (
+        batch_step(lambda loss, gradient: (lax.pmean(loss, "data"), gradient)),
+        jax.value_and_grad(batch_loss),
+        BATCH,
+    ),
+    "gradients that are summed": lambda: (
+        batch_step(lambda loss, gradient: (lax.pmean(loss, "data"), lax.psum(gradient, "data"))),
+        jax.value_and_grad(batch_loss),
+        BATCH,
+    ),
+    "gradients that JAX has summed and that are averaged then": lambda: (
+        batch_step(
+            lambda loss, gradient: (lax.pmean(loss, "data"), lax.pmean(gradient, "data")),
+            check_vma=True,
+        ),
+        jax.value_and_grad(batch_loss),
+        BATCH,
+    ),
+    "devices in the order of their numbers": lambda: (
+        numbered(),
+        lambda x: x * jnp.array([1.0, 3.0, 0.0, 2.0]),
+        (array(4),),
+    ),
 }
 
 
@@ -249,7 +304,75 @@ def _a_sum_is_left_out() -> None:
     assert verdicts == ["equivalent", "mismatch"]
 
 
+def _doubled() -> Callable[..., Any]:
+    return jax.shard_map(
+        lambda x: x * 2, mesh=mesh_of(4, names=("d",)), in_specs=P("d"), out_specs=P("d")
+    )
+
+
+def _a_row_less() -> None:
+    """Parts of 7 and of 8 rows are of one size on four devices."""
+    assert_equivalent(_doubled(), lambda x: (x * 2)[:7], (array(8),))
+
+
+def _another_dtype() -> None:
+    assert_equivalent(_doubled(), lambda x: (x * 2).astype(jnp.bfloat16), (array(8),))
+
+
+def _another_structure() -> None:
+    assert_equivalent(lambda x: {"y": _doubled()(x)}, lambda x: [x * 2], (array(8),))
+
+
+def _donated() -> None:
+    assert_equivalent(jax.jit(_doubled(), donate_argnums=0), lambda x: x + x, (array(8),))
+
+
+def _numbers_by_name() -> None:
+    """A Python number takes the dtype of the array beside it, on both sides."""
+    halves = jax.ShapeDtypeStruct((8,), jnp.bfloat16)
+    assert_equivalent(
+        lambda x, *, factor: _doubled()(x) * factor,
+        lambda x, *, factor: 2 * factor * x,
+        (halves,),
+        kwargs={"factor": 3.0},
+    )
+
+
+def _compiled_before() -> None:
+    """A cache that has the program gives no texts of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        try:
+            jax.jit(_doubled(), keep_unused=True)(jnp.ones(8))
+            assert list(Path(folder).iterdir())
+            for _ in range(2):
+                assert_equivalent(_doubled(), lambda x: x * 2, (jnp.ones(8),))
+        finally:
+            jax.config.update("jax_compilation_cache_dir", None)
+
+
+def _raises() -> None:
+    def f(x: Any) -> Any:
+        raise ZeroDivisionError("mine")
+
+    assert_equivalent(_doubled(), f, (array(8),))
+
+
+def _one_device() -> None:
+    with patch.object(jax, "device_count", return_value=1):
+        assert_partitioned(network, NETWORK)
+
+
 OTHERS: dict[str, Callable[[], None]] = {
+    "a row less": _a_row_less,
+    "another dtype": _another_dtype,
+    "another structure": _another_structure,
+    "donated": _donated,
+    "numbers by name": _numbers_by_name,
+    "compiled before": _compiled_before,
+    "raises": _raises,
+    "one device": _one_device,
     "other results": _other_results,
     "other shapes": _other_shapes,
     "the plain function is sharded": _plain_is_sharded,

@@ -153,3 +153,81 @@ def pipeline(delay: int = 3, shift: int = 1) -> Function:
         in_specs=(P(), P("stage", None, None)),
         out_specs=P(),
     )
+
+
+# --- causal attention in a ring, whose masks know where keys come from
+def causal_attention(queries: Any, keys: Any, values: Any) -> Any:
+    """Return attention of 8 tokens to those that are not behind them."""
+    place = jnp.arange(8)
+    seen = place[:, None] >= place[None]
+    scores = jnp.where(seen, jnp.exp(queries @ keys.T / 2), 0.0)
+    return scores @ values / scores.sum(-1, keepdims=True)
+
+
+def causal_ring(shift: int = 1) -> Function:
+    """Return the same on four devices; keys are taken to come from the device before."""
+    to_next = [(device, (device + shift) % 4) for device in range(4)]
+
+    def local(queries: Any, keys: Any, values: Any) -> Any:
+        here, place = lax.axis_index("ring"), jnp.arange(2)
+        held, total = jnp.zeros_like(queries), jnp.zeros_like(queries[:, :1])
+        for step in range(4):
+            seen = here * 2 + place[:, None] >= (here - step) % 4 * 2 + place[None]
+            scores = jnp.where(seen, jnp.exp(queries @ keys.T / 2), 0.0)
+            held, total = held + scores @ values, total + scores.sum(-1, keepdims=True)
+            keys, values = (lax.ppermute(x, "ring", to_next) for x in (keys, values))
+        return held / total
+
+    spec = P("ring", None)
+    return jax.shard_map(
+        local, mesh=mesh_of(4, names=("ring",)), in_specs=(spec,) * 3, out_specs=spec
+    )
+
+
+# --- a table of words that is cut into rows
+def words(table: Any, tokens: Any) -> Any:
+    """Return rows of a table, [words, features], by their numbers."""
+    return jnp.take(table, tokens, axis=0)
+
+
+def words_in_parts(masked: bool = True) -> Function:
+    """Return the same with two of eight rows on each device."""
+
+    def local(table: Any, tokens: Any) -> Any:
+        place = tokens - lax.axis_index("row") * 2
+        inside = (place >= 0) & (place < 2)
+        rows = jnp.take(table, jnp.where(inside, place, 0), axis=0, mode="clip")
+        return lax.psum(jnp.where(inside[:, None], rows, 0) if masked else rows, "row")
+
+    return jax.shard_map(
+        local, mesh=mesh_of(4, names=("row",)), in_specs=(P("row"), P()), out_specs=P()
+    )
+
+
+# --- one step of data parallelism
+def batch_loss(w: Any, x: Any, y: Any) -> Any:
+    """Return the mean of squared errors over a batch."""
+    return jnp.mean((x @ w - y) ** 2)
+
+
+def batch_step(join: Function, check_vma: bool = False) -> Function:
+    """Return its value and its gradient; ``join`` makes them of those that devices have."""
+    return jax.shard_map(
+        lambda w, x, y: join(*jax.value_and_grad(batch_loss)(w, x, y)),
+        mesh=mesh_of(4, names=("data",)),
+        in_specs=(P(), P("data"), P("data")),
+        out_specs=P(),
+        check_vma=check_vma,
+    )
+
+
+# --- devices that do not stand in the order of their numbers
+def numbered() -> Function:
+    """Return each of four elements times its place, on a mesh of its own order."""
+    devices = [jax.devices()[number] for number in (2, 0, 3, 1)]
+    return jax.shard_map(
+        lambda x: x * lax.axis_index("place"),
+        mesh=jax.sharding.Mesh(devices, ("place",)),
+        in_specs=P("place"),
+        out_specs=P("place"),
+    )

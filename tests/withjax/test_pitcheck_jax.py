@@ -53,6 +53,9 @@ def test_a_finding_stands_at_the_line_of_the_program(said_of: Said) -> None:
         "steps of a loop",
         "a sum is left out",
         "partitioned shard_map",
+        "donated",
+        "numbers by name",
+        "compiled before",
     ],
 )
 def test_programs_of_other_forms(said_of: Said, name: str) -> None:
@@ -62,8 +65,11 @@ def test_programs_of_other_forms(said_of: Said, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("other results", "has 1 results; before it was partitioned it has 2"),
-        ("other shapes", "its sharding makes it f32[2,6]"),
+        ("other results", "results correspond by their places"),
+        ("another structure", "returns PyTreeDef({'y': *}) and the plain one PyTreeDef([*])"),
+        ("other shapes", "sharded program is f32[8,6], and f32[4,6] of the plain one"),
+        ("a row less", "sharded program is f32[8], and f32[7] of the plain one"),
+        ("another dtype", "sharded program is f32[8], and bf16[8] of the plain one"),
         ("the plain function is sharded", "give a function of whole arrays"),
         ("of one device", "XLA does not partition the program"),
         ("unpartitioned", "XLA does not partition the program"),
@@ -73,6 +79,16 @@ def test_programs_of_other_forms(said_of: Said, name: str) -> None:
 )
 def test_a_pair_that_cannot_be_meant(said_of: Said, name: str, text: str) -> None:
     assert text in " ".join(said_of(name).split())
+
+
+def test_what_a_function_raises_is_raised(said_of: Said) -> None:
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        said_of("raises")
+
+
+def test_one_device_is_too_few(said_of: Said) -> None:
+    with pytest.raises(UsageError, match="jax_num_cpu_devices"):
+        said_of("one device")
 
 
 def test_without_jax_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,14 +46,8 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
         BudgetError: what they unfold to is too large.
     """
     devices = after.header.partitions
-    if after.header.replicas != 1 or before.header.replicas != 1:
-        raise UnsupportedError(f"{after.file}: a program of several replicas has no meaning here")
-    partitions = (before if stated is None else stated).header.partitions
-    if partitions not in {1, devices}:
-        raise PlanError(
-            f"{after.file}: the program has {devices} partitions; before it was partitioned it is "
-            f"for {partitions}"
-        )
+    for module in (before, before if stated is None else stated):
+        _check_devices(module, after)
     _refuse_swapped(before, after)
     if stated is not None:
         _check_plain(before)
@@ -81,6 +75,17 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
             (LATER_PASSES, *_assumed(given, bounds)),
         ),
     )
+
+
+def _check_devices(module: Module, after: Module) -> None:
+    """Check that a module is for one device, or for those of the partitioned program."""
+    if after.header.replicas != 1 or module.header.replicas != 1:
+        raise UnsupportedError(f"{after.file}: a program of several replicas has no meaning here")
+    if module.header.partitions not in {1, after.header.partitions}:
+        raise PlanError(
+            f"{after.file}: the program has {after.header.partitions} partitions; before it was "
+            f"partitioned it is for {module.header.partitions}"
+        )
 
 
 def _check_plain(before: Module) -> None:

@@ -65,12 +65,13 @@ def _no_cache() -> Iterator[None]:
     import jax  # noqa: PLC0415  an extra
     from jax.experimental.compilation_cache.compilation_cache import reset_cache  # noqa: PLC0415
 
-    before = jax.config.jax_enable_compilation_cache
-    jax.config.update("jax_enable_compilation_cache", False)
+    config: Any = jax.config
+    before = config.jax_enable_compilation_cache
+    config.update("jax_enable_compilation_cache", False)
     # JAX looks at the option once, and again after a reset.
     reset_cache()
     try:
         yield
     finally:
-        jax.config.update("jax_enable_compilation_cache", before)
+        config.update("jax_enable_compilation_cache", before)
         reset_cache()
