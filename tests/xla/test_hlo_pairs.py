@@ -16,7 +16,10 @@ from xla.hlo_pairs import WRONG, Case, assert_computes, cases_in, edits, is_righ
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
-from pitcheck.errors import PlanError
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.xla.lowering.pair import plans_of
+from pitcheck.frontends.xla.text.parser import parse_hlo
+from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
 
 HERE = Path(__file__).parent
@@ -81,3 +84,48 @@ def test_the_texts_are_those_that_jax_makes_here() -> None:
     )
     for line in made.stdout.splitlines():
         assert is_right(*plans_in(json.loads(line)))
+
+
+CUT = "sharding={devices=[4]<=[4]}"
+
+
+def _against(plain: str, result: str) -> tuple[Plan, Plan]:
+    """Return the plans of a program of 8 elements, and of one on 4 devices that copies them."""
+    reference, stated, after = (
+        f"HloModule m, num_partitions=4\n\nENTRY %{name} (x: {given}) -> {made} {{\n"
+        f"  %x = {given} parameter(0){at}\n  ROOT %r = {made} {root}\n}}\n"
+        for name, given, made, at, root in (
+            ("main", "f32[8]", result, "", plain),
+            ("main", "f32[8]", "f32[8]", f", {CUT}", f"copy(%x), {CUT}"),
+            ("main_spmd", "f32[2]", "f32[2]", f", {CUT}", "copy(%x)"),
+        )
+    )
+    return plans_of(parse_hlo(reference), parse_hlo(after), parse_hlo(stated))
+
+
+def test_another_program_may_be_the_reference() -> None:
+    for plain, verdict in (("copy(%x)", "equivalent"), ("negate(%x)", "mismatch")):
+        assert check(*_against(plain, "f32[8]"), Options(seed=1)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("plain", "result", "text"),
+    [
+        ("slice(%x), slice={[0:7]}", "f32[7]", r"is f32\[8\], and f32\[7\] of the plain one"),
+        ("convert(%x)", "bf16[8]", r"is f32\[8\], and bf16\[8\] of the plain one"),
+        ("tuple(%x, %x)", "(f32[8], f32[8])", "has 1 results, the plain one 2"),
+    ],
+)
+def test_programs_of_other_results_are_refused(plain: str, result: str, text: str) -> None:
+    """A device holds two elements of 7 as it does of 8."""
+    with pytest.raises(PlanError, match=text):
+        _against(plain, result)
+
+
+def test_a_part_of_a_program_is_no_reference() -> None:
+    for root, made in (
+        ('custom-call(%x), custom_call_target="SPMDFullToShardShape", sharding={manual}', "f32[2]"),
+        ("partition-id()", "u32[]"),
+    ):
+        with pytest.raises(UnsupportedError, match="the plain program has a shard_map"):
+            _against(root, made)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from xla.hlo_lines import ATTRIBUTES, GIVEN, TRUE, WRONG
 from xla.hlo_texts import ADD, NAMES, SMALL, dump, dumped, main, module_text, one
 
+import pitcheck
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.text.literals import Complex, Special
 from pitcheck.frontends.xla.text.parser import parse_hlo, read_hlo
@@ -131,6 +132,18 @@ def test_a_place_in_libraries_alone_is_the_innermost() -> None:
     module = parse_hlo(text)
     rows = module.computations["main"].instructions["rows"]
     assert str(module.source(rows)) == "lib/site-packages/jax.py:99"
+
+
+def test_a_place_in_pitcheck_alone_is_none() -> None:
+    """It calls the program, and is no line of it; a caller is, if there is one."""
+    package = Path(pitcheck.__file__).parent
+    for caller, found in (("lib/site-packages/other.py", None), ("model.py", "model.py")):
+        text = SMALL.replace('"model.py"', f'"{caller}"')
+        text = text.replace('"lib/site-packages/jax.py"', f'"{package}/jax/__init__.py"')
+        assert str(package) in text
+        module = parse_hlo(text)
+        place = module.source(module.computations["main"].instructions["rows"])
+        assert (None if place is None else place.file) == found
 
 
 @pytest.mark.parametrize(
