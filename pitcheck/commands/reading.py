@@ -131,18 +131,21 @@ def readers_of(reference: str, parallel: str) -> list[Callable[[], list[Plan]]]:
     """
     frontends = [frontend_of(file) for file in (reference, parallel)]
     paired = next((each for each in frontends if each is not None and each.read_both), None)
-    if paired is None:
+    both = None if paired is None else paired.read_both
+    if paired is None or both is None:
         return [lambda: [read(reference)], lambda: [read(parallel)]]
     if frontends[0] is not frontends[1]:
         other = parallel if frontends[0] is paired else reference
         raise UsageError(
             f"{other} is of another format than the file beside it, which is {paired.accepts}; "
-            f"name two of these, the one before the partitioner first"
+            f"name two of these, the reference first"
         )
-    return [lambda: _read_two(paired, reference, parallel)]
+    return [lambda: _formed(paired, reference, _read_two(both, reference, parallel))]
 
 
-def _read_two(frontend: Frontend, reference: str, parallel: str) -> list[Plan]:
+def _read_two(
+    both: Callable[[Request, Request], Sequence[Plan]], reference: str, parallel: str
+) -> Sequence[Plan]:
     """Return the plans of two files that are read together. Raises what :func:`read` raises."""
     faults = []
     for file in (reference, parallel):
@@ -152,16 +155,12 @@ def _read_two(frontend: Frontend, reference: str, parallel: str) -> list[Plan]:
             faults.append(str(error))
     if faults:
         raise PlanError("; ".join(faults))
-    both = frontend.read_both
-    if both is None:
-        raise PitcheckError(f"the frontend {frontend.name!r} reads no two files")
     try:
-        plans = both(Request(reference), Request(parallel))
+        return both(Request(reference), Request(parallel))
     except UsageError as error:
         raise PlanError(str(error)) from None
     except OSError as error:
         raise PlanError(f"cannot read it: {error.strerror or error}", error.filename) from None
-    return _formed(frontend, reference, plans, due=2)
 
 
 def _unknown_format(file: str) -> str:

@@ -455,7 +455,7 @@ def _groupings(graph: Graph, nodes: Sequence[Node]) -> list[Grouping]:
         inner = coordinates.row_major(over).reshape(-1)
         table = np.lexsort((inner, outer)).reshape(-1, coordinates.count(over))
         result.append(Grouping(" and ".join(over), table, over))
-    used: dict[bytes, Grouping] = {}
+    used: dict[tuple[tuple[int, ...], bytes], Grouping] = {}
     for node in nodes:
         for operand in node.inputs:
             if (
@@ -464,13 +464,17 @@ def _groupings(graph: Graph, nodes: Sequence[Node]) -> list[Grouping]:
                 and operand.table.ndim == 2
             ):
                 table = np.unique(operand.table[np.flatnonzero(node.mask)], axis=0)
-                ranks = [[int(c) // coordinates.microbatches for c in row] for row in table[:2]]
-                used.setdefault(table.tobytes(), Grouping(f"ranks {ranks[0]}", table))
-    parts = _parts_of_axis(result[0].table) if len(axes) == 1 else ()
-    for table in parts:
-        first = [int(c) // coordinates.microbatches for c in table[0]]
-        used.setdefault(table.tobytes(), Grouping(f"ranks {first}", table))
+                used.setdefault((table.shape, table.tobytes()), _of_ranks(graph, table))
+    if len(axes) == 1 and axes != [MICROBATCH_AXIS]:
+        for table in _parts_of_axis(result[0].table):
+            used.setdefault((table.shape, table.tobytes()), _of_ranks(graph, table))
     return [*result, *list(used.values())[:16]]
+
+
+def _of_ranks(graph: Graph, table: Codes) -> Grouping:
+    """Return groups that no axes name, called after the first one."""
+    ranks = [int(code) // graph.coordinates.microbatches for code in table[0]]
+    return Grouping(f"ranks {ranks}", table)
 
 
 def _parts_of_axis(table: Codes) -> Iterator[Codes]:

@@ -119,8 +119,8 @@ class Trait(StrEnum):
 
     # --- formulas
     PLACE_BY_PLACE = auto()
-    """Of operands of one shape or single numbers, an element of the result depends on the elements
-    at its place alone, and in the same way at every place. For sums in slabs.
+    """An element of the result depends on the elements at its place alone, and in the same way at
+    every place, if the operands are of one shape or single numbers. For sums in slabs.
     """
     MULTILINEAR = auto()
     """The result is linear in every operand while the others are fixed."""

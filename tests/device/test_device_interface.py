@@ -122,7 +122,7 @@ def type_of(types: list[str], given: tuple[Any, ...]) -> Any:
     kinds = [order.index(d.kind.replace("u", "i")) for d in given if isinstance(d, np.dtype)]
     weak = [order.index(np.dtype(type(n)).kind) for n in given if type(n) in (int, float)]
     adapting = bool(kinds and weak and max(kinds) >= max(weak))
-    # Where ml_dtypes is installed, as with JAX, CuPy has loops of bfloat16, which NumPy lacks.
+    # CuPy has loops of bfloat16, which NumPy lacks, if ml_dtypes is installed, as with JAX.
     for loop in (each for each in types if set(each) <= {*np.typecodes["All"], "-", ">"}):
         before, after = loop.split("->")
         if all(takes(np.dtype(c), d, adapting) for c, d in zip(before, given, strict=True)):

@@ -347,6 +347,14 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
             END,
         ),
     ),
+    "a region that begins with more than is read": (
+        "SPMDFullToShardShape with backend_config",
+        (START[0], f'{START[1]}, backend_config="unspecified_dims=[0]"', END.replace("%c", "%s")),
+    ),
+    "a region that ends with more than is read": (
+        "SPMDShardToFullShape with backend_config",
+        (*START, f'{END.replace("%c", "%s")}, backend_config="unspecified_dims=[0]"'),
+    ),
     "a full array that leaves a region": (
         "SPMDShardToFullShape",
         (START[0], f"ROOT %y = f32[16,4] custom-call(%x), {OUT}, {ROWS}"),

@@ -37,7 +37,7 @@ def test_the_reference_computes_what_jax_computes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_partitioned_program_isis_right(name: str) -> None:
+def test_a_partitioned_program_is_right(name: str) -> None:
     reference, parallel = plans_in(_cases()[name])
     assert not [*validate(reference), *validate(parallel, reference=reference)]
     assert is_right(reference, parallel)
@@ -52,7 +52,7 @@ def test_a_partitioned_program_is_proven(name: str) -> None:
 def test_a_sum_that_is_left_out_is_found(name: str) -> None:
     case = _cases()[name]
     for what, text in edits(case["after"], WRONG[:1]):
-        report = check(*plans_in(case, text), Options(seed=1, explain=False))
+        report = check(*plans_in(case, after=text), Options(seed=1, explain=False))
         assert report.verdict == "mismatch", what
 
 
@@ -64,7 +64,7 @@ def test_edited_programs_are_not_right(name: str) -> None:
     assert found
     for what, text in found:
         try:
-            reference, parallel = plans_in(case, text)
+            reference, parallel = plans_in(case, after=text)
         except PlanError:
             continue
         wrong = list(validate(parallel, reference=reference))

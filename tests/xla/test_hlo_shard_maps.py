@@ -10,26 +10,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from xla.hlo_pairs import Case, assert_computes, cases_in, is_right, plans_in
 from xla.shard_map_faults import faults
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.execution.executor import execute
-from pitcheck.execution.judge import judge
-from pitcheck.frontends.xla.lowering.pair import plans_of
-from pitcheck.frontends.xla.text.parser import parse_hlo
 from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
 
 HERE = Path(__file__).parent
+SEEDS = (1, 2)
 NAMES = (
     "ring",
     "ring_product",
@@ -45,20 +41,8 @@ NAMES = (
 )
 
 
-@cache
-def _cases() -> dict[str, dict[str, Any]]:
-    lines = (HERE / "texts" / "shard_maps.jsonl").read_text().splitlines()
-    return {case["name"]: case for case in map(json.loads, lines)}
-
-
-def _plans(case: dict[str, Any], **texts: str) -> tuple[Plan, Plan]:
-    stated = case | texts
-    return plans_of(parse_hlo(stated["before"]), parse_hlo(stated["after"]))
-
-
-def _right(reference: Plan, parallel: Plan, *seeds: int) -> bool:
-    found = (judge(reference, parallel, seed) for seed in seeds)
-    return not any(each.different or each.missing or each.error for each in found)
+def _cases() -> dict[str, Case]:
+    return cases_in("shard_maps.jsonl")
 
 
 def _valid(reference: Plan, parallel: Plan) -> bool:
@@ -68,19 +52,14 @@ def _valid(reference: Plan, parallel: Plan) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_manual_region_computes_on_one_device_what_jax_computes_on_four(name: str) -> None:
     case = _cases()[name]
-    reference, _ = _plans(case)
-    names = [tensor.name for tensor in reference.tensors if tensor.role == "input"]
-    initial = {(n, 0, 0): np.array(x) for n, x in zip(names, case["inputs"], strict=True)}
-    held = execute(reference, initial)
-    for output, expected in zip(reference.outputs, case["outputs"], strict=True):
-        np.testing.assert_allclose(held[output.tensor, 0, 0], expected, rtol=2e-5, atol=2e-6)
+    assert_computes(case, plans_in(case)[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_partitioned_program_is_proven(name: str) -> None:
-    reference, parallel = _plans(_cases()[name])
+    reference, parallel = plans_in(_cases()[name])
     assert _valid(reference, parallel)
-    assert _right(reference, parallel, 1, 2)
+    assert is_right(reference, parallel, SEEDS)
     assert check(reference, parallel, Options(seed=1)).verdict == "equivalent"
 
 
@@ -91,11 +70,11 @@ def _judged(case: dict[str, Any], side: str) -> Iterator[tuple[str, Plan, Plan, 
     """
     for mistake, line, text in faults(case[side], side == "before"):
         try:
-            reference, parallel = _plans(case, **{side: text})
+            reference, parallel = plans_in(case, **{side: text})
         except (PlanError, UnsupportedError):
             continue
         if _valid(reference, parallel):
-            right = _right(reference, parallel, 1, 2)
+            right = is_right(reference, parallel, SEEDS)
             yield f"{mistake}, line {line}", reference, parallel, right
 
 
@@ -131,4 +110,4 @@ def test_the_texts_are_those_that_jax_makes_here() -> None:
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
     )
     for line in made.stdout.splitlines():
-        assert _right(*_plans(json.loads(line)), 1)
+        assert is_right(*plans_in(json.loads(line)), (1,))

@@ -18,7 +18,7 @@ from pitcheck.plan.model import Output, Plan
 PARTITIONED = "_spmd"
 """The ending of the name of a program that is partitioned."""
 LATER_PASSES = "the passes of XLA behind the partitioner keep what the text after it says"
-"""What stands in every report on texts: nothing behind them is looked at."""
+"""The assumption in every report on texts: nothing behind them is looked at."""
 
 
 def read_partitioned(before: Path, after: Path) -> tuple[Plan, Plan]:

@@ -277,6 +277,9 @@ class Run:
         shape = instruction.shape
         if isinstance(given, Tuple) or not isinstance(shape, ArrayShape):
             return None
+        if instruction.get("backend_config", ""):
+            # It may leave the sharding of some dimensions to the compiler.
+            raise unsupported(self._b, f"{target} with backend_config")
         before = place.computation.instructions[instruction.operands[0]].sharding
         after = instruction.sharding
         if target == "SPMDFullToShardShape":

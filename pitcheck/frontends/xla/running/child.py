@@ -20,11 +20,7 @@ from pitcheck.base.process_tree import kill
 from pitcheck.base.streams import messages
 from pitcheck.errors import PlanError, UsageError
 from pitcheck.frontends.xla.running import program
-from pitcheck.frontends.xla.running.dumping import (
-    AFTER_PARTITIONER,
-    BEFORE_PARTITIONER,
-    Texts,
-)
+from pitcheck.frontends.xla.running.dumping import Texts, texts_in
 
 SECONDS = 600.0
 """The time that a program may take if nothing else is said."""
@@ -141,10 +137,7 @@ def _texts(folder: Path, code: int, last: bytes, file: str) -> Texts:
         raise PlanError(said.read_text(encoding="utf-8"), file)
     if code != 0 or not (folder / program.DONE).exists():
         raise PlanError(_ended(code, last), file)
-    files = sorted((folder / program.TEXTS).iterdir())
-    (before,) = [each for each in files if each.name.endswith(BEFORE_PARTITIONER)]
-    (after,) = [each for each in files if AFTER_PARTITIONER in each.name]
-    return Texts(before, after)
+    return texts_in(folder / program.TEXTS)
 
 
 def _ended(code: int, last: bytes) -> str:

@@ -6,7 +6,7 @@ is dumped, and no environment variable has to be set before JAX starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,13 @@ def dumped_around_partitioner(lowered: Any, folder: Path) -> Texts:
         UnsupportedError: the program is not partitioned: it is for one device, or nothing of it is
             sharded.
     """
-    files = _dump(lowered, folder)
+    _dump(lowered, folder)
+    return texts_in(folder)
+
+
+def texts_in(folder: Path) -> Texts:
+    """Return the texts in a folder. Raises UnsupportedError as ``dumped_around_partitioner``."""
+    files = sorted(folder.iterdir())
     before = [file for file in files if file.name.endswith(BEFORE_PARTITIONER)]
     after = [file for file in files if AFTER_PARTITIONER in file.name]
     if len(before) != 1 or len(after) != 1:
@@ -44,7 +50,7 @@ def dumped_around_partitioner(lowered: Any, folder: Path) -> Texts:
     return Texts(before[0], after[0])
 
 
-def _dump(lowered: Any, folder: Path) -> Sequence[Path]:
+def _dump(lowered: Any, folder: Path) -> None:
     with _no_cache():
         lowered.compile(
             compiler_options={
@@ -56,7 +62,6 @@ def _dump(lowered: Any, folder: Path) -> Sequence[Path]:
                 "xla_dump_large_constants": True,
             }
         )
-    return sorted(folder.iterdir())
 
 
 @contextmanager

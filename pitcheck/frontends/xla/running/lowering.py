@@ -19,9 +19,11 @@ def lowered_of(made: Any, name: str) -> Any:
     ``made`` is (jitted, args), (jitted, args, kwargs), a ``jax.stages.Traced`` or a
     ``jax.stages.Lowered``. Raises UsageError for anything else.
     """
-    if hasattr(made, "compile") and hasattr(made, "as_text"):
+    from jax.stages import Lowered, Traced  # noqa: PLC0415  an extra
+
+    if isinstance(made, Lowered):
         return made
-    if hasattr(made, "lower") and hasattr(made, "jaxpr"):
+    if isinstance(made, Traced):
         return made.lower()
     if not isinstance(made, tuple) or len(made) not in {2, 3}:
         raise UsageError(f"{name} returns {_described(made)}; {GIVEN}")

@@ -1,9 +1,9 @@
 """The child process that runs a program: ``python -m ...program FILE NAME DEVICES FOLDER PIPE``.
 
-It writes the texts into FOLDER and, if the program cannot be used, one line with the reason into
-``FOLDER/said``. A traceback of the program goes to stderr. Nobody writes to the pipe whose number
-is PIPE: when its other end is closed, the process that waits for this one has ended, and so does
-this one.
+FILE is an absolute path. The texts are written into FOLDER, and if the program cannot be used, one
+line with the reason into ``FOLDER/said``. A traceback of the program goes to stderr. Nobody writes
+to the pipe whose number is PIPE: when its other end is closed, the process that waits for this one
+has ended, and so does this one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _check_devices(devices: int) -> None:
 def _function(file: str, name: str) -> Any:
     """Run a file and return its function ``name``. Modules beside it can be imported."""
     path = Path(file)
-    sys.path.insert(0, str(path.resolve().parent))
+    sys.path.insert(0, str(path.parent))
     specification = importlib.util.spec_from_file_location(path.stem, path)
     if specification is None or specification.loader is None:
         raise UsageError("this is no Python file")
@@ -100,11 +100,7 @@ def _reason(error: BaseException, file: str) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name in {"jax", "jaxlib"}:
         return "it needs JAX; install pitcheck[jax]"
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [
-        frame.lineno
-        for frame in frames
-        if frame.filename == file or frame.filename == str(Path(file).resolve())
-    ]
+    lines = [frame.lineno for frame in frames if frame.filename == file]
     place = f" (line {lines[-1]})" if lines else ""
     text = str(error).split("\n", maxsplit=1)[0]
     return f"it raises {type(error).__name__}: {text}{place}"
