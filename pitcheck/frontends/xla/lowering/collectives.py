@@ -38,14 +38,22 @@ def collective(b: Building, instruction: Instruction, operands: Sequence[Array])
         UnsupportedError: for what has no meaning in a plan.
         PlanError: for groups that do not fit the program.
     """
-    opcode = instruction.opcode
-    lower = _LOWER.get(opcode)
-    if lower is None:
+    if instruction.opcode not in _LOWER:
         return None
-    results = lower(b, instruction, operands)
+    results = collective_of(b, instruction.opcode, instruction, operands)
     if isinstance(instruction.shape, ArrayShape):
         return results[0]
     return Tuple(tuple(results))
+
+
+def collective_of(
+    b: Building, opcode: str, instruction: Instruction, operands: Sequence[Array]
+) -> list[Array]:
+    """Return the results of a collective that an instruction does, or starts.
+
+    Raises UnsupportedError and PlanError as :func:`collective` does.
+    """
+    return _LOWER[opcode](b, instruction, operands)
 
 
 def group_of(b: Building, instruction: Instruction) -> Group:

@@ -7,14 +7,19 @@ from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import Array, Tuple, Value, shape_of
+from pitcheck.frontends.xla.lowering.asynchronous import DONE, done, pending, started
+from pitcheck.frontends.xla.lowering.branches import meeting_in, taken
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.collectives import collective, partition
-from pitcheck.frontends.xla.lowering.dynamic_slices import DYNAMIC_SLICES
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
-from pitcheck.frontends.xla.lowering.gathers import GATHERS
+from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
+from pitcheck.frontends.xla.lowering.indexed.operators import indexed
+from pitcheck.frontends.xla.lowering.orders import ordered
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
-from pitcheck.frontends.xla.lowering.window_sums import window_sums
+from pitcheck.frontends.xla.lowering.windows.convolutions import convolution
+from pitcheck.frontends.xla.lowering.windows.selections import selections
+from pitcheck.frontends.xla.lowering.windows.window_reductions import window_reductions
 from pitcheck.frontends.xla.text.module import Computation, Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 
@@ -23,25 +28,19 @@ MOST_ITERATIONS = 4096
 DEEPEST = 100
 """The calls within each other that are followed."""
 
-_INDEXED = MappingProxyType({**DYNAMIC_SLICES, **GATHERS})
-
-
-def _indexed(b: Building, instruction: Instruction, given: Sequence[Array]) -> Array | None:
-    """Return what is read or written at indices; None if the opcode is another."""
-    lower = _INDEXED.get(instruction.opcode)
-    if lower is None or not isinstance(instruction.shape, ArrayShape):
-        return None
-    return lower(b, instruction, given)
-
-
 Arithmetic = Callable[[Building, Instruction, Sequence[Array]], Value | None]
 _ARITHMETIC: Sequence[Arithmetic] = (
     elementwise,
     structural,
     reduced,
-    window_sums,
-    _indexed,
+    extreme_with_place,
+    ordered,
+    window_reductions,
+    selections,
+    convolution,
+    indexed,
     collective,
+    started,
 )
 
 
@@ -145,18 +144,44 @@ class Run:
         raise BudgetError(f"{self._b.place}: the loop has more than {MOST_ITERATIONS} iterations")
 
     def _conditional(self, instruction: Instruction, given: Sequence[Value], path: str) -> Value:
-        """Return the result of the branch that is taken, if that is known."""
+        """Return the result of the branch that is taken, of all if that is not known."""
         choice, *operands = given
         number = choice.uniform if isinstance(choice, Array) else None
         names = instruction.calls
         if isinstance(number, bool):
-            place = 0 if number else 1
-        elif isinstance(number, int):
+            return self._branch(instruction, operands, 0 if number else 1, path)
+        if isinstance(number, int):
             place = number if 0 <= number < len(names) else len(names) - 1
-        else:
-            raise unsupported(self._b, "a conditional whose branch depends on inputs")
-        called = self._b.module.computations[names[place]]
-        return self.computation(called, (operands[place],), f"{path}, branch {place}")
+            return self._branch(instruction, operands, place, path)
+        for name in names:
+            met = meeting_in(self._b.module, self._b.module.computations[name])
+            if met is not None:
+                raise unsupported(
+                    self._b, f"a conditional whose branch depends on inputs, with {met} in it,"
+                )
+        results = [self._branch(instruction, operands, place, path) for place in range(len(names))]
+        self._b.at(instruction, path)
+        if not isinstance(choice, Array):
+            raise unsupported(self._b, "a conditional that chooses by a tuple")
+        return taken(self._b, choice, results)
+
+    def _branch(
+        self, instruction: Instruction, operands: Sequence[Value], place: int, path: str
+    ) -> Value:
+        called = self._b.module.computations[instruction.calls[place]]
+        inner = f"{path}, {instruction.name} branch {place}"
+        return self.computation(called, (operands[place],), inner)
+
+    # --- halves of operators
+    def _async_start(self, instruction: Instruction, given: Sequence[Value], path: str) -> Value:
+        """Return the operands and the result of a computation that starts."""
+        result = self._call(instruction, given, path)
+        self._b.at(instruction, path)
+        elements = Tuple(tuple(given)), result
+        return self._checked(instruction, pending(self._b, instruction, elements, result))
+
+    def _done(self, instruction: Instruction, given: Sequence[Value], _: str) -> Value:
+        return self._checked(instruction, done(self._b, instruction, given[0]))
 
     def _custom_call(self, instruction: Instruction, given: Sequence[Value], _: str) -> Value:
         target = str(instruction.attributes["custom_call_target"])
@@ -176,6 +201,9 @@ _CONTROL: Mapping[str, _Control] = MappingProxyType(
         "call": Run._call,
         "while": Run._while,
         "conditional": Run._conditional,
+        "async-start": Run._async_start,
+        "async-update": Run._same,
+        **dict.fromkeys(DONE, Run._done),
         "custom-call": Run._custom_call,
     }
 )
