@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import pytest
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
-from pitcheck.errors import PlanError
+from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.execution.executor import execute
 from pitcheck.execution.judge import judge
 from pitcheck.frontends.xla.lowering.pair import plans_of
@@ -30,6 +30,17 @@ from pitcheck.plan.validate import validate
 
 HERE = Path(__file__).parent
 NAMES = ("mlp", "words", "layers", "shifts", "attention", "sums")
+MORE = (
+    "places",
+    "orders",
+    "pooled",
+    "convolved",
+    "halos",
+    "written",
+    "chosen",
+    "parts",
+    "finite",
+)
 
 
 @cache
@@ -47,7 +58,7 @@ def _right(reference: Plan, parallel: Plan) -> bool:
     return not any(each.different or each.missing or each.error for each in found)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES + MORE)
 def test_the_reference_computes_what_jax_computes(name: str) -> None:
     case = _cases()[name]
     reference, _ = _plans(case)
@@ -58,14 +69,14 @@ def test_the_reference_computes_what_jax_computes(name: str) -> None:
         np.testing.assert_allclose(held[output.tensor, 0, 0], expected, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES + MORE)
 def test_a_partitioned_program_is_right(name: str) -> None:
     reference, parallel = _plans(_cases()[name])
     assert not [*validate(reference), *validate(parallel, reference=reference)]
     assert _right(reference, parallel)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES + MORE)
 def test_a_partitioned_program_is_proven(name: str) -> None:
     assert check(*_plans(_cases()[name]), Options(seed=1)).verdict == "equivalent"
 
@@ -116,6 +127,62 @@ def test_edited_programs_are_not_right(name: str) -> None:
             continue
         wrong = list(validate(parallel, reference=reference))
         assert wrong or not _right(reference, parallel), what
+
+
+_OTHER = (
+    ("places", r"constant\(\{0, 1, 0, 1\}\)", "constant({0, 0, 0, 0})"),
+    ("places", r"constant\(\{0, 0, 1, 1\}\)", "constant({1, 1, 0, 0})"),
+    ("orders", "direction=LT, type=TOTALORDER", "direction=GT, type=TOTALORDER"),
+    ("orders", "largest=true", "largest=false"),
+    ("orders", r"(sort\(%\S+, %\S+\), dimensions=)\{1\}", r"\1{0}"),
+    ("pooled", "direction=GE", "direction=LE"),
+    ("pooled", "pad=0_0x0_1x0_1x0_0", "pad=0_0x1_0x0_1x0_0"),
+    ("convolved", "dim_labels=b01f_01io", "dim_labels=b10f_01io"),
+    ("convolved", r"size=3x3 pad=1_1x1_1\}", "size=3x3 pad=1_1x1_1 rhs_reversal=1x0}"),
+    ("convolved", "size=4x4 pad=1_1x1_1", "size=4x4 pad=0_2x1_1"),
+    ("halos", "pad=0_0x1_1", "pad=0_0x2_0"),
+    ("halos", r"source_target_pairs=\{\{0,1\}", "source_target_pairs={{0,2}"),
+    ("written", r"maximum\(", "minimum("),
+    ("written", r"maximum\(", "multiply("),
+    ("written", r"constant\(\{0, 4\}\)", "constant({0, 3})"),
+    ("chosen", "direction=GT", "direction=LT"),
+    ("chosen", r"\{%(region\S+), %(region\S+)\}$", r"{%\2, %\1}"),
+    ("parts", r"constant\(2\)", "constant(1)"),
+    ("parts", r"scatter_dims_to_operand_dims=\{1\}", "scatter_dims_to_operand_dims={0}"),
+)
+"""A program, what is edited in it once it is partitioned, and the edit."""
+_TIES = (
+    ("pooled", "direction=GE", "direction=GT"),
+    ("chosen", "direction=GT", "direction=GE"),
+    ("finite", r"is-finite\((%\S+)\)", r"compare(\1, \1), direction=EQ"),
+)
+"""Edits that few numbers tell, or none that are not infinite."""
+
+
+def _verdicts(name: str, pattern: str, replacement: str) -> Iterator[str]:
+    """Yield the verdict of each edit of a program."""
+    case = _cases()[name]
+    edits = _edits(case["after"], [(pattern, replacement)])
+    assert edits
+    for _, text in edits:
+        try:
+            plans = _plans(case, text)
+            if not [*validate(plans[1], reference=plans[0])]:
+                yield check(*plans, Options(seed=1, explain=False)).verdict
+        except (PlanError, UnsupportedError):
+            yield "refused"
+
+
+@pytest.mark.parametrize(("name", "pattern", "replacement"), _OTHER)
+def test_another_program_is_a_mismatch(name: str, pattern: str, replacement: str) -> None:
+    found = {*_verdicts(name, pattern, replacement)}
+    assert "mismatch" in found
+    assert found <= {"mismatch", "refused", "inconclusive"}
+
+
+@pytest.mark.parametrize(("name", "pattern", "replacement"), _TIES)
+def test_what_few_numbers_tell_is_not_equivalent(name: str, pattern: str, replacement: str) -> None:
+    assert "equivalent" not in {*_verdicts(name, pattern, replacement)}
 
 
 def test_the_texts_are_those_that_jax_makes_here() -> None:
