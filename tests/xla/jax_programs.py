@@ -91,7 +91,7 @@ def places(x: Any) -> Any:
 
 def orders(x: Any, y: Any) -> Any:
     """Return sorted arrays: by one key, by two, with places, and the greatest elements."""
-    both = jax.lax.sort((x, y, -x), num_keys=2, dimension=0)
+    both = jax.lax.sort(((x > 0).astype(x.dtype), y, -x), num_keys=2, dimension=0)
     return jnp.sort(x, 0), jnp.argsort(x, 1), both[2], *jax.lax.top_k(x, 2)
 
 

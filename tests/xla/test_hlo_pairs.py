@@ -148,11 +148,9 @@ _OTHER = (
     ("chosen", "direction=GT", "direction=LT"),
     ("chosen", r"\{%(region\S+), %(region\S+)\}$", r"{%\2, %\1}"),
     ("parts", r"constant\(2\)", "constant(1)"),
-    ("parts", r"scatter_dims_to_operand_dims=\{1\}", "scatter_dims_to_operand_dims={0}"),
 )
 """A program, what is edited in it once it is partitioned, and the edit."""
 _TIES = (
-    ("pooled", "direction=GE", "direction=GT"),
     ("chosen", "direction=GT", "direction=GE"),
     ("finite", r"is-finite\((%\S+)\)", r"compare(\1, \1), direction=EQ"),
 )
@@ -183,6 +181,37 @@ def test_another_program_is_a_mismatch(name: str, pattern: str, replacement: str
 @pytest.mark.parametrize(("name", "pattern", "replacement"), _TIES)
 def test_what_few_numbers_tell_is_not_equivalent(name: str, pattern: str, replacement: str) -> None:
     assert "equivalent" not in {*_verdicts(name, pattern, replacement)}
+
+
+def _pooled(rows: int, direction: str, sharding: str) -> str:
+    """Return a program that adds numbers where pairs select, which select by a comparison."""
+    return f"""HloModule m, num_partitions=2
+%s (a: f32[], b: f32[]) -> pred[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = pred[] compare(%a, %b), direction={direction}
+}}
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %main {{
+  %x = f32[{rows},4] parameter(0), sharding={{devices=[2,1]<=[2]}}
+  %y = f32[{rows},2] parameter(1), sharding={{devices=[2,1]<=[2]}}
+  %z = f32[] constant(0)
+  ROOT %r = f32[{rows},4] select-and-scatter(%x, %y, %z), window={{size=1x2 stride=1x2}}, select=%s, scatter=%add{sharding}
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("direction", "verdict"), [("GE", "equivalent"), ("GT", "inconclusive"), ("LE", "mismatch")]
+)
+def test_of_equal_elements_the_first_is_selected(direction: str, verdict: str) -> None:
+    whole = parse_hlo(_pooled(4, "GE", ", sharding={devices=[2,1]<=[2]}"))
+    plans = plans_of(whole, parse_hlo(_pooled(2, direction, "")))
+    assert check(*plans, Options(seed=1, explain=False)).verdict == verdict
 
 
 def test_the_texts_are_those_that_jax_makes_here() -> None:
