@@ -129,6 +129,16 @@ UNSUPPORTED: dict[str, tuple[str, tuple[str, ...], str]] = {
         ),
         "",
     ),
+    "convolution of a kind": (
+        "of a stated kind",
+        (
+            "%x = f32[1,1,4] parameter(0)",
+            "%k = f32[1,1,2] parameter(1)",
+            "f32[1,1,3] convolution(%x, %k), window={size=2}, dim_labels=bf0_io0->bf0, "
+            "conv_kind=other",
+        ),
+        "",
+    ),
     "sort that is not stable": (
         "not stable",
         (X, N.replace("0", "1"), "(f32[4], s32[4]) sort(%x, %n), dimensions={0}, to_apply=%o"),

@@ -37,6 +37,8 @@ def convolution(b: Building, instruction: Instruction, operands: Sequence[Array]
     """
     if instruction.opcode != "convolution" or not isinstance(instruction.shape, ArrayShape):
         return None
+    if "conv_kind" in instruction.attributes:
+        raise unsupported(b, "a convolution of a stated kind")
     dims = cast("ConvolutionDimensions", instruction.attributes["dim_labels"])
     x, kernel = _arranged(b, operands, dims)
     window = window_of(b, instruction, x.rank - 2)
