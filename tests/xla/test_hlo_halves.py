@@ -10,7 +10,8 @@ import pytest
 from xla.hlo_texts import ADD, module_text
 from xla.lowered import outputs, plan_of
 
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import BudgetError, PlanError, UnsupportedError
+from pitcheck.frontends.xla.lowering import program
 from pitcheck.frontends.xla.text.parser import parse_hlo
 
 FOUR = ", num_partitions=4"
@@ -146,6 +147,31 @@ def test_devices_do_not_meet_in_branches_of_inputs(branches: str) -> None:
     line = "ROOT %y = f32[2] conditional(%n, %x, %x), branch_computations={" + branches + "}"
     text = module_text(X, "%n = s32[] parameter(1)", line, before=MEETING, head=FOUR, root=False)
     with pytest.raises(UnsupportedError, match="depends on inputs, with b "):
+        plan_of(parse_hlo(text))
+
+
+def test_branches_within_branches_are_followed_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of 60 levels chooses between two of the one below: 2 to the power 60 of the lowest."""
+    monkeypatch.setattr(program, "MOST_INSTRUCTIONS", 1000)
+    levels = "".join(
+        f"%c{n} (s: (pred[], f32[2])) -> (pred[], f32[2]) {{\n"
+        "  %s = (pred[], f32[2]) parameter(0)\n  %p = pred[] get-tuple-element(%s), index=0\n"
+        "  ROOT %r = (pred[], f32[2]) conditional(%p, %s, %s), "
+        f"true_computation=%c{n - 1}, false_computation=%c{n - 1}\n}}\n"
+        for n in range(1, 61)
+    )
+    lowest = "%c0 (s: (pred[], f32[2])) -> (pred[], f32[2]) {\n"
+    lowest += "  ROOT %s = (pred[], f32[2]) parameter(0)\n}\n"
+    lines = (
+        X,
+        "%q = pred[] parameter(1)",
+        "%t = (pred[], f32[2]) tuple(%q, %x)",
+        "ROOT %y = (pred[], f32[2]) call(%t), to_apply=%c60",
+    )
+    text = module_text(*lines, before=lowest + levels, root=False)
+    with pytest.raises(BudgetError, match="each time"):
         plan_of(parse_hlo(text))
 
 

@@ -12,7 +12,7 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Span, Tuple, Value, dtype_of
 from pitcheck.frontends.xla.lowering.building import DEVICE, Building, unsupported
 from pitcheck.frontends.xla.lowering.reductions import added_span
-from pitcheck.frontends.xla.lowering.regions import reduction_of
+from pitcheck.frontends.xla.lowering.regions.of_two import reduction_of
 from pitcheck.frontends.xla.lowering.spans import joined_span
 from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced
 from pitcheck.frontends.xla.text.groups import Groups, device_groups, meaning_of_ids

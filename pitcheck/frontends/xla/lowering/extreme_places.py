@@ -16,7 +16,7 @@ from pitcheck.frontends.xla.lowering.arrays import Array, Tuple
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.elementwise import chosen
 from pitcheck.frontends.xla.lowering.reductions import is_neutral, of_two, over
-from pitcheck.frontends.xla.lowering.region_terms import Terms
+from pitcheck.frontends.xla.lowering.regions.terms import Terms
 from pitcheck.frontends.xla.lowering.spans import decided
 from pitcheck.frontends.xla.lowering.structure import spread
 from pitcheck.frontends.xla.text.module import Computation, Instruction

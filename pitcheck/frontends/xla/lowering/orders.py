@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Tuple, Value
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
-from pitcheck.frontends.xla.lowering.region_terms import Terms
+from pitcheck.frontends.xla.lowering.regions.terms import Terms
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, TupleShape
 from pitcheck.plan.model import Attribute

@@ -25,6 +25,8 @@ from pitcheck.frontends.xla.text.shapes import ArrayShape
 
 MOST_ITERATIONS = 4096
 """The iterations of a loop that are followed one by one."""
+MOST_INSTRUCTIONS = 1 << 22
+"""The instructions that are followed, those of loops, calls and branches each time anew."""
 DEEPEST = 100
 """The calls within each other that are followed."""
 
@@ -50,6 +52,7 @@ class Run:
     def __init__(self, building: Building) -> None:
         self._b = building
         self._depth = 0
+        self._followed = 0
 
     def computation(self, computation: Computation, given: Sequence[Value], path: str) -> Value:
         """Return the result of a computation. ``path`` names the loop iterations around it.
@@ -62,6 +65,12 @@ class Run:
         self._depth += 1
         if self._depth > DEEPEST:
             raise BudgetError(f"{self._b.module.file}: more than {DEEPEST} calls within each other")
+        self._followed += len(computation.instructions)
+        if self._followed > MOST_INSTRUCTIONS:
+            raise BudgetError(
+                f"{self._b.module.file}: more than {MOST_INSTRUCTIONS} instructions, with those of "
+                f"loops, calls and branches counted each time"
+            )
         values: dict[str, Value] = dict(zip(computation.parameters, given, strict=True))
         for name, instruction in computation.instructions.items():
             if name not in values:

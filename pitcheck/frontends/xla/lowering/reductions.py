@@ -14,7 +14,7 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Span, limits
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.known_numbers import computed
-from pitcheck.frontends.xla.lowering.regions import reduction_of
+from pitcheck.frontends.xla.lowering.regions.of_two import reduction_of
 from pitcheck.frontends.xla.lowering.spans import held, spanned, summed
 from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced, spread
 from pitcheck.frontends.xla.text.literals import Special

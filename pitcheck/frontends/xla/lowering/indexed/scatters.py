@@ -29,7 +29,7 @@ from pitcheck.frontends.xla.lowering.indexed.index_vectors import (
     widened,
 )
 from pitcheck.frontends.xla.lowering.reductions import added_span, check_operator, of_two, over
-from pitcheck.frontends.xla.lowering.regions import REPLACE, reduction_of
+from pitcheck.frontends.xla.lowering.regions.of_two import REPLACE, reduction_of
 from pitcheck.frontends.xla.lowering.spans import held
 from pitcheck.frontends.xla.lowering.structure import (
     joined,

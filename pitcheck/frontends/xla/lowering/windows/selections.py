@@ -11,8 +11,8 @@ from pitcheck.frontends.xla.lowering.arrays import Array
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.elementwise import chosen
 from pitcheck.frontends.xla.lowering.reductions import is_neutral, of_two
-from pitcheck.frontends.xla.lowering.region_terms import Terms
-from pitcheck.frontends.xla.lowering.regions import reduction_in
+from pitcheck.frontends.xla.lowering.regions.of_two import reduction_in
+from pitcheck.frontends.xla.lowering.regions.terms import Terms
 from pitcheck.frontends.xla.lowering.structure import padded, sliced, spread
 from pitcheck.frontends.xla.lowering.windows.window_reductions import placements, window_of
 from pitcheck.frontends.xla.text.module import Instruction

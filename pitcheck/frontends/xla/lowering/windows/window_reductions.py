@@ -14,7 +14,7 @@ from pitcheck.frontends.xla.lowering.reductions import (
     is_neutral,
     of_two,
 )
-from pitcheck.frontends.xla.lowering.regions import reduction_of
+from pitcheck.frontends.xla.lowering.regions.of_two import reduction_of
 from pitcheck.frontends.xla.lowering.structure import flipped, padded, sliced, spread
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape
