@@ -42,12 +42,9 @@ def checked_in_turn(
         read, decides = _next(iterator)
         loaded = perf_counter() - start
         bound = options.error_bound_log2 - len(accepted) - (not decides)
-        terms = replace(
-            options,
-            seed=seed,
-            error_bound_log2=bound,
-            explain=options.explain and decides,
-        )
+        terms = replace(options, seed=seed, error_bound_log2=bound)
+        if not decides:
+            terms = replace(terms, explain=False, prove_rest=False, witness_directory=None)
         told = stopped if decides else lambda _: None
         report = checked([read], terms, progress, named=named, stopped=told)
         if decides or report.verdict == "equivalent":
