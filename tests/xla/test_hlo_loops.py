@@ -154,6 +154,61 @@ ENTRY %main {{
 """
 
 
+def test_each_copy_of_the_state_must_be_right() -> None:
+    """The second device goes wrong alone."""
+    whole, part = (_copied(rows, sharded=rows == 4) for rows in (4, 2))
+    assert report(whole, part).verdict == "equivalent"
+    wrong = edited(part, "%y = f32[4] add(%x, %x)", "%y = f32[4] add(%x, %other)")
+    for attempt in attempts(whole, wrong):
+        assert check(*attempt.plans, OPTIONS).verdict == "mismatch"
+
+
+def _copied(rows: int, *, sharded: bool) -> str:
+    """Return a loop whose state both devices have, and of which each gives half as a result."""
+    state = "(s32[], f32[4])"
+    halves = "{devices=[2]<=[2]}"
+    of_state = ", sharding={{replicated}, {replicated}}" if sharded else ""
+    result = f", sharding={halves}" if sharded else ""
+    begin = "%zero" if sharded else "%start"
+    device = "" if sharded else """  %device = u32[] partition-id()
+  %id = s32[] convert(%device)
+  %two = s32[] constant(2)
+  %start = s32[] multiply(%id, %two)
+"""  # fmt: skip
+    other = "" if sharded else """  %at = u32[] partition-id()
+  %none = u32[] constant(0)
+  %second = pred[] compare(%at, %none), direction=NE
+  %seconds = pred[4] broadcast(%second), dimensions={}
+  %twice = f32[4] add(%x, %x)
+  %other = f32[4] select(%seconds, %twice, %x)
+"""  # fmt: skip
+    return f"""HloModule m, num_partitions=2
+%below (p: {state}) -> pred[] {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %n = s32[] constant(3)
+  ROOT %c = pred[] compare(%i, %n), direction=LT
+}}
+%body (p: {state}) -> {state} {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[4] get-tuple-element(%p), index=1
+{other}  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %y = f32[4] add(%x, %x)
+  ROOT %t = {state} tuple(%next, %y)
+}}
+ENTRY %main {{
+  %x = f32[4] parameter(0), sharding={{replicated}}
+  %zero = s32[] constant(0)
+{device}  %state = {state} tuple(%zero, %x)
+  %loop = {state} while(%state), condition=%below, body=%body{of_state}
+  %all = f32[4] get-tuple-element(%loop), index=1
+  ROOT %r = f32[{rows}] dynamic-slice(%all, {begin}), dynamic_slice_sizes={{{rows}}}{result}
+}}
+"""
+
+
 def test_integers_that_iterations_change_are_followed() -> None:
     """Nothing bounds them: an induction would have to say which integers they may be."""
     one, other = (_pair(rows, sharded=rows == 4).replace("f32", "s32") for rows in (4, 2))
