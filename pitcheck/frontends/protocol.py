@@ -51,10 +51,12 @@ class Attempt:
     - ``plans`` are the reference and the parallel plan.
     - ``decides``: True if the verdict on them is the verdict on the source. False: a proof of them
       is a proof of the source, and any other verdict says nothing about it.
+    - ``reductions`` are sentences on what the plans leave to a law that a proof of them rests on.
     """
 
     plans: Sequence[Plan]
     decides: bool = True
+    reductions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

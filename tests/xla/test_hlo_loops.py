@@ -42,6 +42,10 @@ def test_a_loop_is_proven_however_many_iterations_it_has(limit: int) -> None:
     """Twenty thousand iterations are more than are followed one by one."""
     found = report(looped(4, limit=limit), looped(2, limit=limit, sharded=False))
     assert (found.verdict, found.heuristic, found.outputs.total) == ("equivalent", (), 7)
+    assert found.reductions[0] == (
+        f"loop loop ends when its counter is {limit}; it is proven by induction on one iteration "
+        f"in any state"
+    )
 
 
 def test_what_is_shown_of_a_loop_is_named() -> None:

@@ -39,7 +39,7 @@ def checked_in_turn(
     seed = randbits(128) if options.seed is None else options.seed
     accepted: list[float] = []
     while True:
-        read, decides = _next(iterator)
+        read, decides, reductions = _next(iterator)
         loaded = perf_counter() - start
         bound = options.error_bound_log2 - len(accepted) - (not decides)
         terms = replace(options, seed=seed, error_bound_log2=bound)
@@ -48,20 +48,23 @@ def checked_in_turn(
         told = stopped if decides else lambda _: None
         report = checked([read], terms, progress, named=named, stopped=told)
         if decides or report.verdict == "equivalent":
-            return _counted(report, accepted, loaded, perf_counter() - start)
+            report = _counted(report, accepted, loaded, perf_counter() - start)
+            return msgspec.structs.replace(report, reductions=(*reductions, *report.reductions))
         accepted.append(bound)
 
 
-def _next(iterator: Iterator[Attempt]) -> tuple[Callable[[], Sequence[Plan]], bool]:
+def _next(
+    iterator: Iterator[Attempt],
+) -> tuple[Callable[[], Sequence[Plan]], bool, tuple[str, ...]]:
     """Return what gives the plans of the next attempt, or raises what reading them raised.
 
-    True stands beside it if their verdict decides.
+    Beside it stand True if their verdict decides, and the reductions of the attempt.
     """
     try:
         attempt = next(iterator)
     except Exception as error:
-        return partial(_fail, error), True
-    return lambda: attempt.plans, attempt.decides
+        return partial(_fail, error), True, ()
+    return lambda: attempt.plans, attempt.decides, attempt.reductions
 
 
 def _fail(error: Exception) -> Sequence[Plan]:

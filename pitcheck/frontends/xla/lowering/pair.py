@@ -45,7 +45,8 @@ def attempts_on(before: Module, after: Module, stated: Module | None = None) -> 
     if loops[0]:
         # What no induction leads over may be followed all the same.
         with suppress(PlanError, UnsupportedError, BudgetError):
-            yield Attempt(_plans_of(before, after, None, loops), decides=False)
+            plans = _plans_of(before, after, None, loops)
+            yield Attempt(plans, decides=False, reductions=tuple(_inductions(loops[1])))
     yield Attempt(plans_of(before, after, stated))
 
 
@@ -107,6 +108,15 @@ def _plans_of(
             (LATER_PASSES, *_assumed(given, bounds)),
         ),
     )
+
+
+def _inductions(loops: Mapping[Key, Loop]) -> Iterator[str]:
+    """Yield a sentence on each loop of the partitioned program that is not followed."""
+    for (_, name), loop in loops.items():
+        yield (
+            f"loop {name} ends when its counter is {loop.limit}; it is proven by induction on one "
+            f"iteration in any state"
+        )
 
 
 def _check_devices(module: Module, after: Module) -> None:
