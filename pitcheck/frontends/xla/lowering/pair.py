@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.protocol import Attempt
 from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
+from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
@@ -41,13 +41,31 @@ def attempts_on(before: Module, after: Module, stated: Module | None = None) -> 
 
     Raises what :func:`plans_of` raises.
     """
-    loops = common_loops(before, after) if stated is None else ({}, {})
-    if loops[0]:
-        # What no induction leads over may be followed all the same.
-        with suppress(PlanError, UnsupportedError, BudgetError):
-            plans = _plans_of(before, after, None, loops)
-            yield Attempt(plans, decides=False, reductions=tuple(_inductions(loops[1])))
+    if stated is None:
+        yield from _folded(before, after)
     yield Attempt(plans_of(before, after, stated))
+
+
+def _folded(before: Module, after: Module) -> Iterator[Attempt]:
+    """Yield plans in which as many loops are folded as may be; none if none may be.
+
+    What no induction leads over may be followed all the same, so it is no error here.
+    """
+    loops = common_loops(before, after)
+    while loops[0]:
+        try:
+            plans = _plans_of(before, after, None, loops)
+        except NotFoldedError as error:
+            loops = _without(loops[0], error.loop), _without(loops[1], error.loop)
+        except (PlanError, UnsupportedError, BudgetError):
+            return
+        else:
+            yield Attempt(plans, decides=False, reductions=tuple(_inductions(loops[1])))
+            return
+
+
+def _without(loops: Mapping[Key, Loop], loop: Loop) -> dict[Key, Loop]:
+    return {key: each for key, each in loops.items() if each is not loop}
 
 
 def plans_of(before: Module, after: Module, stated: Module | None = None) -> tuple[Plan, Plan]:

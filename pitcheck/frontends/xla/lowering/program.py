@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Copies, Tuple, Value, arrays_of, shape_of
+from pitcheck.frontends.xla.lowering.arrays import (
+    Array,
+    Copies,
+    Tuple,
+    Value,
+    arrays_of,
+    shape_of,
+    uniform_of,
+)
 from pitcheck.frontends.xla.lowering.asynchronous import DONE, done, pending, started
 from pitcheck.frontends.xla.lowering.branches import meeting_in, taken
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
@@ -16,7 +24,7 @@ from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
 from pitcheck.frontends.xla.lowering.indexed.operators import indexed
 from pitcheck.frontends.xla.lowering.loops.common import Loop
-from pitcheck.frontends.xla.lowering.loops.induction import Induction
+from pitcheck.frontends.xla.lowering.loops.induction import Induction, NotFoldedError
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
 from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
@@ -245,7 +253,7 @@ class Run:
             inner = f"{place.path}, {instruction.name} {number}"
             more = self.computation(condition, (state,), inner)
             self._b.at(instruction, place.path)
-            goes_on = _uniform(more)
+            goes_on = uniform_of(more)
             if not isinstance(goes_on, bool):
                 raise unsupported(self._b, "a loop whose number of iterations depends on inputs")
             if not goes_on:
@@ -256,12 +264,20 @@ class Run:
     def _any_iteration(
         self, loop: Loop, instruction: Instruction, initial: Value, place: _Place
     ) -> Value:
-        """Return the state after a loop of which one iteration is followed, in any state."""
+        """Return the state after a loop of which one iteration is followed, in any state.
+
+        Raises NotFoldedError if that has no meaning.
+        """
         body = self._b.module.computations[str(instruction.attributes["body"])]
-        state = self._induction.state(loop, initial)
-        following = self.computation(body, (state,), f"{place.path}, {instruction.name}")
-        self._b.at(instruction, place.path)
-        return self._induction.left(loop, initial, state, following)
+        try:
+            state = self._induction.state(loop, initial)
+            following = self.computation(body, (state,), f"{place.path}, {instruction.name}")
+            self._b.at(instruction, place.path)
+            return self._induction.left(loop, initial, state, following)
+        except NotFoldedError:
+            raise
+        except (PlanError, UnsupportedError) as error:
+            raise NotFoldedError(loop, error) from error
 
     def _conditional(
         self, instruction: Instruction, given: Sequence[Value], place: _Place
@@ -363,16 +379,6 @@ def _of_each(b: Building, results: Sequence[Value], groups: tuple[int, ...]) -> 
         raise unsupported(b, "a region within a manual region that one operator makes")
     rows = zip(*tuples, strict=True)
     return Tuple(tuple(_of_each(b, row, groups) for row in rows))
-
-
-def _uniform(value: Value) -> object:
-    """Return the number that each element is on every device, None if there is none."""
-    if isinstance(value, Array):
-        return value.uniform
-    if isinstance(value, Copies):
-        numbers = {array.uniform for array in value.arrays}
-        return numbers.pop() if len(numbers) == 1 else None
-    return None
 
 
 def _shardings(instruction: Instruction) -> tuple[Sharding | None, ...]:

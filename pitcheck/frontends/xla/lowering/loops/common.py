@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pitcheck.frontends.xla.text.module import Computation, Instruction, Module
@@ -22,7 +22,7 @@ class Loop:
         counter: the place of the counter in the state. Each iteration adds 1 to it.
         limit: the counter behind the last iteration.
         kept: the places of arrays that no iteration changes.
-        shapes: the whole shape of each array of the state.
+        shapes: the whole shape of each array of the state; in a manual region what a device has.
         shardings: how each is distributed.
     """
 
@@ -38,6 +38,11 @@ class Loop:
         """The places of arrays that an iteration changes, without the counter."""
         fixed = {self.counter, *self.kept}
         return [place for place in range(len(self.shapes)) if place not in fixed]
+
+    @property
+    def is_manual(self) -> bool:
+        """True in a manual region, where each device has a state that may be any other."""
+        return any(sharding.form is Form.MANUAL for sharding in self.shardings)
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,10 @@ def _common(before: Module, one: Key, after: Module, other: Key) -> Loop | None:
         return None
     if (whole.counter, whole.limit) != (part.counter, part.limit):
         return None
-    stated = [each for each in shardings if each is not None and _says_all(each)]
+    stated = [each for each in shardings if each is not None]
     if not len(stated) == len(shardings) == len(whole.shapes) == len(part.shapes):
+        return None
+    if not (all(map(_says_all, stated)) or _is_region(stated)):
         return None
     kept = whole.kept & part.kept
     found = Loop(instruction.name, whole.counter, whole.limit, kept, whole.shapes, tuple(stated))
@@ -106,6 +113,11 @@ def _says_all(sharding: Sharding) -> bool:
     return sharding.form in {Form.TILED, Form.REPLICATED} and all(
         sharding.count(use) == 1 for use in (Use.MANUAL, Use.UNREDUCED)
     )
+
+
+def _is_region(shardings: Sequence[Sharding]) -> bool:
+    """Return True for the arrays of a manual region, of which each device has one."""
+    return all(each.form is Form.MANUAL for each in shardings)
 
 
 def _counted(module: Module, key: Key) -> _Counted | None:
