@@ -244,6 +244,15 @@ def test_a_counter_that_stands_still_is_refused() -> None:
     assert "more than 4096 iterations" in found.findings[0].title
 
 
+def test_a_wrong_loop_that_is_too_long_to_be_followed_is_not_decided() -> None:
+    whole, part = looped(4, limit=5000), looped(2, limit=5000, sharded=False)
+    found = report(whole, edited(part, "dynamic-slice(%w, %i,", "dynamic-slice(%w, %zero,"))
+    assert found.verdict == "inconclusive"
+    titles = [finding.title for finding in found.findings]
+    assert "more than 4096 iterations" in titles[0]
+    assert titles[1].startswith("by induction over loops it is not proven either: 'loop[1] after")
+
+
 def test_what_every_iteration_overwrites_may_differ_at_first() -> None:
     """The induction does not know that; the loop is followed."""
     after = edited(AFTER, "%fill = f32[] constant(0)", "%fill = f32[] constant(1)")

@@ -16,7 +16,10 @@ from pitcheck.commands.checking.pair import checked
 from pitcheck.commands.progress import Progress
 from pitcheck.frontends.protocol import Attempt
 from pitcheck.plan.model import Plan
-from pitcheck.report.report import Report
+from pitcheck.report.report import Finding, Report
+
+MOST_NAMED = 3
+"""The findings on a pair that does not decide, beside those on the one that does."""
 
 
 def checked_in_turn(
@@ -36,6 +39,7 @@ def checked_in_turn(
     Raises UsageError, which is about the command and not about the plans.
     """
     start, iterator = perf_counter(), attempts()
+    failed: tuple[Finding, ...] = ()
     seed = randbits(128) if options.seed is None else options.seed
     accepted: list[float] = []
     while True:
@@ -49,8 +53,11 @@ def checked_in_turn(
         report = checked([read], terms, progress, named=named, stopped=told)
         if decides or report.verdict == "equivalent":
             report = _counted(report, accepted, loaded, perf_counter() - start)
+            if report.verdict == "inconclusive":
+                report = msgspec.structs.replace(report, findings=(*report.findings, *failed))
             return msgspec.structs.replace(report, reductions=(*reductions, *report.reductions))
         accepted.append(bound)
+        failed = tuple(map(_undecided, report.findings[:MOST_NAMED]))
 
 
 def _next(
@@ -69,6 +76,18 @@ def _next(
 
 def _fail(error: Exception) -> Sequence[Plan]:
     raise error
+
+
+def _undecided(finding: Finding) -> Finding:
+    """Return the finding on a pair whose verdict does not decide, as one that decides nothing."""
+    return Finding(
+        code="PIT202",
+        verdict="inconclusive",
+        title=f"by induction over loops it is not proven either: {finding.title}",
+        output=finding.output,
+        operator=finding.operator,
+        source=finding.source,
+    )
 
 
 def _counted(report: Report, accepted: Sequence[float], loaded: float, total: float) -> Report:
