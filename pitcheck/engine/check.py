@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pitcheck.algebra.backend import array_module
@@ -22,7 +22,7 @@ from pitcheck.engine.strategies import STRATEGIES
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.forks import usable_jobs
 from pitcheck.plan.model import PairAt, Plan
-from pitcheck.report.report import Report
+from pitcheck.report.report import Finding, Report
 from pitcheck.stage.run_batch import StepError
 
 
@@ -34,20 +34,24 @@ def check(
     load_seconds: float = 0.0,
     again: PairAt | None = None,
     decided: Callable[[Check], None] | None = None,
+    causes: Sequence[Finding] = (),
 ) -> Report:
     """Decide whether ``parallel`` computes what ``reference`` computes.
 
     ``progress`` is told how far the proofs are; ``load_seconds``: the seconds that reading both
     plans took. ``again`` makes the pair at another mesh, to try repairs there; None: it cannot be
-    made again. ``decided`` is given the check at its end. Bad plans give a report with verdict
-    ``invalid``.
+    made again. ``decided`` is given the check at its end. ``causes`` are findings of another pair,
+    whose repairs are known to make this one right: they explain a mismatch. Bad plans give a report
+    with verdict ``invalid``.
 
     Raises:
         UsageError: the options contradict each other. Nothing else is raised on purpose.
     """
     seed = secrets.randbits(128) if options.seed is None else options.seed
     xp, jobs = _arrays_and_jobs(options)
-    state = Check(reference, parallel, options, seed, xp, progress, load_seconds, jobs, again)
+    state = Check(
+        reference, parallel, options, seed, xp, progress, load_seconds, jobs, again, causes
+    )
     try:
         reports = (strategy(state) for strategy in STRATEGIES)
         report = next(report for report in reports if report is not None)

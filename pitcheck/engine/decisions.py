@@ -10,7 +10,7 @@ from typing import Literal
 from pitcheck.engine.reporting import estimates, make_report
 from pitcheck.engine.state import Check
 from pitcheck.errors import BudgetError, ExplanationWarning, PitcheckError, PlanError
-from pitcheck.explain.difference import explain_difference, unexplained
+from pitcheck.explain.difference import explain_by_causes, explain_difference, unexplained
 from pitcheck.explain.failed_stages import Refused, explain_refused
 from pitcheck.graph.cuts import Cut
 from pitcheck.precision.findings import precision_findings
@@ -97,6 +97,8 @@ def _prove_rest(check: Check, cuts: dict[int, Cut]) -> None:
 def _explained(check: Check, found: SecondLook, refused: Refused | None) -> list[Finding]:
     """Return the findings of a difference, with its causes as far as they are found."""
     try:
+        if check.causes:
+            return explain_by_causes(check.problem, found, check.causes)
         return (
             explain_refused(check.problem, refused)
             if refused is not None

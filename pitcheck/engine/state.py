@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -70,7 +70,8 @@ class Check:
 
     The strategies that read the plans set ``graphs`` and ``problem``; those after them may read
     what follows from these, which is computed once. ``again`` makes the pair at another mesh; None:
-    it cannot be made again.
+    it cannot be made again. ``causes``: findings of another pair of plans, whose repairs are known
+    to make this one right; a mismatch is explained by them.
     """
 
     reference: Plan
@@ -82,6 +83,7 @@ class Check:
     load_seconds: float = 0.0
     jobs: int = 1
     again: PairAt | None = None
+    causes: Sequence[Finding] = ()
     clock: Clock = field(default_factory=Clock)
     counts: OperatorCounts = field(default_factory=OperatorCounts)
     findings: list[Finding] = field(default_factory=list)

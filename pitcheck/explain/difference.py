@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -30,6 +30,7 @@ from pitcheck.explain.search import Effect, Tried, effect_of, tried_repairs
 from pitcheck.explain.steps_around import steps_around
 from pitcheck.graph.cuts import Cut
 from pitcheck.plan.model import PairAt
+from pitcheck.refute.counted_differences import SecondLook
 from pitcheck.refute.shown import global_place
 from pitcheck.refute.whole_run import WholeRun, further_conjecture
 from pitcheck.report.report import Finding, Shown, TriedRepair
@@ -101,6 +102,31 @@ def explain_difference(
         return [*findings, *gaps]
     roles = {v.tensor.name: v.tensor.role for v in problem.parallel.values}
     return sorted([*gaps, *findings], key=partial(_place, roles))
+
+
+def explain_by_causes(
+    problem: Problem, found: SecondLook, causes: Sequence[Finding]
+) -> list[Finding]:
+    """Return findings of another pair, with what differs here in place of what differs there.
+
+    ``causes``: findings whose repairs together are known to make this pair right.
+    """
+    run, shown = found.run, found.shown
+    evidence = Evidence(problem.reference, problem.parallel, problem.specification, run, found.cuts)
+    here = [
+        replace(
+            cause,
+            output=shown.output,
+            element=shown.element,
+            reference_value=shown.reference_value,
+            parallel_value=shown.parallel_value,
+            stage=None,
+            held=None,
+        )
+        for cause in causes
+    ]
+    options, seed = problem.options, problem.seed
+    return [_witnessed(evidence, run, found.real, each, options, seed) for each in here]
 
 
 def _place(roles: Mapping[str, str | None], finding: Finding) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,74 @@ def test_what_no_result_depends_on_is_no_difference() -> None:
 @pytest.mark.parametrize(("old", "new"), [each[1:] for each in WRONG], ids=[w[0] for w in WRONG])
 def test_another_loop_is_a_mismatch(old: str, new: str) -> None:
     assert report(BEFORE, edited(LONGER, old, new)).verdict == "mismatch"
+
+
+SUM = (
+    "all-reduce(%y), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, "
+    "to_apply=%add"
+)
+
+
+def test_a_cause_within_a_loop_is_tried_on_one_iteration() -> None:
+    """One repair makes an iteration right in any state; what differs is an output all the same."""
+    before, after = _summed(4), _summed(2)
+    assert report(before, after).verdict == "equivalent"
+    wrong = edited(after, SUM, "copy(%y)")
+    options = replace(OPTIONS, explain=True)
+    found = checked_in_turn(partial(attempts, before, wrong), options)
+    assert (found.verdict, found.differing) == ("mismatch", ("result",))
+    (finding,) = found.findings
+    assert (finding.code, finding.output) == ("PIT104", "result")
+    assert finding.tried is not None
+    assert finding.tried.said.startswith("tried on one iteration in any state: every output")
+    assert finding.reference_value != finding.parallel_value
+
+
+def _summed(size: int) -> str:
+    """Return a loop that multiplies a row by a matrix, of which each device has some rows."""
+    whole = size == 4
+    state = f"(s32[], f32[4], f32[{size},4])"
+    rows = "{devices=[2,1]<=[2]}"
+    stated = f", sharding={{{{replicated}}, {{replicated}}, {rows}}}" if whole else ""
+    part = "%part = f32[4] copy(%x)" if whole else """%id = u32[] partition-id()
+  %at = s32[] convert(%id)
+  %two = s32[] constant(2)
+  %start = s32[] multiply(%at, %two)
+  %part = f32[2] dynamic-slice(%x, %start), dynamic_slice_sizes={2}"""  # fmt: skip
+    summed = "copy(%y)" if whole else SUM
+    return f"""HloModule m, num_partitions=2
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}}
+%below (p: {state}) -> pred[] {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %n = s32[] constant(3)
+  ROOT %c = pred[] compare(%i, %n), direction=LT
+}}
+%body (p: {state}) -> {state} {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[4] get-tuple-element(%p), index=1
+  %w = f32[{size},4] get-tuple-element(%p), index=2
+  {part}
+  %y = f32[4] dot(%part, %w), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  %z = f32[4] {summed}
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  ROOT %t = {state} tuple(%next, %z, %w)
+}}
+ENTRY %main {{
+  %x = f32[4] parameter(0), sharding={{replicated}}
+  %w = f32[{size},4] parameter(1), sharding={rows}
+  %zero = s32[] constant(0)
+  %state = {state} tuple(%zero, %x, %w)
+  %loop = {state} while(%state), condition=%below, body=%body{stated}
+  ROOT %r = f32[4] get-tuple-element(%loop), index=1{", sharding={replicated}" if whole else ""}
+}}
+"""
 
 
 def test_both_programs_may_have_another_counter() -> None:

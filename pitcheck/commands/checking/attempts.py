@@ -40,6 +40,7 @@ def checked_in_turn(
     """
     start, iterator = perf_counter(), attempts()
     failed: tuple[Finding, ...] = ()
+    causes: tuple[Finding, ...] = ()
     seed = randbits(128) if options.seed is None else options.seed
     accepted: list[float] = []
     while True:
@@ -48,9 +49,9 @@ def checked_in_turn(
         bound = options.error_bound_log2 - len(accepted) - (not decides)
         terms = replace(options, seed=seed, error_bound_log2=bound)
         if not decides:
-            terms = replace(terms, explain=False, prove_rest=False, witness_directory=None)
+            terms = replace(terms, prove_rest=False, witness_directory=None)
         told = stopped if decides else lambda _: None
-        report = checked([read], terms, progress, named=named, stopped=told)
+        report = checked([read], terms, progress, named=named, stopped=told, causes=causes)
         if decides or report.verdict == "equivalent":
             report = _counted(report, accepted, loaded, perf_counter() - start)
             if report.verdict == "inconclusive":
@@ -58,6 +59,7 @@ def checked_in_turn(
             return msgspec.structs.replace(report, reductions=(*reductions, *report.reductions))
         accepted.append(bound)
         failed = tuple(map(_undecided, report.findings[:MOST_NAMED]))
+        causes = tuple(map(_tried_on_any_state, _causes(report)))
 
 
 def _next(
@@ -76,6 +78,31 @@ def _next(
 
 def _fail(error: Exception) -> Sequence[Plan]:
     raise error
+
+
+def _causes(report: Report) -> Sequence[Finding]:
+    """Return the findings on a pair if their repairs make all of its outputs right, else none.
+
+    They then make the pair that decides right, too.
+    """
+    found = [finding for finding in report.findings if finding.verdict == "mismatch"]
+    tried = [finding.tried for finding in found if finding.tried is not None]
+    right = {name for each in tried for name in each.right}
+    mended = len(tried) == len(found) and not any(each.wrong for each in tried)
+    return found if mended and right >= {*report.differing} else ()
+
+
+def _tried_on_any_state(finding: Finding) -> Finding:
+    """Return a finding that says where its repair was tried."""
+    tried = finding.tried
+    if tried is None:
+        return finding
+    said = tried.said.replace("tried", "tried on one iteration in any state", 1)
+    return msgspec.structs.replace(
+        finding,
+        repair=finding.repair and finding.repair.replace(tried.said, said),
+        tried=msgspec.structs.replace(tried, said=said),
+    )
 
 
 def _undecided(finding: Finding) -> Finding:

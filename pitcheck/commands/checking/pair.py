@@ -27,11 +27,13 @@ def checked(
     named: Sequence[str] = (),
     stopped: Callable[[Exception], None] = lambda _: None,
     decided: Callable[[Check], None] | None = None,
+    causes: Sequence[Finding] = (),
 ) -> Report:
     """Return the report on the plans that ``files`` read.
 
     ``again`` makes them at another mesh, to try repairs there; None: they cannot be made again.
-    ``named`` are their files, if there are two of them. ``stopped`` is told what stops the check.
+    ``causes`` are those of :func:`pitcheck.engine.check.check`. ``named`` are their files, if there
+    are two of them. ``stopped`` is told what stops the check.
     What stops the check (an unreadable file, a budget, an internal error) is a finding of the
     report, not an exception. Raises UsageError, which is about the command and not about the plans.
     """
@@ -52,7 +54,7 @@ def checked(
 
         try:
             seconds = perf_counter() - start
-            return check(plans[0], plans[1], options, progress, seconds, again, decided)
+            return check(plans[0], plans[1], options, progress, seconds, again, decided, causes)
         except UsageError:
             raise
         except Exception as error:
