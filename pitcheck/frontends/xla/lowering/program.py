@@ -21,6 +21,7 @@ from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups
 from pitcheck.frontends.xla.lowering.orders import ordered
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
+from pitcheck.frontends.xla.lowering.trip_counts import check_trip_count
 from pitcheck.frontends.xla.lowering.windows.convolutions import convolution
 from pitcheck.frontends.xla.lowering.windows.selections import selections
 from pitcheck.frontends.xla.lowering.windows.window_reductions import window_reductions
@@ -243,6 +244,7 @@ class Run:
             if not isinstance(goes_on, bool):
                 raise unsupported(self._b, "a loop whose number of iterations depends on inputs")
             if not goes_on:
+                check_trip_count(self._b, instruction, number)
                 return state
             state = self.computation(body, (state,), inner)
         raise BudgetError(f"{self._b.place}: the loop has more than {MOST_ITERATIONS} iterations")
