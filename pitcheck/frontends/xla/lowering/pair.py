@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
+from pitcheck.frontends.xla.lowering.indexed.promises import assumed_promises
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
@@ -52,6 +53,7 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
     if stated is not None:
         _check_plain(before)
         _check_same_signature(before, stated)
+    promises = assumed_promises(before if stated is None else stated, after)
     bounds = index_ranges(before)
     given = list(parameters_of(before))
     reference = Side(before, 1, given, bounds)
@@ -74,7 +76,7 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
                 parallel.output(name, number, reference.results[number], shardings[number])
                 for number, name in enumerate(outputs)
             ],
-            (LATER_PASSES, *_assumed(given, bounds)),
+            (LATER_PASSES, *promises, *_assumed(given, bounds)),
         ),
     )
 

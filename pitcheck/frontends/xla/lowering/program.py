@@ -72,6 +72,7 @@ class Run:
         self._b = building
         self._depth = 0
         self._followed = 0
+        self._sizes: dict[str, int] = {}
         self._split = 0
         """The conditionals around, of whose branches devices take different ones."""
 
@@ -86,11 +87,11 @@ class Run:
         self._depth += 1
         if self._depth > DEEPEST:
             raise BudgetError(f"{self._b.module.file}: more than {DEEPEST} calls within each other")
-        self._followed += len(computation.instructions)
+        self._followed += self._size(computation)
         if self._followed > MOST_INSTRUCTIONS:
             raise BudgetError(
                 f"{self._b.module.file}: more than {MOST_INSTRUCTIONS} instructions, with those of "
-                f"loops, calls and branches counted each time"
+                f"loops, calls and branches counted each time, and each array of a tuple"
             )
         values: dict[str, Value] = dict(zip(computation.parameters, given, strict=True))
         place = _Place(computation, path)
@@ -103,6 +104,15 @@ class Run:
             self._check_manual(instruction, values[name])
         self._depth -= 1
         return values[computation.root]
+
+    def _size(self, computation: Computation) -> int:
+        """Return the number of arrays that instructions give; a tuple of none counts, too."""
+        if computation.name not in self._sizes:
+            self._sizes[computation.name] = sum(
+                max(1, sum(1 for _ in leaves(instruction.shape)))
+                for instruction in computation.instructions.values()
+            )
+        return self._sizes[computation.name]
 
     def _result(self, instruction: Instruction, given: Sequence[Value], place: _Place) -> Value:
         control = _CONTROL.get(instruction.opcode)
