@@ -10,7 +10,7 @@ from xla.hlo_attacks import program, region
 from xla.hlo_texts import ADD, module_text
 from xla.lowered import plan_of
 
-from pitcheck.errors import BudgetError, PlanError
+from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.text.parser import parse_hlo
 
 GIVEN = (
@@ -149,6 +149,13 @@ def test_what_is_under_way_is_not_read(lines: tuple[str, ...]) -> None:
     body = "\n".join((*GIVEN, *lines, "ROOT %y = f32[2,3] negate(%r)"))
     with pytest.raises(PlanError, match="before it is done"):
         plan_of(parse_hlo(program(body, REGIONS, devices=2)))
+
+
+@pytest.mark.parametrize("given", ["%x, %x", "%x, %x, %i, %i"])
+def test_parts_that_are_written_into_an_array_are_refused(given: str) -> None:
+    line = f"ROOT %r = f32[2,3] collective-permute({given}), {PAIR}"
+    with pytest.raises(UnsupportedError, match="gives one array"):
+        plan_of(parse_hlo(program("\n".join((*GIVEN, line)), devices=2)))
 
 
 def test_what_is_under_way_is_no_result() -> None:
