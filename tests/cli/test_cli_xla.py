@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cli.cli_plans import parallel
 from conftest import Call
+from xla.hlo_loops import looped
 
 from pitcheck.plan.files import write_plan
 
@@ -55,6 +56,21 @@ def test_what_was_proven_is_remembered_until_a_text_changes(call: Call) -> None:
     assert report(call, BEFORE, AFTER)["remembered"] > 0
     Path(AFTER).write_text(without_the_first_sum(Path(AFTER).read_text())[0])
     assert report(call, BEFORE, AFTER)["verdict"] == "mismatch"
+
+
+def test_a_loop_is_proven_by_induction_and_a_wrong_one_is_followed(call: Call) -> None:
+    """The outputs of the induction are none of the program's."""
+    Path(BEFORE).write_text(looped(4, limit=5000))
+    Path(AFTER).write_text(looped(2, limit=5000, sharded=False))
+    found = report(call, BEFORE, AFTER, "--seed", "1")
+    assert (found["verdict"], found["outputs"]["total"]) == ("equivalent", 7)
+    assert found["reductions"][0].startswith("loop loop ends when its counter is 5000;")
+    Path(BEFORE).write_text(looped(4))
+    wrong = looped(2, sharded=False).replace("dynamic-slice(%w, %i,", "dynamic-slice(%w, %zero,")
+    Path(AFTER).write_text(wrong)
+    found = report(call, BEFORE, AFTER, "--seed", "1")
+    assert (found["verdict"], found["outputs"]["total"]) == ("mismatch", 3)
+    assert set(found["differing"]) <= {"result[0]", "result[1]", "result[2]"}
 
 
 def test_a_sum_that_is_missing_stands_at_its_line(call: Call) -> None:

@@ -198,5 +198,15 @@ def arrays_of(value: Value) -> Iterator[Array | Copies]:
         yield value
 
 
+def uniform_of(value: Value) -> object:
+    """Return the number that each element is on every device, None if there is none."""
+    if isinstance(value, Array):
+        return value.uniform
+    if isinstance(value, Copies):
+        numbers = {array.uniform for array in value.arrays}
+        return numbers.pop() if len(numbers) == 1 else None
+    return None
+
+
 def _span(known: Numbers) -> Span:
     return int(known.min()), int(known.max()) + 1

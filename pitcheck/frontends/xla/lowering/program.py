@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Copies, Tuple, Value, arrays_of, shape_of
+from pitcheck.frontends.xla.lowering.arrays import (
+    Array,
+    Copies,
+    Tuple,
+    Value,
+    arrays_of,
+    shape_of,
+    uniform_of,
+)
 from pitcheck.frontends.xla.lowering.asynchronous import DONE, done, pending, started
 from pitcheck.frontends.xla.lowering.branches import meeting_in, taken
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
@@ -15,13 +23,15 @@ from pitcheck.frontends.xla.lowering.collectives import COLLECTIVES, collective,
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
 from pitcheck.frontends.xla.lowering.indexed.operators import indexed
+from pitcheck.frontends.xla.lowering.loops.common import Loop
+from pitcheck.frontends.xla.lowering.loops.induction import Induction, NotFoldedError
+from pitcheck.frontends.xla.lowering.loops.trip_counts import check_trip_count
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
 from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
 from pitcheck.frontends.xla.lowering.orders import ordered
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
-from pitcheck.frontends.xla.lowering.trip_counts import check_trip_count
 from pitcheck.frontends.xla.lowering.windows.convolutions import convolution
 from pitcheck.frontends.xla.lowering.windows.selections import selections
 from pitcheck.frontends.xla.lowering.windows.window_reductions import window_reductions
@@ -68,8 +78,9 @@ class Run:
     SPMDShardToFullShape is lowered once for each partition.
     """
 
-    def __init__(self, building: Building) -> None:
+    def __init__(self, building: Building, induction: Induction) -> None:
         self._b = building
+        self._induction = induction
         self._depth = 0
         self._followed = 0
         self._sizes: dict[str, int] = {}
@@ -242,6 +253,9 @@ class Run:
 
     def _while(self, instruction: Instruction, given: Sequence[Value], place: _Place) -> Value:
         """Return the state after a loop whose number of iterations is known."""
+        loop = self._induction.loop_at((place.computation.name, instruction.name))
+        if loop is not None:
+            return self._any_iteration(loop, instruction, given[0], place)
         module = self._b.module
         condition = module.computations[str(instruction.attributes["condition"])]
         body = module.computations[str(instruction.attributes["body"])]
@@ -250,7 +264,7 @@ class Run:
             inner = f"{place.path}, {instruction.name} {number}"
             more = self.computation(condition, (state,), inner)
             self._b.at(instruction, place.path)
-            goes_on = _uniform(more)
+            goes_on = uniform_of(more)
             if not isinstance(goes_on, bool):
                 raise unsupported(self._b, "a loop whose number of iterations depends on inputs")
             if not goes_on:
@@ -258,6 +272,26 @@ class Run:
                 return state
             state = self.computation(body, (state,), inner)
         raise BudgetError(f"{self._b.place}: the loop has more than {MOST_ITERATIONS} iterations")
+
+    def _any_iteration(
+        self, loop: Loop, instruction: Instruction, initial: Value, place: _Place
+    ) -> Value:
+        """Return the state after a loop of which one iteration is followed, in any state.
+
+        Raises NotFoldedError if that has no meaning.
+        """
+        body = self._b.module.computations[str(instruction.attributes["body"])]
+        try:
+            state = self._induction.state(loop, initial)
+            first = self._induction.met[-1][1]
+            check_trip_count(self._b, instruction, loop.limit - first)
+            following = self.computation(body, (state,), f"{place.path}, {instruction.name}")
+            self._b.at(instruction, place.path)
+            return self._induction.left(loop, initial, state, following)
+        except NotFoldedError:
+            raise
+        except (PlanError, UnsupportedError) as error:
+            raise NotFoldedError(loop, error) from error
 
     def _conditional(
         self, instruction: Instruction, given: Sequence[Value], place: _Place
@@ -359,16 +393,6 @@ def _of_each(b: Building, results: Sequence[Value], groups: tuple[int, ...]) -> 
         raise unsupported(b, "a region within a manual region that one operator makes")
     rows = zip(*tuples, strict=True)
     return Tuple(tuple(_of_each(b, row, groups) for row in rows))
-
-
-def _uniform(value: Value) -> object:
-    """Return the number that each element is on every device, None if there is none."""
-    if isinstance(value, Array):
-        return value.uniform
-    if isinstance(value, Copies):
-        numbers = {array.uniform for array in value.arrays}
-        return numbers.pop() if len(numbers) == 1 else None
-    return None
 
 
 def _shardings(instruction: Instruction) -> tuple[Sharding | None, ...]:

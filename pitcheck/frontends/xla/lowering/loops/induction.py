@@ -1,0 +1,185 @@
+"""Loops proven by induction on one iteration.
+
+Instead of following a loop iteration by iteration, both plans are given the state that it is in as
+inputs, each array with the sharding that the text before the partitioner states. They have as
+outputs the state with which the loop begins, and the state after one iteration. If each of these
+outputs agrees for all states, the state agrees before each iteration and behind the last one, by
+induction on the number of iterations. So what the program makes of it may take it as given, too.
+
+- The counter is an input that lies between its first value and the limit. Behind the loop it is the
+  limit.
+- What no iteration changes is no input: it is what the loop begins with.
+- In a manual region each device has a state of its own. These are rows of one array.
+- The induction may fail although the loops agree, if it needs a relation that is not among these.
+  So a pair of plans made this way decides nothing unless it is proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
+from pitcheck.frontends.xla.lowering.arrays import (
+    Array,
+    Copies,
+    Tuple,
+    Value,
+    shape_of,
+    uniform_of,
+)
+from pitcheck.frontends.xla.lowering.building import Building, unsupported
+from pitcheck.frontends.xla.lowering.inputs import given
+from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
+from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced
+from pitcheck.frontends.xla.text.shapes import ArrayShape
+from pitcheck.frontends.xla.text.sharding import Form, Sharding
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An array that must agree for an induction to hold.
+
+    Attributes:
+        name: the array, in words.
+        array: the array of this program.
+        shape: its whole shape.
+        sharding: how it is distributed.
+    """
+
+    name: str
+    array: Array
+    shape: ArrayShape
+    sharding: Sharding
+
+
+class NotFoldedError(UnsupportedError):
+    """A loop of which an iteration has no meaning unless its state is known.
+
+    Attributes:
+        loop: the loop.
+    """
+
+    def __init__(self, loop: Loop, cause: PitcheckError) -> None:
+        super().__init__(str(cause))
+        self.loop = loop
+
+
+class Induction:
+    """The loops of a program that are not followed, and what must be shown of them.
+
+    Attributes:
+        claims: the arrays that must agree, in the order in which loops end.
+        met: the loops that were met, with the first value of the counter and the names of all
+            arrays of the state that the plan is given.
+    """
+
+    def __init__(self, b: Building, loops: Mapping[Key, Loop]) -> None:
+        self._b = b
+        self._loops = loops
+        self.claims: list[Claim] = []
+        self.met: list[tuple[Loop, int, tuple[str, ...]]] = []
+
+    def loop_at(self, key: Key) -> Loop | None:
+        """Return the loop at an instruction; None if it is followed."""
+        return self._loops.get(key)
+
+    def state(self, loop: Loop, initial: Value) -> Tuple:
+        """Return the state of a loop in any iteration, of which it begins with ``initial``.
+
+        Raises UnsupportedError if the loop does not count from a number that is known.
+        """
+        elements = self._elements(loop, initial)
+        first = uniform_of(elements[loop.counter])
+        if not isinstance(first, int) or isinstance(first, bool) or first >= loop.limit:
+            raise unsupported(self._b, "a loop that does not count up from a known number")
+        names: list[str] = []
+        state = list(elements)
+        for place in (loop.counter, *loop.changed):
+            bounds = (first, loop.limit) if place == loop.counter else None
+            shape, sharding = self._stated(loop, place)
+            name = f"{loop.name}[{place}]"
+            array = given(self._b, name, shape, sharding, self._b.place, bounds)
+            names.append(array.name)
+            state[place] = self._of_devices(loop, place, array)
+        self.met.append((loop, first, tuple(names)))
+        return Tuple(tuple(state))
+
+    def left(self, loop: Loop, initial: Value, state: Tuple, following: Value) -> Value:
+        """Return the state behind a loop, and keep what must be shown of it.
+
+        Raises PlanError if an iteration gives arrays of other shapes.
+        """
+        first, behind = self._elements(loop, initial), self._elements(loop, state)
+        after = self._elements(loop, following)
+        for place in loop.changed:
+            shapes = [shape_of(each[place]) for each in (first, behind, after)]
+            if not shapes[0] == shapes[1] == shapes[2]:
+                raise PlanError(
+                    f"array {place} of the loop's state is {shapes[1]} by its sharding; the loop "
+                    f"begins with {shapes[0]} and gives {shapes[2]}",
+                    self._b.place,
+                )
+            name = f"{loop.name}[{place}]"
+            self._claim(loop, place, f"{name} at first", first[place])
+            self._claim(loop, place, f"{name} after an iteration", after[place])
+        limit = self._b.constant(loop.shapes[loop.counter], [loop.limit])
+        copies = behind[loop.counter]
+        behind[loop.counter] = (
+            Copies((limit,) * len(copies.groups), copies.groups)
+            if isinstance(copies, Copies)
+            else limit
+        )
+        return Tuple(tuple(behind))
+
+    def _claim(self, loop: Loop, place: int, name: str, value: Array | Copies) -> None:
+        shape, sharding = self._stated(loop, place)
+        if loop.is_manual:
+            held = value.arrays if isinstance(value, Copies) else (value,)
+            sizes = (1, *loop.shapes[place].dimensions)
+            value = joined(self._b, [reshaped(self._b, each, sizes) for each in held], 0)
+        if isinstance(value, Array):
+            self.claims.append(Claim(name, value, shape, sharding))
+
+    def _stated(self, loop: Loop, place: int) -> tuple[ArrayShape, Sharding]:
+        """Return the whole shape of an array of the state, and how it is distributed.
+
+        Those of a manual region are taken as one array, cut into what each device has.
+        """
+        shape, sharding = loop.shapes[place], loop.shardings[place]
+        if not loop.is_manual:
+            return shape, sharding
+        if place == loop.counter:
+            return shape, Sharding(Form.REPLICATED)
+        devices = self._b.module.header.partitions
+        whole = ArrayShape(shape.element, (devices, *shape.dimensions))
+        cuts = (devices, *(1 for _ in shape.dimensions))
+        return whole, Sharding(Form.TILED, cuts, devices=tuple(range(devices)))
+
+    def _of_devices(self, loop: Loop, place: int, array: Array) -> Array | Copies:
+        """Return an array that is given as the loop has it: in a manual region, on each device."""
+        if not loop.is_manual:
+            return array
+        devices, sizes = self._b.module.header.partitions, loop.shapes[place].dimensions
+        counts = place == loop.counter
+        if self._b.devices == devices:
+            return array if counts else reshaped(self._b, array, sizes)
+        rows = [array if counts else self._row(array, d, sizes) for d in range(devices)]
+        return Copies(tuple(rows), tuple(range(devices)))
+
+    def _row(self, array: Array, row: int, sizes: tuple[int, ...]) -> Array:
+        return reshaped(self._b, sliced(self._b, array, 0, row, row + 1), sizes)
+
+    def _elements(self, loop: Loop, state: Value) -> list[Array | Copies]:
+        """Return the arrays of a state.
+
+        Raises UnsupportedError for a state of others: in a program that is not partitioned, those
+        of a manual region are copies.
+        """
+        copied = loop.is_manual and self._b.devices < self._b.module.header.partitions
+        expected = Copies if copied else Array
+        elements = state.elements if isinstance(state, Tuple) else ()
+        arrays = [each for each in elements if isinstance(each, expected)]
+        if len(arrays) < len(loop.shapes):
+            raise unsupported(self._b, "a loop whose state is not what its sharding says")
+        return list(arrays)
