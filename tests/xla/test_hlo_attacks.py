@@ -8,6 +8,10 @@ from __future__ import annotations
 import pytest
 from xla.hlo_attacks import EQUIVALENT, OTHERS, REFUSED, program, region, verdict
 
+from pitcheck.errors import PlanError
+from pitcheck.frontends.xla.lowering.pair import attempts_on
+from pitcheck.frontends.xla.text.parser import parse_hlo
+
 SUMS = region("add") + region("maximum") + region("minimum")
 ALL = "channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true"
 X = "%x = f32[1] parameter(0), sharding={devices=[4]<=[4]}"
@@ -278,3 +282,16 @@ def test_a_loop_of_nearly_as_many_steps(old: str, new: str, expected: str) -> No
     before = program(LOOPS, LOOP)
     assert old in before
     assert verdict(before, before.replace(old, new, 1)) == expected
+
+
+@pytest.mark.parametrize(("stated", "folded"), [("3", True), ("2", False)])
+def test_a_loop_proven_by_induction_has_the_steps_that_it_states(stated: str, folded: bool) -> None:
+    count = f'{{"known_trip_count":{{"n":"{stated}"}}}}'
+    state = "sharding={{replicated}, {replicated}}"
+    text = program(LOOPS.replace("body=%d", f"body=%d, {state}, backend_config={count}"), LOOP)
+    attempts = attempts_on(parse_hlo(text), parse_hlo(text))
+    if folded:
+        assert next(attempts).reductions
+    else:
+        with pytest.raises(PlanError, match="states known_trip_count=2"):
+            next(attempts)
