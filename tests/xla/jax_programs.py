@@ -116,6 +116,17 @@ def convolved(x: Any, kernel: Any) -> Any:
     return jax.grad(loss, (0, 1))(x, kernel)
 
 
+def strided(x: Any, kernel: Any) -> Any:
+    """Return the gradients of a convolution that moves by two rows at a time."""
+
+    def loss(x: Any, kernel: Any) -> Any:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        found = jax.lax.conv_general_dilated(x, kernel, (2, 1), "SAME", dimension_numbers=numbers)
+        return jnp.sum(found**2)
+
+    return jax.grad(loss, (0, 1))(x, kernel)
+
+
 def halos(x: Any, kernel: Any) -> Any:
     """Return a convolution of an image whose rows are sharded."""
     numbers = ("NHWC", "HWIO", "NHWC")
@@ -217,6 +228,7 @@ def main() -> None:
         (chosen, (square,), (both,), both),
         (parts, (square, starts), (d, d), d),
         (finite, (square,), (both,), both),
+        (strided, (reals(4, 4, 3, 2), reals(3, 3, 2, 2)), (d, s()), (d, s())),
     ]
     for case in cases:
         print(json.dumps(pair(*case)))

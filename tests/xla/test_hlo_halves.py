@@ -100,7 +100,7 @@ def test_two_halves_are_one_operator(one: str, start: str, end: str) -> None:
                 "ROOT %y = f32[] convert(%n)",
             ),
             PlanError,
-            "start of an operator gives",
+            "before it is done",
         ),
         (
             (

@@ -35,6 +35,7 @@ MORE = (
     "chosen",
     "parts",
     "finite",
+    "strided",
 )
 
 
@@ -102,6 +103,10 @@ _OTHER = (
     ("chosen", "direction=GT", "direction=LT"),
     ("chosen", r"\{%(region\S+), %(region\S+)\}$", r"{%\2, %\1}"),
     ("parts", r"constant\(2\)", "constant(1)"),
+    ("strided", "pad=0_1x1_1", "pad=1_0x1_1"),
+    ("strided", "pad=2_1x1_1 lhs", "pad=1_2x1_1 lhs"),
+    ("strided", r"(reverse\(%\S+\), dimensions=)\{0,1\}", r"\1{0}"),
+    ("strided", r"all-reduce\((%\S+)\).*", r"copy(\1)"),
 )
 """A program, what is edited in it once it is partitioned, and the edit."""
 _TIES = (

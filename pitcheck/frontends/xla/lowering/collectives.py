@@ -42,8 +42,18 @@ def collective(b: Building, instruction: Instruction, operands: Sequence[Array])
         return None
     results = collective_of(b, instruction.opcode, instruction, operands)
     if isinstance(instruction.shape, ArrayShape):
+        check_one_result(b, instruction, len(results))
         return results[0]
     return Tuple(tuple(results))
+
+
+def check_one_result(b: Building, instruction: Instruction, results: int) -> None:
+    """Raise UnsupportedError if several arrays give one.
+
+    A collective-permute of four operands writes parts of the first into the second.
+    """
+    if results != 1:
+        raise unsupported(b, f"{instruction.opcode} of {results} operands that gives one array")
 
 
 def collective_of(

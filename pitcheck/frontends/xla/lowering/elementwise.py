@@ -204,6 +204,8 @@ def _divide(
 ) -> Array:
     if shape.element.is_integer:
         return _quotient(b, instruction, shape, given)
+    if given[1].number in (Fraction(0), Special.MINUS_ZERO):
+        raise unsupported(b, "a division by 0, which gives an infinity of either sign, or none,")
     return b.array("div", _operands(b, given), shape)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.protocol import Attempt
 from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
+from pitcheck.frontends.xla.lowering.indexed.promises import assumed_promises
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
 from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
@@ -97,6 +98,7 @@ def _plans_of(
     if stated is not None:
         _check_plain(before)
         _check_same_signature(before, stated)
+    promises = assumed_promises(before if stated is None else stated, after)
     bounds = index_ranges(before)
     given = list(parameters_of(before))
     reference = Side(before, 1, given, bounds, loops[0])
@@ -110,6 +112,8 @@ def _plans_of(
     shardings = list(_shardings(before if stated is None else stated))
     if len(shardings) != len(outputs):
         raise PlanError(f"{after.file}: {len(shardings)} results are sharded of {len(outputs)}")
+    for number, (own, result) in enumerate(zip(_shardings(after), reference.results, strict=True)):
+        _check_kept(number, shardings[number], own, result.rank, after)
     if reference.induction.met != parallel.induction.met:
         raise UnsupportedError(f"{after.file}: its loops are not those of {before.file}")
     claims = reference.named_claims()
@@ -123,7 +127,7 @@ def _plans_of(
                 ),
                 *map(parallel.claimed, claims, parallel.induction.claims),
             ],
-            (LATER_PASSES, *_assumed(given, bounds)),
+            (LATER_PASSES, *promises, *_assumed(given, bounds)),
         ),
     )
 
@@ -231,16 +235,32 @@ def _local(given: Sequence[Parameter], after: Module, devices: int) -> list[Para
 def _check_same(parameter: Parameter, sharding: Sharding, devices: int, place: str) -> None:
     """Check that both programs state one sharding of a parameter. Raises PlanError."""
     rank = len(parameter.shape.dimensions)
-    if parameter.sharding is None:
+    if parameter.sharding is not None and not _same(parameter.sharding, sharding, rank, devices):
+        raise PlanError(
+            f"parameter {parameter.number} ({parameter.name}) has another sharding than before "
+            f"the program was partitioned",
+            place,
+        )
+
+
+def _check_kept(
+    number: int, before: Sharding | None, own: Sharding | None, rank: int, after: Module
+) -> None:
+    """Check that a partitioned program states no other sharding of a result. Raises PlanError."""
+    if before is None or own is None or _same(before, own, rank, after.header.partitions):
         return
-    for device in range(devices):
-        before, after = (s.placement(device, rank) for s in (parameter.sharding, sharding))
-        if _held(before) != _held(after):
-            raise PlanError(
-                f"parameter {parameter.number} ({parameter.name}) has another sharding than "
-                f"before the program was partitioned",
-                place,
-            )
+    raise PlanError(
+        f"{after.file}: result {number} has another sharding than before the program was "
+        f"partitioned"
+    )
+
+
+def _same(first: Sharding, second: Sharding, rank: int, devices: int) -> bool:
+    """Return True if each device holds the same part by two shardings."""
+    return all(
+        _held(first.placement(device, rank)) == _held(second.placement(device, rank))
+        for device in range(devices)
+    )
 
 
 def _held(placement: Placement | None) -> tuple[tuple[int, ...], dict[Use, int]] | None:

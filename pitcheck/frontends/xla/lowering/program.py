@@ -25,6 +25,7 @@ from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
 from pitcheck.frontends.xla.lowering.indexed.operators import indexed
 from pitcheck.frontends.xla.lowering.loops.common import Loop
 from pitcheck.frontends.xla.lowering.loops.induction import Induction, NotFoldedError
+from pitcheck.frontends.xla.lowering.loops.trip_counts import check_trip_count
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
 from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
@@ -82,6 +83,7 @@ class Run:
         self._induction = induction
         self._depth = 0
         self._followed = 0
+        self._sizes: dict[str, int] = {}
         self._split = 0
         """The conditionals around, of whose branches devices take different ones."""
 
@@ -96,11 +98,11 @@ class Run:
         self._depth += 1
         if self._depth > DEEPEST:
             raise BudgetError(f"{self._b.module.file}: more than {DEEPEST} calls within each other")
-        self._followed += len(computation.instructions)
+        self._followed += self._size(computation)
         if self._followed > MOST_INSTRUCTIONS:
             raise BudgetError(
                 f"{self._b.module.file}: more than {MOST_INSTRUCTIONS} instructions, with those of "
-                f"loops, calls and branches counted each time"
+                f"loops, calls and branches counted each time, and each array of a tuple"
             )
         values: dict[str, Value] = dict(zip(computation.parameters, given, strict=True))
         place = _Place(computation, path)
@@ -113,6 +115,15 @@ class Run:
             self._check_manual(instruction, values[name])
         self._depth -= 1
         return values[computation.root]
+
+    def _size(self, computation: Computation) -> int:
+        """Return the number of arrays that instructions give; a tuple of none counts, too."""
+        if computation.name not in self._sizes:
+            self._sizes[computation.name] = sum(
+                max(1, sum(1 for _ in leaves(instruction.shape)))
+                for instruction in computation.instructions.values()
+            )
+        return self._sizes[computation.name]
 
     def _result(self, instruction: Instruction, given: Sequence[Value], place: _Place) -> Value:
         control = _CONTROL.get(instruction.opcode)
@@ -257,6 +268,7 @@ class Run:
             if not isinstance(goes_on, bool):
                 raise unsupported(self._b, "a loop whose number of iterations depends on inputs")
             if not goes_on:
+                check_trip_count(self._b, instruction, number)
                 return state
             state = self.computation(body, (state,), inner)
         raise BudgetError(f"{self._b.place}: the loop has more than {MOST_ITERATIONS} iterations")
@@ -271,6 +283,8 @@ class Run:
         body = self._b.module.computations[str(instruction.attributes["body"])]
         try:
             state = self._induction.state(loop, initial)
+            first = self._induction.met[-1][1]
+            check_trip_count(self._b, instruction, loop.limit - first)
             following = self.computation(body, (state,), f"{place.path}, {instruction.name}")
             self._b.at(instruction, place.path)
             return self._induction.left(loop, initial, state, following)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError
 from pitcheck.frontends.xla.text.attributes import Value, read_attribute
-from pitcheck.frontends.xla.text.checks import check_entry, check_instruction
+from pitcheck.frontends.xla.text.checks.instructions import check_entry, check_instruction
 from pitcheck.frontends.xla.text.header import read_header, read_stacks
 from pitcheck.frontends.xla.text.lexer import Kind, Lexer
 from pitcheck.frontends.xla.text.limits import LARGEST_TEXT, LONGEST_PROGRAM

@@ -12,7 +12,13 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Copies, Numbers, Value
 from pitcheck.frontends.xla.lowering.arrays import Tuple as Arrays
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
-from pitcheck.frontends.xla.lowering.collectives import axis_of, groups_of, part_of, targets_of
+from pitcheck.frontends.xla.lowering.collectives import (
+    axis_of,
+    check_one_result,
+    groups_of,
+    part_of,
+    targets_of,
+)
 from pitcheck.frontends.xla.lowering.reductions import over
 from pitcheck.frontends.xla.lowering.regions.of_two import reduction_of
 from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced
@@ -41,7 +47,10 @@ def manual_collective(
     if lower is None:
         return None
     results = lower(b, instruction, operands)
-    return results[0] if isinstance(instruction.shape, ArrayShape) else Arrays(tuple(results))
+    if not isinstance(instruction.shape, ArrayShape):
+        return Arrays(tuple(results))
+    check_one_result(b, instruction, len(results))
+    return results[0]
 
 
 def manual_partition(b: Building, shape: ArrayShape, groups: tuple[int, ...]) -> Copies:

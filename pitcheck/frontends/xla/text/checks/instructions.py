@@ -1,9 +1,11 @@
-"""Checks that what a text states twice agrees: shapes, called computations, shardings."""
+"""Checks that what a text states twice agrees: shapes, types, shardings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pitcheck.frontends.xla.text.checks.called import check_calls
+from pitcheck.frontends.xla.text.checks.dimensions import check_dimensions
 from pitcheck.frontends.xla.text.lexer import Lexer
 from pitcheck.frontends.xla.text.module import Computation, Header, Instruction
 from pitcheck.frontends.xla.text.opcodes import Opcode
@@ -19,10 +21,7 @@ from pitcheck.frontends.xla.text.sharding import Form, Sharding
 Named = Mapping[str, Instruction]
 Computations = Mapping[str, Computation]
 
-_PREDICATE = ArrayShape(ElementType.PRED, ())
-_INDEX = ArrayShape(ElementType.S32, ())
-_BINARY = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter", "select-and-scatter"})
-_SAME_SHAPE = frozenset({"copy", "opt-barrier", "async-update"})
+_SAME_SHAPE = frozenset({"copy", "opt-barrier", "async-update", "while"})
 
 
 def check_instruction(
@@ -43,9 +42,12 @@ def check_instruction(
         _check_tuple(lexer, instruction, given)
     elif instruction.opcode == "get-tuple-element":
         _check_element(lexer, instruction, given[0])
+    check_dimensions(lexer, instruction, given)
+    if instruction.opcode == "compare":
+        _check_comparison(lexer, instruction, given[0])
     called = tuple(computations[name] for name in instruction.calls)
     if called:
-        _check_calls(lexer, instruction, given, called)
+        check_calls(lexer, instruction, given, called)
     if instruction.sharding is not None:
         _check_sharding(lexer, instruction, partitions)
 
@@ -91,6 +93,24 @@ def _check_elementwise(lexer: Lexer, instruction: Instruction, given: tuple[Shap
             )
 
 
+def _check_comparison(lexer: Lexer, instruction: Instruction, shape: Shape) -> None:
+    """Raise PlanError for a comparison that is of another type than its operands."""
+    stated = instruction.get("type", "")
+    if not isinstance(shape, ArrayShape) or stated in ("", "TOTALORDER"):
+        return
+    if stated != _compared_as(shape.element):
+        raise lexer.damaged(
+            f"compare has type={stated}, but {shape.element} is compared as "
+            f"{_compared_as(shape.element)}"
+        )
+
+
+def _compared_as(element: ElementType) -> str:
+    if element.is_integer:
+        return "SIGNED" if element.value.startswith("s") else "UNSIGNED"
+    return "UNSIGNED" if element is ElementType.PRED else "FLOAT"
+
+
 def _check_tuple(lexer: Lexer, instruction: Instruction, given: tuple[Shape, ...]) -> None:
     """Raise PlanError unless the result is the tuple of the operands."""
     if not isinstance(instruction.shape, TupleShape) or instruction.shape.elements != given:
@@ -105,82 +125,6 @@ def _check_element(lexer: Lexer, instruction: Instruction, given: Shape) -> None
     if not isinstance(given, TupleShape) or index >= len(given.elements):
         raise lexer.damaged(f"get-tuple-element takes element {index} of {given}")
     _agree(lexer, instruction, given.elements[index], f"element {index} of its operand")
-
-
-def _check_calls(
-    lexer: Lexer,
-    instruction: Instruction,
-    given: tuple[Shape, ...],
-    called: tuple[Computation, ...],
-) -> None:
-    """Raise PlanError if a called computation does not take what it is given."""
-    opcode, result = instruction.opcode, instruction.shape
-    if opcode == "while":
-        condition, body = called
-        _agree(lexer, instruction, given[0], "its operand")
-        _takes(lexer, instruction, condition, given, _PREDICATE)
-        _takes(lexer, instruction, body, given, result)
-    elif opcode in ("call", "fusion"):
-        _takes(lexer, instruction, called[0], given, result)
-    elif opcode == "conditional":
-        _check_branches(lexer, instruction, given, called)
-    else:
-        expected = _parameters(opcode, len(given))
-        for computation in called if expected else ():
-            if len(computation.parameters) != expected:
-                raise lexer.damaged(
-                    f"{opcode} of {len(given)} operands calls a computation of "
-                    f"{len(computation.parameters)} parameters; it must have {expected}"
-                )
-
-
-def _parameters(opcode: str, operands: int) -> int:
-    """Return how many parameters a computation of an operator has; 0 if any number will do."""
-    if opcode in _BINARY:
-        return 2
-    return {
-        "map": operands,
-        "reduce": operands,
-        "reduce-window": operands,
-        "scatter": operands - 1,
-        "sort": 2 * operands,
-    }.get(opcode, 0)
-
-
-def _takes(
-    lexer: Lexer,
-    instruction: Instruction,
-    computation: Computation,
-    given: tuple[Shape, ...],
-    result: Shape,
-) -> None:
-    """Raise PlanError unless a computation is of these shapes."""
-    if computation.signature != (given, result):
-        raise lexer.damaged(
-            f"{instruction.opcode} calls {computation.name[:60]!r}, whose parameters and result "
-            "are not of the shapes of its operands and result"
-        )
-
-
-def _check_branches(
-    lexer: Lexer,
-    instruction: Instruction,
-    given: tuple[Shape, ...],
-    called: tuple[Computation, ...],
-) -> None:
-    """Raise PlanError unless a conditional has an operand for each branch, and a choice of one."""
-    two = {"true_computation", "false_computation"} <= instruction.attributes.keys()
-    listed = "branch_computations" in instruction.attributes
-    if two == listed or (two and len(called) != 2):
-        raise lexer.damaged(
-            "a conditional has true_computation and false_computation, or branch_computations"
-        )
-    if given[0] != (_PREDICATE if two else _INDEX):
-        raise lexer.damaged(f"a conditional chooses by {given[0]}; pred[] or s32[] is expected")
-    if len(called) != len(given) - 1:
-        raise lexer.damaged(f"a conditional has {len(called)} branches for {len(given)} operands")
-    for branch, shape in zip(called, given[1:], strict=True):
-        _takes(lexer, instruction, branch, (shape,), instruction.shape)
 
 
 def _check_sharding(lexer: Lexer, instruction: Instruction, partitions: int) -> None:

@@ -1,0 +1,284 @@
+"""Programs that differ in little: integers, comparisons, rounding, orders, promises of indices."""
+
+from __future__ import annotations
+
+import pytest
+from xla.hlo_attacks import EQUIVALENT, OTHERS, REFUSED, UNPROVEN, program, region, verdict
+
+SECOND = "%second (a: f32[], b: f32[]) -> f32[] {\n  ROOT %b = f32[] parameter(1)\n"
+SECOND += "  %a = f32[] parameter(0)\n}\n"
+REGIONS = region("add") + region("maximum") + region("subtract") + SECOND
+
+
+def _compared(name: str, direction: str, kind: str = "s32", more: str = "") -> str:
+    return (
+        f"%{name} (a: {kind}[], b: {kind}[]) -> pred[] {{\n  %a = {kind}[] parameter(0)\n"
+        f"  %b = {kind}[] parameter(1)\n"
+        f"  ROOT %c = pred[] compare(%a, %b), direction={direction}{more}\n}}\n"
+    )
+
+
+REGIONS += _compared("lt", "LT") + _compared("gt", "GT") + _compared("le", "LE")
+REGIONS += _compared("ge.f", "GE", "f32") + _compared("gt.f", "GT", "f32")
+REGIONS += """%pairs (a: s32[], b: s32[], c: s32[], d: s32[]) -> pred[] {
+  %a = s32[] parameter(0)
+  %b = s32[] parameter(1)
+  %c = s32[] parameter(2)
+  %d = s32[] parameter(3)
+  ROOT %e = pred[] compare(%a, %b), direction=LT
+}
+"""
+
+
+def _filled(name: str, kind: str, number: str) -> str:
+    """Return an array of 4 equal numbers."""
+    return f"%{name} = {kind}[4] constant({{{number}, {number}, {number}, {number}}})\n"
+
+
+def _rounded(opcode: str) -> str:
+    return f"ROOT %r = f32[4] {opcode}(%x)"
+
+
+CHOSEN = "ROOT %r = f32[4] select(%c, %x, %z)"
+ZERO = _filled("z", "f32", "0")
+SORTED = "ROOT %r = s32[4] sort(%x), dimensions={0}, to_apply=%"
+ORDER = """%i = s32[4] iota(), iota_dimension=0
+%t = (s32[4], s32[4]) sort(%x, %i), dimensions={0}, to_apply=%pairs, is_stable=true
+ROOT %r = s32[4] get-tuple-element(%t), index=1"""
+POOLED = _filled("s", "f32", "1") + (
+    "%u = f32[2] slice(%s), slice={[0:2]}\n%n = f32[] constant(0)\n"
+    "ROOT %r = f32[4] select-and-scatter(%x, %u, %n), window={size=2 stride=2}, select=%ge.f, "
+    "scatter=%add.f32"
+)
+SUM = "%n = f32[] constant(0)\nROOT %r = f32[] reduce(%x, %n), dimensions={0}, to_apply=%add.f32"
+
+PAIRS: dict[str, tuple[str, str, str, str]] = {
+    "quotient and product": (
+        "s32",
+        _filled("t", "s32", "2") + "%d = s32[4] divide(%x, %t)\nROOT %r = s32[4] multiply(%d, %t)",
+        "ROOT %r = s32[4] copy(%x)",
+        OTHERS,
+    ),
+    "remainder by a quotient": (
+        "s32",
+        _filled("t", "s32", "3") + "%d = s32[4] divide(%x, %t)\n%m = s32[4] multiply(%d, %t)\n"
+        "ROOT %r = s32[4] subtract(%x, %m)",
+        _filled("t", "s32", "3") + "ROOT %r = s32[4] remainder(%x, %t)",
+        EQUIVALENT,
+    ),
+    "remainder of the other sign": (
+        "s32",
+        _filled("t", "s32", "3") + "%d = s32[4] remainder(%x, %t)\n%e = s32[4] add(%d, %t)\n"
+        "ROOT %r = s32[4] remainder(%e, %t)",
+        _filled("t", "s32", "3") + "ROOT %r = s32[4] remainder(%x, %t)",
+        OTHERS,
+    ),
+    "constants that wrap": (
+        "s8",
+        _filled("t", "s8", "100") + "%u = s8[4] add(%t, %t)\nROOT %r = s8[4] maximum(%x, %u)",
+        _filled("u", "s8", "-56") + "ROOT %r = s8[4] maximum(%x, %u)",
+        EQUIVALENT,
+    ),
+    "constants that are cut": (
+        "u8",
+        _filled("t", "s32", "300") + "%u = u8[4] convert(%t)\nROOT %r = u8[4] maximum(%x, %u)",
+        _filled("u", "u8", "44") + "ROOT %r = u8[4] maximum(%x, %u)",
+        EQUIVALENT,
+    ),
+    "shifted by too many bits": (
+        "u32",
+        _filled("t", "u32", "1")
+        + _filled("m", "u32", "33")
+        + "%u = u32[4] shift-left(%t, %m)\nROOT %r = u32[4] maximum(%x, %u)",
+        "ROOT %r = u32[4] copy(%x)",
+        REFUSED,
+    ),
+    "compared as unsigned": (
+        "s32",
+        _filled("t", "s32", "1") + "ROOT %r = pred[4] compare(%x, %t), direction=LT",
+        _filled("t", "s32", "1") + "ROOT %r = pred[4] compare(%x, %t), direction=LT, type=UNSIGNED",
+        REFUSED,
+    ),
+    "compared as a real number": (
+        "s32",
+        _filled("t", "s32", "1") + "ROOT %r = pred[4] compare(%x, %t), direction=LT",
+        _filled("t", "s32", "1") + "ROOT %r = pred[4] compare(%x, %t), direction=LT, type=FLOAT",
+        REFUSED,
+    ),
+    "compared as signed": (
+        "u32",
+        _filled("t", "u32", "1") + "ROOT %r = pred[4] compare(%x, %t), direction=LT",
+        _filled("t", "u32", "1") + "ROOT %r = pred[4] compare(%x, %t), direction=LT, type=SIGNED",
+        REFUSED,
+    ),
+    "truths by LT and LE": (
+        "pred",
+        "%t = pred[4] constant({0, 0, 1, 1})\n"
+        "ROOT %r = pred[4] compare(%x, %t), direction=LT, type=UNSIGNED",
+        "%t = pred[4] constant({0, 0, 1, 1})\nROOT %r = pred[4] compare(%x, %t), direction=LE",
+        OTHERS,
+    ),
+    "at 0": (
+        "f32",
+        ZERO + "%c = pred[4] compare(%x, %z), direction=GE\n%o = f32[4] exponential(%x)\n"
+        "ROOT %r = f32[4] select(%c, %o, %z)",
+        ZERO + "%c = pred[4] compare(%x, %z), direction=GT\n%o = f32[4] exponential(%x)\n"
+        "ROOT %r = f32[4] select(%c, %o, %z)",
+        UNPROVEN,
+    ),
+    "turned around": (
+        "f32",
+        ZERO + f"%c = pred[4] compare(%x, %z), direction=GE\n{CHOSEN}",
+        ZERO + "%c = pred[4] compare(%x, %z), direction=LT\nROOT %r = f32[4] select(%c, %z, %x)",
+        EQUIVALENT,
+    ),
+    "is finite": (
+        "f32",
+        ZERO + f"%c = pred[4] is-finite(%x)\n{CHOSEN}",
+        "ROOT %r = f32[4] copy(%x)",
+        UNPROVEN,
+    ),
+    "at least infinity": (
+        "f32",
+        _filled("n", "f32", "inf") + "ROOT %r = f32[4] maximum(%x, %n)",
+        "ROOT %r = f32[4] copy(%x)",
+        OTHERS,
+    ),
+    "at least minus infinity": (
+        "f32",
+        _filled("n", "f32", "-inf") + "ROOT %r = f32[4] maximum(%x, %n)",
+        "ROOT %r = f32[4] copy(%x)",
+        EQUIVALENT,
+    ),
+    "at least no number": (
+        "f32",
+        _filled("n", "f32", "nan") + "ROOT %r = f32[4] maximum(%x, %n)",
+        "ROOT %r = f32[4] copy(%x)",
+        OTHERS,
+    ),
+    "infinity less infinity": (
+        "f32",
+        _filled("n", "f32", "inf") + "%m = f32[4] subtract(%n, %n)\nROOT %r = f32[4] add(%x, %m)",
+        "ROOT %r = f32[4] copy(%x)",
+        OTHERS,
+    ),
+    "divided by 0 and by -0": (
+        "f32",
+        _filled("o", "f32", "1")
+        + ZERO
+        + "%q = f32[4] divide(%o, %z)\nROOT %r = f32[4] minimum(%x, %q)",
+        _filled("o", "f32", "1")
+        + _filled("z", "f32", "-0")
+        + "%q = f32[4] divide(%o, %z)\nROOT %r = f32[4] minimum(%x, %q)",
+        REFUSED,
+    ),
+    "no bits": (
+        "f32",
+        "ROOT %r = f32[4] copy(%x)",
+        "ROOT %r = f32[4] reduce-precision(%x), exponent_bits=8, mantissa_bits=7",
+        REFUSED,
+    ),
+    "halves": ("f32", _rounded("round-nearest-even"), _rounded("round-nearest-afz"), UNPROVEN),
+    "cut off": (
+        "f32",
+        _rounded("floor"),
+        "%i = s32[4] convert(%x)\nROOT %r = f32[4] convert(%i)",
+        OTHERS,
+    ),
+    "cut off to a truth": (
+        "f32",
+        "%t = pred[4] convert(%x)\nROOT %r = f32[4] convert(%t)",
+        "%i = s32[4] convert(%x)\n%t = pred[4] convert(%i)\nROOT %r = f32[4] convert(%t)",
+        OTHERS,
+    ),
+    "a digit": (
+        "f32",
+        _filled("k", "f32", "0.1") + "ROOT %r = f32[4] multiply(%x, %k)",
+        _filled("k", "f32", "0.10000001") + "ROOT %r = f32[4] multiply(%x, %k)",
+        OTHERS,
+    ),
+    "an index behind the end": (
+        "f32",
+        "%i = s32[] constant(9)\nROOT %r = f32[2] dynamic-slice(%x, %i), dynamic_slice_sizes={2}",
+        "ROOT %r = f32[2] slice(%x), slice={[2:4]}",
+        EQUIVALENT,
+    ),
+    "cropped and spread": (
+        "f32",
+        "%z = f32[] constant(5)\nROOT %r = f32[4] pad(%x, %z), padding=-1_-2_1",
+        "%z = f32[1] constant({5})\n%s = f32[1] slice(%x), slice={[1:2]}\n"
+        "%t = f32[1] slice(%x), slice={[2:3]}\n"
+        "ROOT %r = f32[4] concatenate(%z, %s, %z, %t), dimensions={0}",
+        EQUIVALENT,
+    ),
+    "sorted": (
+        "s32",
+        SORTED + "lt",
+        "%q = s32[4] sort(%x), dimensions={0}, to_apply=%gt\n"
+        "ROOT %r = s32[4] reverse(%q), dimensions={0}",
+        EQUIVALENT,
+    ),
+    "sorted downwards": ("s32", SORTED + "lt", SORTED + "gt", OTHERS),
+    "sorted by no order": ("s32", SORTED + "lt", SORTED + "le", REFUSED),
+    "an order that is not stable": ("s32", ORDER, ORDER.replace(", is_stable=true", ""), REFUSED),
+    "an order turned around": (
+        "s32",
+        ORDER,
+        ORDER.replace("ROOT %r", "%g") + "\nROOT %r = s32[4] reverse(%g), dimensions={0}",
+        OTHERS,
+    ),
+    "the last of equal elements": ("f32", POOLED, POOLED.replace("%ge.f", "%gt.f"), UNPROVEN),
+    "a sum from a number": ("f32", SUM, SUM.replace("constant(0)", "constant(1)"), OTHERS),
+    "a difference": ("f32", SUM, SUM.replace("add", "subtract"), REFUSED),
+    "the last": ("f32", SUM, SUM.replace("add.f32", "second"), REFUSED),
+    "random numbers": (
+        "f32",
+        "ROOT %r = f32[4] copy(%x)",
+        "%a = f32[] constant(0)\n%b = f32[] constant(1)\n"
+        "%n = f32[4] rng(%a, %b), distribution=rng_uniform\nROOT %r = f32[4] add(%x, %n)",
+        REFUSED,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_programs_that_differ_in_little(name: str) -> None:
+    kind, before, after, expected = PAIRS[name]
+    given = f"%x = {kind}[4] parameter(0), sharding={{replicated}}\n"
+    texts = (program(given + lines, REGIONS, devices=2) for lines in (before, after))
+    assert verdict(*texts) == expected
+
+
+INDEXED = """%x = f32[8] parameter(0), sharding={replicated}
+%i = s32[3,1] parameter(1), sharding={replicated}
+%u = f32[3] constant({1, 2, 3})
+"""
+SCATTERED = (
+    "ROOT %r = f32[8] scatter(%x, %i, %u), update_window_dims={}, inserted_window_dims={0}, "
+    "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add.f32"
+)
+GATHERED = (
+    "ROOT %r = f32[3] gather(%x, %i), offset_dims={}, collapsed_slice_dims={0}, "
+    "start_index_map={0}, index_vector_dim=1, slice_sizes={1}"
+)
+ORIGIN = ', metadata={op_name="here"}'
+
+
+@pytest.mark.parametrize(
+    ("root", "promise"),
+    [
+        (SCATTERED, "unique_indices"),
+        (SCATTERED, "indices_are_sorted"),
+        (GATHERED, "indices_are_sorted"),
+    ],
+)
+def test_the_partitioner_makes_no_promises(root: str, promise: str) -> None:
+    """Where indices are there twice, XLA may keep either update once it is promised that not."""
+    plain = program(INDEXED + root, REGIONS, devices=2)
+    promised = program(f"{INDEXED}{root}, {promise}=true", REGIONS, devices=2)
+    elsewhere = program(f"{INDEXED}{root}, {promise}=true{ORIGIN}", REGIONS, devices=2)
+    assert verdict(plain, plain) == EQUIVALENT
+    assert verdict(promised, promised) == EQUIVALENT
+    assert verdict(promised, plain) == EQUIVALENT
+    assert verdict(plain, promised) == REFUSED
+    assert verdict(promised, elsewhere) == REFUSED
