@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from xla.hlo_loops import looped
+from xla.hlo_loops import SUM, copied, looped, nested, paired, summed
 
 from pitcheck.base.options import Options
 from pitcheck.commands.checking.attempts import checked_in_turn
@@ -108,15 +108,9 @@ def test_another_loop_is_a_mismatch(old: str, new: str) -> None:
     assert report(BEFORE, edited(LONGER, old, new)).verdict == "mismatch"
 
 
-SUM = (
-    "all-reduce(%y), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, "
-    "to_apply=%add"
-)
-
-
 def test_a_cause_within_a_loop_is_tried_on_one_iteration() -> None:
     """One repair makes an iteration right in any state; what differs is an output all the same."""
-    before, after = _summed(4), _summed(2)
+    before, after = summed(4), summed(2)
     assert report(before, after).verdict == "equivalent"
     wrong = edited(after, SUM, "copy(%y)")
     options = replace(OPTIONS, explain=True)
@@ -129,53 +123,6 @@ def test_a_cause_within_a_loop_is_tried_on_one_iteration() -> None:
     assert finding.reference_value != finding.parallel_value
 
 
-def _summed(size: int) -> str:
-    """Return a loop that multiplies a row by a matrix, of which each device has some rows."""
-    whole = size == 4
-    state = f"(s32[], f32[4], f32[{size},4])"
-    rows = "{devices=[2,1]<=[2]}"
-    stated = f", sharding={{{{replicated}}, {{replicated}}, {rows}}}" if whole else ""
-    part = "%part = f32[4] copy(%x)" if whole else """%id = u32[] partition-id()
-  %at = s32[] convert(%id)
-  %two = s32[] constant(2)
-  %start = s32[] multiply(%at, %two)
-  %part = f32[2] dynamic-slice(%x, %start), dynamic_slice_sizes={2}"""  # fmt: skip
-    summed = "copy(%y)" if whole else SUM
-    return f"""HloModule m, num_partitions=2
-%add (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %s = f32[] add(%a, %b)
-}}
-%below (p: {state}) -> pred[] {{
-  %p = {state} parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %n = s32[] constant(3)
-  ROOT %c = pred[] compare(%i, %n), direction=LT
-}}
-%body (p: {state}) -> {state} {{
-  %p = {state} parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %x = f32[4] get-tuple-element(%p), index=1
-  %w = f32[{size},4] get-tuple-element(%p), index=2
-  {part}
-  %y = f32[4] dot(%part, %w), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
-  %z = f32[4] {summed}
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  ROOT %t = {state} tuple(%next, %z, %w)
-}}
-ENTRY %main {{
-  %x = f32[4] parameter(0), sharding={{replicated}}
-  %w = f32[{size},4] parameter(1), sharding={rows}
-  %zero = s32[] constant(0)
-  %state = {state} tuple(%zero, %x, %w)
-  %loop = {state} while(%state), condition=%below, body=%body{stated}
-  ROOT %r = f32[4] get-tuple-element(%loop), index=1{", sharding={replicated}" if whole else ""}
-}}
-"""
-
-
 def test_both_programs_may_have_another_counter() -> None:
     """The same change of both programs is no difference."""
     one, two = (f"%one = s32[] constant({step})" for step in (1, 2))
@@ -185,7 +132,7 @@ def test_both_programs_may_have_another_counter() -> None:
 
 def test_what_a_relation_between_arrays_decides_is_followed() -> None:
     """Both arrays are the same in each iteration, which no placement says."""
-    one, other = (_pair(rows, sharded=rows == 4) for rows in (4, 2))
+    one, other = (paired(rows) for rows in (4, 2))
     folded, followed = attempts(one, other.replace("add(%x, %x)", "add(%x, %z)"))
     assert check(*folded.plans, OPTIONS).verdict != "equivalent"
     assert check(*followed.plans, OPTIONS).verdict == "equivalent"
@@ -194,97 +141,18 @@ def test_what_a_relation_between_arrays_decides_is_followed() -> None:
     assert OPTIONS.error_bound_log2 - 1 < found.error_bound_log2 < OPTIONS.error_bound_log2
 
 
-def _pair(rows: int, *, sharded: bool) -> str:
-    """Return a loop whose state has one array twice."""
-    state = f"(s32[], f32[{rows}], f32[{rows}])"
-    at = "{devices=[2]<=[2]}"
-    of_state = f", sharding={{{{replicated}}, {at}, {at}}}" if sharded else ""
-    result = f", sharding={at}" if sharded else ""
-    return f"""HloModule m, num_partitions=2
-%below (p: {state}) -> pred[] {{
-  %p = {state} parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %n = s32[] constant(3)
-  ROOT %c = pred[] compare(%i, %n), direction=LT
-}}
-%body (p: {state}) -> {state} {{
-  %p = {state} parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %x = f32[{rows}] get-tuple-element(%p), index=1
-  %z = f32[{rows}] get-tuple-element(%p), index=2
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  %y = f32[{rows}] add(%x, %x)
-  ROOT %t = {state} tuple(%next, %y, %y)
-}}
-ENTRY %main {{
-  %x = f32[{rows}] parameter(0), sharding={at}
-  %zero = s32[] constant(0)
-  %state = {state} tuple(%zero, %x, %x)
-  %loop = {state} while(%state), condition=%below, body=%body{of_state}
-  ROOT %r = f32[{rows}] get-tuple-element(%loop), index=1{result}
-}}
-"""
-
-
 def test_each_copy_of_the_state_must_be_right() -> None:
     """The second device goes wrong alone."""
-    whole, part = (_copied(rows, sharded=rows == 4) for rows in (4, 2))
+    whole, part = (copied(rows) for rows in (4, 2))
     assert report(whole, part).verdict == "equivalent"
     wrong = edited(part, "%y = f32[4] add(%x, %x)", "%y = f32[4] add(%x, %other)")
     for attempt in attempts(whole, wrong):
         assert check(*attempt.plans, OPTIONS).verdict == "mismatch"
 
 
-def _copied(rows: int, *, sharded: bool) -> str:
-    """Return a loop whose state both devices have, and of which each gives half as a result."""
-    state = "(s32[], f32[4])"
-    halves = "{devices=[2]<=[2]}"
-    of_state = ", sharding={{replicated}, {replicated}}" if sharded else ""
-    result = f", sharding={halves}" if sharded else ""
-    begin = "%zero" if sharded else "%start"
-    device = "" if sharded else """  %device = u32[] partition-id()
-  %id = s32[] convert(%device)
-  %two = s32[] constant(2)
-  %start = s32[] multiply(%id, %two)
-"""  # fmt: skip
-    other = "" if sharded else """  %at = u32[] partition-id()
-  %none = u32[] constant(0)
-  %second = pred[] compare(%at, %none), direction=NE
-  %seconds = pred[4] broadcast(%second), dimensions={}
-  %twice = f32[4] add(%x, %x)
-  %other = f32[4] select(%seconds, %twice, %x)
-"""  # fmt: skip
-    return f"""HloModule m, num_partitions=2
-%below (p: {state}) -> pred[] {{
-  %p = {state} parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %n = s32[] constant(3)
-  ROOT %c = pred[] compare(%i, %n), direction=LT
-}}
-%body (p: {state}) -> {state} {{
-  %p = {state} parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %x = f32[4] get-tuple-element(%p), index=1
-{other}  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  %y = f32[4] add(%x, %x)
-  ROOT %t = {state} tuple(%next, %y)
-}}
-ENTRY %main {{
-  %x = f32[4] parameter(0), sharding={{replicated}}
-  %zero = s32[] constant(0)
-{device}  %state = {state} tuple(%zero, %x)
-  %loop = {state} while(%state), condition=%below, body=%body{of_state}
-  %all = f32[4] get-tuple-element(%loop), index=1
-  ROOT %r = f32[{rows}] dynamic-slice(%all, {begin}), dynamic_slice_sizes={{{rows}}}{result}
-}}
-"""
-
-
 def test_integers_that_iterations_change_are_followed() -> None:
     """Nothing bounds them: an induction would have to say which integers they may be."""
-    one, other = (_pair(rows, sharded=rows == 4).replace("f32", "s32") for rows in (4, 2))
+    one, other = (paired(rows).replace("f32", "s32") for rows in (4, 2))
     (only,) = attempts(one, other)
     assert only.decides
 
@@ -331,53 +199,10 @@ def test_what_every_iteration_overwrites_may_differ_at_first() -> None:
 
 
 def test_loops_within_loops_are_folded() -> None:
-    texts = [_nested(rows, sharded=rows == 4) for rows in (4, 2)]
+    texts = [nested(rows) for rows in (4, 2)]
     folded, followed = attempts(*texts)
     assert len(folded.plans[1].outputs) == 1 + 2 + 2
     for attempt in (folded, followed):
         assert check(*attempt.plans, OPTIONS).verdict == "equivalent"
     wrong = edited(texts[1], "%y = f32[2] add(%x, %a)", "%y = f32[2] add(%x, %x)")
     assert report(texts[0], wrong).verdict == "mismatch"
-
-
-def _nested(rows: int, *, sharded: bool) -> str:
-    """Return a loop that runs another one in each iteration."""
-    state = f"(s32[], f32[{rows}], f32[{rows}])"
-    at = "{devices=[2]<=[2]}"
-    stated = f", sharding={{{{replicated}}, {at}, {at}}}" if sharded else ""
-    result = f", sharding={at}" if sharded else ""
-    head = f"""  %p = {state} parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %x = f32[{rows}] get-tuple-element(%p), index=1
-  %a = f32[{rows}] get-tuple-element(%p), index=2
-  %zero = s32[] constant(0)
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-"""
-    return f"""HloModule m, num_partitions=2
-%below (p: {state}) -> pred[] {{
-  %p = {state} parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %n = s32[] constant(3)
-  ROOT %c = pred[] compare(%i, %n), direction=LT
-}}
-%inner (p: {state}) -> {state} {{
-{head}  %y = f32[{rows}] add(%x, %a)
-  ROOT %t = {state} tuple(%next, %y, %a)
-}}
-%outer (p: {state}) -> {state} {{
-{head}  %y = f32[{rows}] multiply(%x, %x)
-  %again = {state} tuple(%zero, %y, %a)
-  %run = {state} while(%again), condition=%below, body=%inner{stated}
-  %z = f32[{rows}] get-tuple-element(%run), index=1
-  ROOT %t = {state} tuple(%next, %z, %a)
-}}
-ENTRY %main {{
-  %x = f32[{rows}] parameter(0), sharding={at}
-  %a = f32[{rows}] parameter(1), sharding={at}
-  %zero = s32[] constant(0)
-  %state = {state} tuple(%zero, %x, %a)
-  %loop = {state} while(%state), condition=%below, body=%outer{stated}
-  ROOT %r = f32[{rows}] get-tuple-element(%loop), index=1{result}
-}}
-"""
