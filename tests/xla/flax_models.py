@@ -141,13 +141,13 @@ class Experts(nn.Module):
         chances = jax.nn.softmax((x @ router.astype(s.dtype)).astype(jnp.float32), axis=-1)
         weights, chosen = lax.top_k(chances, s.chosen)
         weights = weights / weights.sum(-1, keepdims=True)
-        hot = jax.nn.one_hot(chosen, s.experts)
+        hot = jax.nn.one_hot(chosen, s.experts, dtype=jnp.int32)
         loss = _balance(chances, hot)
         if s.capacity:
             sent, combined = _slots(hot, weights, s.capacity)
         else:
-            sent, combined = hot.sum(2), (hot * weights[..., None]).sum(2)
-            sent, combined = (t[..., None] for t in (sent, combined))
+            combined = (hot * weights[..., None]).sum(2)[..., None]
+            sent = combined
         shape = s.experts, s.embed, s.mlp
         names = "experts", "embed", "mlp"
         gate = self.param("wi_0", _weights(*names), shape).astype(s.dtype)
@@ -159,7 +159,7 @@ class Experts(nn.Module):
         """Return what experts make of tokens; ``sent``: [batch, sequence, experts, slots]."""
         gate, up, down = weights
         if self.sizes.capacity:
-            given = jnp.einsum("bse,bsxc->xbce", x, sent)
+            given = jnp.einsum("bse,bsxc->xbce", x, sent.astype(x.dtype))
             names = "experts", "batch", None, None
             given = nn.with_logical_constraint(given, names)
             hidden = jax.nn.silu(jnp.einsum("xbce,xem->xbcm", given, gate))
@@ -176,20 +176,24 @@ class Experts(nn.Module):
 
 def _balance(chances: Any, hot: Any) -> Any:
     """Return the loss that keeps experts equally busy."""
-    density = hot.mean((1, 2))
+    density = jnp.mean(hot.sum(2).astype(jnp.float32), axis=1)
     return jnp.mean(density * chances.mean(1)) * chances.shape[-1] ** 2
 
 
 def _slots(hot: Any, weights: Any, capacity: int) -> tuple[Any, Any]:
-    """Return the slot of each token at each expert, as zeros and ones, and times its weight.
+    """Return the slot of each token at each expert, as truths, and with its weight.
 
     Tokens that find no slot are dropped. ``hot``: [batch, sequence, choices, experts].
     """
     batch, length, choices, experts = hot.shape
-    flat = hot.reshape(batch, length * choices, experts).astype(jnp.int32)
-    place = (jnp.cumsum(flat, axis=1) * flat - 1).reshape(hot.shape)
-    slots = jax.nn.one_hot(place, capacity)
-    return slots.sum(2), (slots * weights[..., None, None]).sum(2)
+    flat = hot.reshape(batch, length * choices, experts)
+    count = jnp.cumsum(flat, axis=1).reshape(hot.shape)
+    kept = hot * (count <= capacity)
+    place = (kept * count).sum(2)
+    weight = (kept * weights[..., None]).sum(2)
+    combined = weight[..., None] * jax.nn.one_hot(place, capacity + 1, dtype=jnp.int32)
+    combined = combined[..., 1:]
+    return combined.astype(bool), combined
 
 
 class Layer(nn.Module):
