@@ -45,6 +45,8 @@ class Sizes:
     """The experts that a token is sent to."""
     capacity: int = 0
     """The tokens of a sequence that an expert takes; 0: all, and none is dropped."""
+    in_order: bool = False
+    """True: tokens are put into the order of their experts, and back."""
     dtype: Any = jnp.float32
 
 
@@ -130,7 +132,7 @@ class Mlp(nn.Module):
 
 
 class Experts(nn.Module):
-    """Gated MLPs, to some of which each token is sent by products with its choices."""
+    """Gated MLPs, to some of which each token is sent: into slots, in order, or to all of them."""
 
     sizes: Sizes
 
@@ -142,36 +144,55 @@ class Experts(nn.Module):
         weights, chosen = lax.top_k(chances, s.chosen)
         weights = weights / weights.sum(-1, keepdims=True)
         hot = jax.nn.one_hot(chosen, s.experts, dtype=jnp.int32)
-        loss = _balance(chances, hot)
-        if s.capacity:
-            sent, combined = _slots(hot, weights, s.capacity)
-        else:
-            combined = (hot * weights[..., None]).sum(2)[..., None]
-            sent = combined
         shape = s.experts, s.embed, s.mlp
         names = "experts", "embed", "mlp"
         gate = self.param("wi_0", _weights(*names), shape).astype(s.dtype)
         up = self.param("wi_1", _weights(*names), shape).astype(s.dtype)
         down = self.param("wo", _weights("experts", "mlp", "embed"), (s.experts, s.mlp, s.embed))
-        return self._joined(x, sent, combined, (gate, up, down.astype(s.dtype))), loss
+        layers = gate, up, down.astype(s.dtype)
+        if s.in_order:
+            y = _in_order(x, chosen, weights, layers)
+        elif s.capacity:
+            y = _into_slots(x, *_slots(hot, weights, s.capacity), layers)
+        else:
+            y = _to_all(x, (hot * weights[..., None]).sum(2), layers)
+        return y, _balance(chances, hot)
 
-    def _joined(self, x: Any, sent: Any, combined: Any, weights: tuple[Any, Any, Any]) -> Any:
-        """Return what experts make of tokens; ``sent``: [batch, sequence, experts, slots]."""
-        gate, up, down = weights
-        if self.sizes.capacity:
-            given = jnp.einsum("bse,bsxc->xbce", x, sent.astype(x.dtype))
-            names = "experts", "batch", None, None
-            given = nn.with_logical_constraint(given, names)
-            hidden = jax.nn.silu(jnp.einsum("xbce,xem->xbcm", given, gate))
-            hidden = hidden * jnp.einsum("xbce,xem->xbcm", given, up)
-            hidden = nn.with_logical_constraint(hidden, ("experts", "batch", None, "mlp"))
-            made = jnp.einsum("xbcm,xme->xbce", hidden, down)
-            return jnp.einsum("xbce,bsxc->bse", made, combined)
-        hidden = jax.nn.silu(jnp.einsum("bse,xem->bsxm", x, gate))
-        hidden = hidden * jnp.einsum("bse,xem->bsxm", x, up)
-        hidden = nn.with_logical_constraint(hidden, ("batch", "length", "experts", "mlp"))
-        made = jnp.einsum("bsxm,xme->bsxe", hidden, down)
-        return jnp.einsum("bsxe,bsx->bse", made, combined[..., 0])
+
+def _into_slots(x: Any, sent: Any, combined: Any, layers: tuple[Any, Any, Any]) -> Any:
+    """Return what experts make of tokens; ``sent``: [batch, sequence, experts, slots]."""
+    gate, up, down = layers
+    given = jnp.einsum("bse,bsxc->xbce", x, sent.astype(x.dtype))
+    given = nn.with_logical_constraint(given, ("experts", "batch", None, None))
+    hidden = jax.nn.silu(jnp.einsum("xbce,xem->xbcm", given, gate))
+    hidden = hidden * jnp.einsum("xbce,xem->xbcm", given, up)
+    hidden = nn.with_logical_constraint(hidden, ("experts", "batch", None, "mlp"))
+    made = jnp.einsum("xbcm,xme->xbce", hidden, down)
+    return jnp.einsum("xbce,bsxc->bse", made, combined)
+
+
+def _to_all(x: Any, weights: Any, layers: tuple[Any, Any, Any]) -> Any:
+    """Return what all experts make of tokens, by weights, [batch, sequence, experts]."""
+    gate, up, down = layers
+    hidden = jax.nn.silu(jnp.einsum("bse,xem->bsxm", x, gate))
+    hidden = hidden * jnp.einsum("bse,xem->bsxm", x, up)
+    hidden = nn.with_logical_constraint(hidden, ("batch", "length", "experts", "mlp"))
+    return jnp.einsum("bsxe,bsx->bse", jnp.einsum("bsxm,xme->bsxe", hidden, down), weights)
+
+
+def _in_order(x: Any, chosen: Any, weights: Any, layers: tuple[Any, Any, Any]) -> Any:
+    """Return what experts make of tokens in the order of experts, put back into their own."""
+    choices = chosen.shape[-1]
+    flat = chosen.reshape(chosen.shape[0], -1)
+    order = jnp.argsort(flat, axis=-1)
+    tokens = jnp.take_along_axis(x, (order // choices)[..., None], axis=1)
+    expert = jnp.take_along_axis(flat, order, axis=1)
+    gate, up, down = (jnp.take(w, expert, axis=0) for w in layers)
+    hidden = jax.nn.silu(jnp.einsum("bte,btem->btm", tokens, gate))
+    hidden = hidden * jnp.einsum("bte,btem->btm", tokens, up)
+    made = jnp.einsum("btm,btme->bte", hidden, down)
+    back = jnp.take_along_axis(made, jnp.argsort(order, axis=-1)[..., None], axis=1)
+    return jnp.einsum("bske,bsk->bse", back.reshape(*chosen.shape, -1), weights)
 
 
 def _balance(chances: Any, hot: Any) -> Any:

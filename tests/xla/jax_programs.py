@@ -196,6 +196,18 @@ def pair(
     }
 
 
+def places_of(given: tuple[Any, ...], inputs: Any) -> list[Any]:
+    """Return where the part of each input begins and ends that each device is given."""
+    pairs = zip(jax.tree.leaves(given), jax.tree.leaves(inputs), strict=True)
+    return [
+        [
+            [list(place.indices(size)[:2]) for place, size in zip(part, x.shape, strict=True)]
+            for part in sharding.devices_indices_map(x.shape).values()
+        ]
+        for x, sharding in ((np.asarray(x), sharding) for x, sharding in pairs)
+    ]
+
+
 def write(file: str, cases: list[Any]) -> None:
     """Write cases into a file of one line each, which is compressed, and always the same."""
     lines = "".join(f"{json.dumps(case)}\n" for case in cases)

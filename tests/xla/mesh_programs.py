@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jax_programs import pair, write  # first: it sets XLA's flags
+from jax_programs import pair, places_of, write  # first: it sets XLA's flags
 
 import jax  # isort: skip
 import jax.numpy as jnp  # isort: skip
@@ -312,8 +312,8 @@ def main() -> None:
     write(
         sys.argv[1],
         [
-            pair(sharded, *rest, plain=plain)
-            for sharded, plain, *rest in cases()
+            pair(sharded, given, inputs, results, plain) | {"places": places_of(given, inputs)}
+            for sharded, plain, given, inputs, results in cases()
             if not names or sharded.__name__ in names
         ],
     )
