@@ -22,8 +22,8 @@ from mesh_faults import DEVICES, faults, in_full
 HERE = Path(__file__).parent
 NEAR = 1e-10
 """The difference that is rounding, as a share of the largest element of an output."""
-PATIENCE = 300.0
-"""The seconds for a program, behind which it is taken to hang."""
+PATIENCE = 1200.0
+"""The seconds for the mistakes of a program, behind which one is taken to hang."""
 Outputs = list[list[Any]]
 
 
