@@ -305,9 +305,7 @@ def trainer() -> Any:
 
 def loss_of(model: Decoder, params: Any, batch: Any) -> tuple[Any, Any]:
     """Return the loss of a batch, and its parts."""
-    logits, balance = model.apply(
-        params, batch["inputs"], batch["positions"], batch["segments"]
-    )
+    logits, balance = model.apply(params, batch["inputs"], batch["positions"], batch["segments"])
     targets = jax.nn.one_hot(batch["targets"], logits.shape[-1])
     entropy, norms = cross_entropy(logits, targets, 1e-4)
     entropy = nn.with_logical_constraint(entropy, ("batch", "length"))
