@@ -152,3 +152,20 @@ def faults(text: str) -> Iterator[Fault]:
         for number, found in islice({**dict(edited[:1]), **dict(edited[-1:])}.items(), EACH):
             whole = "\n".join([*lines[:number], found, *lines[number + 1 :]])
             yield Fault(kind, number + 1, whole)
+
+
+def lines_around(text: str, line: int) -> set[int]:
+    """Return a line, those of its operands, and those that read its result, directly or by one.
+
+    Constants and copies are no operators of a plan: a finding stands at what reads them.
+    """
+    names = [re.findall(r"%[\w.-]+", each) for each in text.splitlines()]
+    made = {each[0]: number for number, each in enumerate(names, start=1) if each}
+
+    def readers(name: str) -> set[int]:
+        return {number for number, each in enumerate(names, start=1) if name in each[1:]}
+
+    _, *operands = names[line - 1]
+    direct = readers(names[line - 1][0])
+    behind = {number for each in direct for number in readers(names[each - 1][0])}
+    return {line, *direct, *behind, *(made[name] for name in operands if name in made)}
