@@ -45,7 +45,6 @@ LOCATED = (
     "other groups",
     "groups in another order",
     "no sum",
-    "no exchange",
     "a constant halved",
     "the other operand",
 )
