@@ -45,8 +45,6 @@ class Sizes:
     """The experts that a token is sent to."""
     capacity: int = 0
     """The tokens of a sequence that an expert takes; 0: all, and none is dropped."""
-    in_order: bool = False
-    """True: tokens are put into the order of their experts, and back."""
     dtype: Any = jnp.float32
 
 
@@ -132,7 +130,7 @@ class Mlp(nn.Module):
 
 
 class Experts(nn.Module):
-    """Gated MLPs, to some of which each token is sent: into slots, in order, or to all of them."""
+    """Gated MLPs, to some of which each token is sent: into slots, or to all of them."""
 
     sizes: Sizes
 
@@ -150,9 +148,7 @@ class Experts(nn.Module):
         up = self.param("wi_1", _weights(*names), shape).astype(s.dtype)
         down = self.param("wo", _weights("experts", "mlp", "embed"), (s.experts, s.mlp, s.embed))
         layers = gate, up, down.astype(s.dtype)
-        if s.in_order:
-            y = _in_order(x, chosen, weights, layers)
-        elif s.capacity:
+        if s.capacity:
             y = _into_slots(x, *_slots(hot, weights, s.capacity), layers)
         else:
             y = _to_all(x, (hot * weights[..., None]).sum(2), layers)
@@ -178,21 +174,6 @@ def _to_all(x: Any, weights: Any, layers: tuple[Any, Any, Any]) -> Any:
     hidden = hidden * jnp.einsum("bse,xem->bsxm", x, up)
     hidden = nn.with_logical_constraint(hidden, ("batch", "length", "experts", "mlp"))
     return jnp.einsum("bsxe,bsx->bse", jnp.einsum("bsxm,xme->bsxe", hidden, down), weights)
-
-
-def _in_order(x: Any, chosen: Any, weights: Any, layers: tuple[Any, Any, Any]) -> Any:
-    """Return what experts make of tokens in the order of experts, put back into their own."""
-    choices = chosen.shape[-1]
-    flat = chosen.reshape(chosen.shape[0], -1)
-    order = jnp.argsort(flat, axis=-1)
-    tokens = jnp.take_along_axis(x, (order // choices)[..., None], axis=1)
-    expert = jnp.take_along_axis(flat, order, axis=1)
-    gate, up, down = (jnp.take(w, expert, axis=0) for w in layers)
-    hidden = jax.nn.silu(jnp.einsum("bte,btem->btm", tokens, gate))
-    hidden = hidden * jnp.einsum("bte,btem->btm", tokens, up)
-    made = jnp.einsum("btm,btme->bte", hidden, down)
-    back = jnp.take_along_axis(made, jnp.argsort(order, axis=-1)[..., None], axis=1)
-    return jnp.einsum("bske,bsk->bse", back.reshape(*chosen.shape, -1), weights)
 
 
 def _balance(chances: Any, hot: Any) -> Any:
