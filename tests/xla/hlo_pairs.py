@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Sequence
@@ -24,7 +25,8 @@ Case = dict[str, Any]
 @cache
 def cases_in(file: str) -> dict[str, Case]:
     """Return the pairs in a file of the folder ``texts``, by name."""
-    lines = (HERE / "texts" / file).read_text().splitlines()
+    held = (HERE / "texts" / file).read_bytes()
+    lines = (gzip.decompress(held) if file.endswith(".gz") else held).decode().splitlines()
     return {case["name"]: case for case in map(json.loads, lines)}
 
 

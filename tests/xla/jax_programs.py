@@ -1,10 +1,11 @@
 """JAX programs that XLA partitions for 4 devices: prints their texts before and after as JSON.
 
-Needs JAX. Its output is ``texts/pairs.jsonl``.
+Needs JAX. Its output is ``texts/pairs.jsonl``. Other programs are written by ``pair`` as well.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any
 os.environ["HLO_DUMPS"] = tempfile.mkdtemp()
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
-    f"--xla_force_host_platform_device_count=4 --xla_dump_to={os.environ['HLO_DUMPS']} "
+    f"--xla_force_host_platform_device_count=8 --xla_dump_to={os.environ['HLO_DUMPS']} "
     "--xla_dump_hlo_pass_re=spmd.* --xla_dump_hlo_as_text --xla_dump_large_constants"
 )
 
@@ -168,20 +169,60 @@ def _dumped(moment: str) -> str:
     return _METADATA.sub("", _TABLES.sub("", found))
 
 
-def pair(function: Callable[..., Any], given: tuple[Any, ...], inputs: Any, results: Any) -> Any:
-    """Return the texts of a program with its inputs, and its outputs on one device."""
+def _compile(function: Callable[..., Any], given: tuple[Any, ...], **shardings: Any) -> None:
+    """Have XLA write the texts of a program, and no others."""
     for path in _DUMPS.glob("**/*.txt"):
         path.unlink()
-    jax.jit(function, in_shardings=inputs, out_shardings=results).lower(*given).compile()
-    before, after = _dumped("before"), _dumped("after")
-    found = jax.tree.leaves(jax.jit(function)(*given))
+    jax.jit(function, keep_unused=True, **shardings).lower(*given).compile()
+
+
+def _plain(function: Callable[..., Any], given: tuple[Any, ...]) -> str:
+    """Return the text of a function of whole arrays, as the partitioner would be given it."""
+    mesh = jax.sharding.Mesh(jax.devices(), ("device",))
+    _compile(function, given, out_shardings=NamedSharding(mesh, P()))
+    return _dumped("before")
+
+
+def pair(
+    function: Callable[..., Any],
+    given: tuple[Any, ...],
+    inputs: Any,
+    results: Any,
+    plain: Callable[..., Any] | None = None,
+) -> Any:
+    """Return the texts of a program with its inputs, and its outputs on one device.
+
+    ``plain``: a function of whole arrays that computes the same; its text stands beside.
+    """
+    _compile(function, given, in_shardings=inputs, out_shardings=results)
+    texts = {"before": _dumped("before"), "after": _dumped("after")}
+    if plain is not None:
+        texts["plain"] = _plain(plain, given)
+    found = jax.tree.leaves(jax.jit(plain or function)(*given))
     return {
         "name": function.__name__,
-        "before": before,
-        "after": after,
-        "inputs": [np.asarray(x).tolist() for x in given],
+        **texts,
+        "inputs": [np.asarray(x).tolist() for x in jax.tree.leaves(given)],
         "outputs": [np.asarray(x).tolist() for x in found],
     }
+
+
+def places_of(given: tuple[Any, ...], inputs: Any) -> list[Any]:
+    """Return where the part of each input begins and ends that each device is given."""
+    pairs = zip(jax.tree.leaves(given), jax.tree.leaves(inputs), strict=True)
+    return [
+        [
+            [list(place.indices(size)[:2]) for place, size in zip(part, x.shape, strict=True)]
+            for part in sharding.devices_indices_map(x.shape).values()
+        ]
+        for x, sharding in ((np.asarray(x), sharding) for x, sharding in pairs)
+    ]
+
+
+def write(file: str, cases: list[Any]) -> None:
+    """Write cases into a file of one line each, which is compressed, and always the same."""
+    lines = "".join(f"{json.dumps(case)}\n" for case in cases)
+    Path(file).write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
 def main() -> None:
