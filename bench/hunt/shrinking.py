@@ -1,0 +1,144 @@
+"""Smaller programs on which XLA still disagrees with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+
+from hunt.judging import FAULTS
+from hunt.processes import Worker
+from hunt.programs import FLOAT, Argument, Output, Program, Spec, with_used
+
+Holds = Callable[[Program], bool]
+
+
+def shrunk(program: Program) -> Program:
+    """Return a smaller program on which XLA disagrees with itself, too."""
+    with Worker(1.0, checked=False) as worker:
+        return smallest(program, lambda each: worker.tried(each)["class"] in FAULTS)
+
+
+def smallest(program: Program, holds: Holds) -> Program:
+    """Return the smallest program that is found by single changes and for which ``holds``."""
+    tried = {program}
+    while True:
+        for candidate in _smaller(program):
+            if candidate not in tried:
+                tried.add(candidate)
+                if holds(candidate):
+                    program = candidate
+                    break
+        else:
+            return program
+
+
+def _smaller(program: Program) -> Iterator[Program]:
+    """Yield programs with one thing less, large things first."""
+    if program.gradient:
+        yield replace(program, gradient=False)
+    yield from _shorter(program)
+    yield from _with_fewer_axes(program)
+    yield from _less_sharded(program)
+    if program.order != tuple(range(program.devices)):
+        yield replace(program, order=tuple(range(program.devices)))
+    if not program.shardy:
+        yield replace(program, shardy=True)
+
+
+def _shorter(program: Program) -> Iterator[Program]:
+    """Yield programs that begin later, end earlier, or leave a step out."""
+    shapes = program.shapes()
+    for output in program.outputs:
+        if len(program.outputs) > 1:
+            yield with_used(replace(program, outputs=(output,)))
+    for step in program.steps[:-1]:
+        yield with_used(
+            replace(program, outputs=(Output(step.name, _fitting(program, step.shape, step.spec)),))
+        )
+    for number, step in enumerate(program.steps):
+        rest = (*program.steps[:number], *program.steps[number + 1 :])
+        spec = _fitting(program, step.shape, step.spec)
+        given = Argument(step.name, step.shape, FLOAT, 0, spec)
+        used = any(step.name in other.inputs for other in rest)
+        if used:
+            yield with_used(replace(program, steps=rest, arguments=(*program.arguments, given)))
+        for name in step.inputs:
+            if shapes[name] == step.shape and used:
+                same = replace(step, source=name, inputs=(name,), operator="copy")
+                if step.source != name:
+                    yield with_used(
+                        replace(
+                            program,
+                            steps=(*program.steps[:number], same, *program.steps[number + 1 :]),
+                        )
+                    )
+
+
+def _fitting(program: Program, shape: tuple[int, ...], spec: Spec | None) -> Spec:
+    """Return a sharding if it divides a shape, or the part of it that does."""
+    sizes = dict(program.mesh)
+    if spec is None:
+        return ((),) * len(shape)
+    return tuple(
+        () if size % prod(sizes[axis] for axis in axes) else axes
+        for size, axes in zip(shape, spec, strict=True)
+    )
+
+
+def _with_fewer_axes(program: Program) -> Iterator[Program]:
+    """Yield programs on smaller meshes."""
+    for axis, size in program.mesh:
+        without = tuple(each for each in program.mesh if each[0] != axis)
+        if without:
+            yield _on_mesh(program, without)
+        if size > 2:
+            yield _on_mesh(
+                program, tuple((n, s // 2 if n == axis else s) for n, s in program.mesh)
+            )
+
+
+def _on_mesh(program: Program, mesh: tuple[tuple[str, int], ...]) -> Program:
+    names = {name for name, _ in mesh}
+
+    def kept(spec: Spec) -> Spec:
+        return tuple(tuple(axis for axis in axes if axis in names) for axes in spec)
+
+    return replace(
+        program,
+        mesh=mesh,
+        order=tuple(range(prod(size for _, size in mesh))),
+        arguments=tuple(replace(a, spec=kept(a.spec)) for a in program.arguments),
+        steps=tuple(
+            s if s.spec is None else replace(s, spec=kept(s.spec)) for s in program.steps
+        ),
+        outputs=tuple(replace(o, spec=kept(o.spec)) for o in program.outputs),
+    )
+
+
+def _less_sharded(program: Program) -> Iterator[Program]:
+    """Yield programs with a sharding less."""
+    for number, step in enumerate(program.steps):
+        if step.spec is not None:
+            before, after = program.steps[:number], program.steps[number + 1 :]
+            yield replace(program, steps=(*before, replace(step, spec=None), *after))
+            for spec in _fewer(step.spec):
+                yield replace(program, steps=(*before, replace(step, spec=spec), *after))
+    for number, argument in enumerate(program.arguments):
+        for spec in _fewer(argument.spec):
+            arguments = list(program.arguments)
+            arguments[number] = replace(argument, spec=spec)
+            yield replace(program, arguments=tuple(arguments))
+    for number, output in enumerate(program.outputs):
+        for spec in _fewer(output.spec):
+            outputs = list(program.outputs)
+            outputs[number] = replace(output, spec=spec)
+            yield replace(program, outputs=tuple(outputs))
+
+
+def _fewer(spec: Spec) -> Iterator[Spec]:
+    """Yield a sharding without one of its axes."""
+    for number, axes in enumerate(spec):
+        for axis in axes:
+            less = tuple(each for each in axes if each != axis)
+            yield (*spec[:number], less, *spec[number + 1 :])
