@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from math import prod
 
 from hunt.judging import FAULTS
 from hunt.processes import Worker
-from hunt.programs import FLOAT, Argument, Output, Program, Spec, with_used
+from hunt.programs import FLOAT, MOVED, Argument, Output, Program, Spec, with_used
 
 Holds = Callable[[Program], bool]
 
@@ -44,6 +44,7 @@ def _smaller(program: Program) -> Iterator[Program]:
         yield replace(program, order=tuple(range(program.devices)))
     if not program.shardy:
         yield replace(program, shardy=True)
+    yield from _with_smaller_sizes(program)
 
 
 def _shorter(program: Program) -> Iterator[Program]:
@@ -134,6 +135,43 @@ def _less_sharded(program: Program) -> Iterator[Program]:
             outputs = list(program.outputs)
             outputs[number] = replace(output, spec=spec)
             yield replace(program, outputs=tuple(outputs))
+
+
+def _with_smaller_sizes(program: Program) -> Iterator[Program]:
+    """Yield programs with a dimension less long, in one argument or in all of that length.
+
+    Shapes of steps are left as they are: JAX refuses what does not fit. Indices would no longer lie
+    within, so programs with indices are left out.
+    """
+    if any(argument.kind not in MOVED for argument in program.arguments):
+        return
+    lengths = sorted({size for a in program.arguments for size in a.shape if size > 1})
+    for length in reversed(lengths):
+        for size in sorted({length // 2, length - 1}):
+            yield _resized(program, {(a.name, d) for a, d in _places(program, length)}, size)
+            for argument, dimension in _places(program, length):
+                yield _resized(program, {(argument.name, dimension)}, size)
+
+
+def _places(program: Program, length: int) -> list[tuple[Argument, int]]:
+    """Return the dimensions of arguments that have a length."""
+    return [
+        (argument, dimension)
+        for argument in program.arguments
+        for dimension, size in enumerate(argument.shape)
+        if size == length
+    ]
+
+
+def _resized(program: Program, places: Set[tuple[str, int]], size: int) -> Program:
+    def shape(argument: Argument) -> tuple[int, ...]:
+        return tuple(
+            size if (argument.name, d) in places else old for d, old in enumerate(argument.shape)
+        )
+
+    return replace(
+        program, arguments=tuple(replace(a, shape=shape(a)) for a in program.arguments)
+    )
 
 
 def _fewer(spec: Spec) -> Iterator[Spec]:
