@@ -20,7 +20,6 @@ DTYPES = {
     "f32": np.float32,
     "f64": np.float64,
 }
-REGIONS = ("add", "maximum", "minimum", "and", "or", "multiply")
 
 
 def shape(kind: str, sizes: Sequence[int]) -> str:
@@ -46,6 +45,7 @@ class Program:
     Attributes:
         rng: random numbers for it.
         devices: the number of partitions.
+        named: the names of computations that are there already.
     """
 
     def __init__(self, name: str, devices: int = 1) -> None:
@@ -57,7 +57,7 @@ class Program:
         self._shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._outputs: list[str] = []
         self._before: list[str] = []
-        self._regions: set[str] = set()
+        self.named: set[str] = set()
 
     def sizes(self, name: str) -> tuple[int, ...]:
         """Return the sizes of a value."""
@@ -98,14 +98,16 @@ class Program:
         return self.op(kind, sizes, f"{opcode}({', '.join(given)}){more}")
 
     def region(self, opcode: str, kind: str) -> str:
-        """Return the computation of two numbers that is an operator."""
+        """Return the computation of two numbers that is an operator, or the last of them."""
         name = f"{opcode}.{kind}"
-        if name not in self._regions:
-            self._regions.add(name)
+        if name not in self.named:
+            self.named.add(name)
+            last = f"  %b = {kind}[] parameter(1)\n  ROOT %c = {kind}[] {opcode}(%a, %b)\n"
+            if opcode == "replace":
+                last = f"  ROOT %b = {kind}[] parameter(1)\n"
             self._before.append(
                 f"%{name} (a: {kind}[], b: {kind}[]) -> {kind}[] {{\n"
-                f"  %a = {kind}[] parameter(0)\n  %b = {kind}[] parameter(1)\n"
-                f"  ROOT %c = {kind}[] {opcode}(%a, %b)\n}}\n"
+                f"  %a = {kind}[] parameter(0)\n{last}}}\n"
             )
         return f"%{name}"
 

@@ -6,6 +6,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from xla.hlo_programs import Program, braces, order, random_sizes, shape, subset
+from xla.hlo_random_orders import branches, extremes, roundings, sorts
+from xla.hlo_random_windows import (
+    convolutions,
+    partial_gathers,
+    pooling,
+    replaced,
+    scattered,
+    selections,
+)
 
 DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
 
@@ -549,6 +558,16 @@ THEMES: Mapping[str, tuple[Callable[[Program], None], int, int]] = MappingProxyT
         "batched": (batched, 1, 1),
         "control": (control, 2, 1),
         "collectives": (collectives, 5, 4),
+        "roundings": (roundings, 1, 1),
+        "extremes": (extremes, 4, 1),
+        "sorts": (sorts, 3, 1),
+        "branches": (branches, 2, 4),
+        "pooling": (pooling, 4, 1),
+        "selections": (selections, 3, 1),
+        "convolutions": (convolutions, 6, 1),
+        "partial_gathers": (partial_gathers, 12, 1),
+        "scattered": (scattered, 12, 1),
+        "replaced": (replaced, 1, 1),
     }
 )
 """The themes: what makes a program, the number of programs, and of their devices."""

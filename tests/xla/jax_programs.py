@@ -84,6 +84,69 @@ def sums(x: Any) -> Any:
     return jnp.cumsum(x, 0), jnp.cumsum(x, 1), jnp.max(x, 1), jnp.sum(x)
 
 
+def places(x: Any) -> Any:
+    """Return the places of the greatest and the least elements."""
+    return jnp.argmax(x, 1), jnp.argmin(x, 0)
+
+
+def orders(x: Any, y: Any) -> Any:
+    """Return sorted arrays: by one key, by two, with places, and the greatest elements."""
+    both = jax.lax.sort(((x > 0).astype(x.dtype), y, -x), num_keys=2, dimension=0)
+    return jnp.sort(x, 0), jnp.argsort(x, 1), both[2], *jax.lax.top_k(x, 2)
+
+
+def pooled(x: Any) -> Any:
+    """Return the gradient of pooling with windows that overlap."""
+
+    def loss(x: Any) -> Any:
+        found = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        return jnp.sum(found**2)
+
+    return jax.grad(loss)(x)
+
+
+def convolved(x: Any, kernel: Any) -> Any:
+    """Return the gradients of a convolution."""
+
+    def loss(x: Any, kernel: Any) -> Any:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        found = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=numbers)
+        return jnp.sum(found**2)
+
+    return jax.grad(loss, (0, 1))(x, kernel)
+
+
+def halos(x: Any, kernel: Any) -> Any:
+    """Return a convolution of an image whose rows are sharded."""
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=numbers)
+
+
+def written(x: Any, place: Any, several: Any) -> Any:
+    """Return an array with a row replaced, and with rows raised to a number."""
+    return x.at[place].set(2.0), x.at[several].max(0.5)
+
+
+def chosen(x: Any) -> Any:
+    """Return one of two branches, by the sum of all elements."""
+    return jax.lax.cond(jnp.sum(x) > 0, lambda x: x * 2, jnp.sin, x)
+
+
+def parts(x: Any, starts: Any) -> Any:
+    """Return the gradient of slices that begin elsewhere in each row."""
+
+    def loss(x: Any) -> Any:
+        cut = jax.vmap(lambda row, start: jax.lax.dynamic_slice(row, (start,), (2,)))
+        return jnp.sum(cut(x, starts) ** 2)
+
+    return jax.grad(loss)(x)
+
+
+def finite(x: Any) -> Any:
+    """Return which elements are finite."""
+    return jnp.isfinite(x)
+
+
 def sharded(*axes: str | None) -> NamedSharding:
     return NamedSharding(_MESH, P(*axes))
 
@@ -140,6 +203,20 @@ def main() -> None:
         (shifts, (square,), (both,), (both, d, t)),
         (attention, tuple(reals(2, 8, 2, 4) for _ in range(3)), (both,) * 3, both),
         (sums, (square,), (both,), (both, both, d, s())),
+    ]
+    image, kernel = reals(2, 4, 4, 1), reals(3, 3, 1, 2)
+    place, several = np.int32(3), np.array([5, 2, 5], np.int32)
+    starts = rng.integers(0, 4, 8).astype(np.int32)
+    cases += [
+        (places, (square,), (both,), (s(), s())),
+        (orders, (square, reals(8, 4)), (both, both), (both, both, both, d, d)),
+        (pooled, (image,), (d,), d),
+        (convolved, (image, kernel), (d, s(None, None, None, "t")), (d, s())),
+        (halos, (image, kernel), (both, s()), both),
+        (written, (square, place, several), (both, s(), s()), (both, both)),
+        (chosen, (square,), (both,), both),
+        (parts, (square, starts), (d, d), d),
+        (finite, (square,), (both,), both),
     ]
     for case in cases:
         print(json.dumps(pair(*case)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pitcheck.execution.executor import execute
+from pitcheck.frontends.xla.lowering.arrays import Span
 from pitcheck.frontends.xla.lowering.side import Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.parser import parse_hlo
@@ -20,6 +21,12 @@ def plan_of(module: Module, bounds: Mapping[int, tuple[int, int]] | None = None)
     given = list(parameters_of(module))
     side = Side(module, module.header.partitions, given, bounds or {})
     return side.plan([Output(name) for name in side.named_results()], ())
+
+
+def spans_of(module: Module, bounds: Mapping[int, tuple[int, int]]) -> list[Span | None]:
+    """Return the span of each result; ``bounds``: the ranges of the integers that are given."""
+    given = list(parameters_of(module))
+    return [each.span for each in Side(module, module.header.partitions, given, bounds).results]
 
 
 def outputs(

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from xla.hlo_random import THEMES, programs
-from xla.lowered import outputs
+from xla.lowered import outputs, spans_of
+
+from pitcheck.frontends.xla.text.parser import parse_hlo
 
 TEXTS = Path(__file__).parent / "texts"
 
@@ -47,6 +49,21 @@ def test_a_program_computes_what_xla_computes(case: dict[str, Any]) -> None:
                 atol=1e-12,
                 err_msg=f"output {number}",
             )
+
+
+@pytest.mark.parametrize("case", _cases())
+def test_spans_hold_all_integers_that_xla_gives(case: dict[str, Any]) -> None:
+    """Bound parameters by the integers that they are given: no output lies outside its span."""
+    bounds = {
+        number: (int(np.min(values)), int(np.max(values)) + 1)
+        for number, (kind, _) in enumerate(case["inputs"][0])
+        if kind[0] in "su" and (values := [given[number][1] for given in case["inputs"]])
+    }
+    spans = spans_of(parse_hlo(case["text"]), bounds)
+    for number, span in enumerate(spans):
+        if span is not None:
+            found = [outputs[number] for outputs in case["outputs"]]
+            assert span[0] <= np.min(found) and np.max(found) < span[1], f"output {number}"
 
 
 @pytest.mark.parametrize("theme", THEMES)

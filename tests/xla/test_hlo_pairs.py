@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,26 +25,37 @@ from pitcheck.plan.validate import validate
 
 HERE = Path(__file__).parent
 NAMES = ("mlp", "words", "layers", "shifts", "attention", "sums")
+MORE = (
+    "places",
+    "orders",
+    "pooled",
+    "convolved",
+    "halos",
+    "written",
+    "chosen",
+    "parts",
+    "finite",
+)
 
 
 def _cases() -> dict[str, Case]:
     return cases_in("pairs.jsonl")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES + MORE)
 def test_the_reference_computes_what_jax_computes(name: str) -> None:
     case = _cases()[name]
     assert_computes(case, plans_in(case)[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES + MORE)
 def test_a_partitioned_program_is_right(name: str) -> None:
     reference, parallel = plans_in(_cases()[name])
     assert not [*validate(reference), *validate(parallel, reference=reference)]
     assert is_right(reference, parallel)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES + MORE)
 def test_a_partitioned_program_is_proven(name: str) -> None:
     assert check(*plans_in(_cases()[name]), Options(seed=1)).verdict == "equivalent"
 
@@ -69,6 +81,91 @@ def test_edited_programs_are_not_right(name: str) -> None:
             continue
         wrong = list(validate(parallel, reference=reference))
         assert wrong or not is_right(reference, parallel), what
+
+
+_OTHER = (
+    ("places", r"constant\(\{0, 1, 0, 1\}\)", "constant({0, 0, 0, 0})"),
+    ("places", r"constant\(\{0, 0, 1, 1\}\)", "constant({1, 1, 0, 0})"),
+    ("orders", "direction=LT, type=TOTALORDER", "direction=GT, type=TOTALORDER"),
+    ("orders", "largest=true", "largest=false"),
+    ("orders", r"(sort\(%\S+, %\S+\), dimensions=)\{1\}", r"\1{0}"),
+    ("pooled", "direction=GE", "direction=LE"),
+    ("pooled", "pad=0_0x0_1x0_1x0_0", "pad=0_0x1_0x0_1x0_0"),
+    ("convolved", "dim_labels=b01f_01io", "dim_labels=b10f_01io"),
+    ("convolved", r"size=3x3 pad=1_1x1_1\}", "size=3x3 pad=1_1x1_1 rhs_reversal=1x0}"),
+    ("convolved", "size=4x4 pad=1_1x1_1", "size=4x4 pad=0_2x1_1"),
+    ("halos", "pad=0_0x1_1", "pad=0_0x2_0"),
+    ("halos", r"source_target_pairs=\{\{0,1\}", "source_target_pairs={{0,2}"),
+    ("written", r"maximum\(", "minimum("),
+    ("written", r"maximum\(", "multiply("),
+    ("written", r"constant\(\{0, 4\}\)", "constant({0, 3})"),
+    ("chosen", "direction=GT", "direction=LT"),
+    ("chosen", r"\{%(region\S+), %(region\S+)\}$", r"{%\2, %\1}"),
+    ("parts", r"constant\(2\)", "constant(1)"),
+)
+"""A program, what is edited in it once it is partitioned, and the edit."""
+_TIES = (
+    ("chosen", "direction=GT", "direction=GE"),
+    ("finite", r"is-finite\((%\S+)\)", r"compare(\1, \1), direction=EQ"),
+)
+"""Edits that few numbers tell, or none that are not infinite."""
+
+
+def _verdicts(name: str, pattern: str, replacement: str) -> Iterator[str]:
+    """Yield the verdict of each edit of a program."""
+    case = _cases()[name]
+    edited = edits(case["after"], [(pattern, replacement)])
+    assert edited
+    for _, text in edited:
+        try:
+            plans = plans_in(case, after=text)
+            if not [*validate(plans[1], reference=plans[0])]:
+                yield check(*plans, Options(seed=1, explain=False)).verdict
+        except (PlanError, UnsupportedError):
+            yield "refused"
+
+
+@pytest.mark.parametrize(("name", "pattern", "replacement"), _OTHER)
+def test_another_program_is_a_mismatch(name: str, pattern: str, replacement: str) -> None:
+    found = {*_verdicts(name, pattern, replacement)}
+    assert "mismatch" in found
+    assert found <= {"mismatch", "refused", "inconclusive"}
+
+
+@pytest.mark.parametrize(("name", "pattern", "replacement"), _TIES)
+def test_what_few_numbers_tell_is_not_equivalent(name: str, pattern: str, replacement: str) -> None:
+    assert "equivalent" not in {*_verdicts(name, pattern, replacement)}
+
+
+def _pooled(rows: int, direction: str, sharding: str) -> str:
+    """Return a program that adds numbers where pairs select, which select by a comparison."""
+    return f"""HloModule m, num_partitions=2
+%s (a: f32[], b: f32[]) -> pred[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = pred[] compare(%a, %b), direction={direction}
+}}
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %main {{
+  %x = f32[{rows},4] parameter(0), sharding={{devices=[2,1]<=[2]}}
+  %y = f32[{rows},2] parameter(1), sharding={{devices=[2,1]<=[2]}}
+  %z = f32[] constant(0)
+  ROOT %r = f32[{rows},4] select-and-scatter(%x, %y, %z), window={{size=1x2 stride=1x2}}, select=%s, scatter=%add{sharding}
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("direction", "verdict"), [("GE", "equivalent"), ("GT", "inconclusive"), ("LE", "mismatch")]
+)
+def test_of_equal_elements_the_first_is_selected(direction: str, verdict: str) -> None:
+    whole = parse_hlo(_pooled(4, "GE", ", sharding={devices=[2,1]<=[2]}"))
+    plans = plans_of(whole, parse_hlo(_pooled(2, direction, "")))
+    assert check(*plans, Options(seed=1, explain=False)).verdict == verdict
 
 
 def test_the_texts_are_those_that_jax_makes_here() -> None:

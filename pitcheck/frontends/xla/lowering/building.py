@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -20,7 +21,7 @@ from pitcheck.frontends.xla.lowering.arrays import (
 )
 from pitcheck.frontends.xla.text.literals import Real, Special
 from pitcheck.frontends.xla.text.module import Instruction, Module
-from pitcheck.frontends.xla.text.shapes import ArrayShape
+from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import (
     Attribute,
     Axis,
@@ -59,8 +60,8 @@ class Building:
         self._here: tuple[str, str, str] = ("", "", "")
         self._names: dict[str, int] = {}
         self._operator_names: dict[str, int] = {}
-        self._computed: dict[str, str] = {}
-        """The tensor that holds the result of each operator that only computes."""
+        self._computed: dict[str, tuple[str, ...]] = {}
+        """The tensors that hold the results of each operator that only computes."""
 
     # --- places
     def at(self, instruction: Instruction, path: str) -> None:
@@ -88,8 +89,40 @@ class Building:
         merges them, too. Operators that communicate, or do not act on all devices, all stay.
         ``into``: a tensor that operators elsewhere write, too.
         """
-        key = _same_result(kind, inputs, shape, attributes or {})
-        computes = into is None and group is None and not where
+        names = (into,) if into is not None else ()
+        return self._written_by(
+            kind, inputs, (shape,), attributes or {}, group=group, where=where, into=names
+        )[0]
+
+    def several(
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        shapes: Sequence[ArrayShape],
+        attributes: Mapping[str, Attribute],
+        spans: Sequence[Span | None],
+    ) -> list[Array]:
+        """Return the arrays that an operator with several results makes, as ``emit`` does."""
+        names = self._written_by(kind, inputs, shapes, attributes)
+        return [
+            Array(shape, partial(str, name), span=span)
+            for shape, name, span in zip(shapes, names, spans, strict=True)
+        ]
+
+    def _written_by(
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        shapes: Sequence[ArrayShape],
+        attributes: Mapping[str, Attribute],
+        *,
+        group: Group | None = None,
+        where: tuple[Box, ...] = (),
+        into: tuple[str, ...] = (),
+    ) -> tuple[str, ...]:
+        """Return the tensors that an operator writes; append it unless the same stands before."""
+        key = _same_result(kind, inputs, shapes, attributes)
+        computes = not into and group is None and not where
         if computes and key in self._computed:
             return self._computed[key]
         if len(self.operators) >= MOST_OPERATORS:
@@ -97,26 +130,27 @@ class Building:
                 f"{self.module.file}: a plan of it has more than {MOST_OPERATORS} operators"
             )
         stem, source, module = self._here
-        name = into if into is not None else self.unused(stem)
+        names = into or tuple(self.unused(stem) for _ in shapes)
         if computes:
-            self._computed[key] = name
-        if name not in self.tensors:
-            self.tensors[name] = Tensor(name, self.stated(shape), dtype_of(shape.element))
-        identity = self.unused(f"{name}" if into is None else f"{name}, {kind}", operators=True)
+            self._computed[key] = names
+        for name, shape in zip(names, shapes, strict=True):
+            if name not in self.tensors:
+                self.tensors[name] = Tensor(name, self.stated(shape), dtype_of(shape.element))
+        identity = self.unused(f"{names[0]}, {kind}" if into else names[0], operators=True)
         self.operators.append(
             Operator(
                 identity,
                 kind,
                 tuple(inputs),
-                (name,),
-                dict(attributes or {}),
+                names,
+                dict(attributes),
                 group,
                 where,
                 source,
                 module,
             )
         )
-        return name
+        return names
 
     def perform(
         self,
@@ -222,6 +256,12 @@ class Building:
             return self.filled(shape, elements[0])
         return Array(shape, lambda: self._joined(shape, [literal(e) for e in elements]))
 
+    def scalar(self, element: ElementType, number: int) -> Array:
+        """Return a single number of a type."""
+        return self.constant(
+            ArrayShape(element, ()), [number if element in NUMPY else Fraction(number)]
+        )
+
     def operand(self, a: Array) -> Operand:
         """Return an operand of an elementwise operator: a literal if all elements are one."""
         number = a.uniform
@@ -281,7 +321,10 @@ class Building:
 
 
 def _same_result(
-    kind: str, inputs: Sequence[Operand], shape: ArrayShape, attributes: Mapping[str, Attribute]
+    kind: str,
+    inputs: Sequence[Operand],
+    shapes: Sequence[ArrayShape],
+    attributes: Mapping[str, Attribute],
 ) -> str:
     """Return a key that two operators share only if they compute the same.
 
@@ -290,7 +333,7 @@ def _same_result(
     given = [repr(operand) for operand in inputs]
     if kind in _COMMUTATIVE:
         given.sort()
-    return repr((kind, given, shape, sorted(attributes.items())))
+    return repr((kind, given, tuple(shapes), sorted(attributes.items())))
 
 
 def literal(number: bool | int | Real) -> int | float | str:

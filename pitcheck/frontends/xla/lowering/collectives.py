@@ -12,7 +12,7 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Span, Tuple, Value, dtype_of
 from pitcheck.frontends.xla.lowering.building import DEVICE, Building, unsupported
 from pitcheck.frontends.xla.lowering.reductions import added_span
-from pitcheck.frontends.xla.lowering.regions import reduction_of
+from pitcheck.frontends.xla.lowering.regions.of_two import reduction_of
 from pitcheck.frontends.xla.lowering.spans import joined_span
 from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced
 from pitcheck.frontends.xla.text.groups import Groups, device_groups, meaning_of_ids
@@ -38,14 +38,22 @@ def collective(b: Building, instruction: Instruction, operands: Sequence[Array])
         UnsupportedError: for what has no meaning in a plan.
         PlanError: for groups that do not fit the program.
     """
-    opcode = instruction.opcode
-    lower = _LOWER.get(opcode)
-    if lower is None:
+    if instruction.opcode not in _LOWER:
         return None
-    results = lower(b, instruction, operands)
+    results = collective_of(b, instruction.opcode, instruction, operands)
     if isinstance(instruction.shape, ArrayShape):
         return results[0]
     return Tuple(tuple(results))
+
+
+def collective_of(
+    b: Building, opcode: str, instruction: Instruction, operands: Sequence[Array]
+) -> list[Array]:
+    """Return the results of a collective that an instruction does, or starts.
+
+    Raises UnsupportedError and PlanError as :func:`collective` does.
+    """
+    return _LOWER[opcode](b, instruction, operands)
 
 
 def _group(b: Building, instruction: Instruction) -> Group:

@@ -12,6 +12,7 @@ from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
 from pitcheck.frontends.xla.lowering.known_numbers import computed
+from pitcheck.frontends.xla.lowering.rounding import is_finite, rounded
 from pitcheck.frontends.xla.lowering.spans import decided, held, joined_span, spanned
 from pitcheck.frontends.xla.text.literals import Real, Special
 from pitcheck.frontends.xla.text.module import Instruction
@@ -109,7 +110,9 @@ def _check_types(b: Building, opcode: str, shape: ArrayShape, operands: Sequence
         expected = given[:1] * 2
     elif opcode == "select":
         expected[0] = ElementType.PRED
-    truths = opcode == "compare"
+    elif opcode == "is-finite":
+        expected = given
+    truths = opcode in {"compare", "is-finite"}
     if given != expected or (truths and shape.element is not ElementType.PRED):
         if opcode in _PLAIN and not any(element in NUMPY for element in (*given, shape.element)):
             raise unsupported(b, f"{opcode} of floating-point types that differ")
@@ -388,5 +391,10 @@ _OTHERS: Mapping[str, Lower] = {
     "log-plus-one": _log_plus_one,
     "exponential-minus-one": _exp_minus_one,
     "power": _power,
+    "floor": rounded,
+    "ceil": rounded,
+    "round-nearest-even": rounded,
+    "round-nearest-afz": rounded,
+    "is-finite": is_finite,
 }
 _LOWER: Mapping[str, Lower] = MappingProxyType({**dict.fromkeys(_PLAIN, _plain), **_OTHERS})

@@ -8,35 +8,32 @@ from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import Array, Copies, Tuple, Value, arrays_of, shape_of
+from pitcheck.frontends.xla.lowering.asynchronous import DONE, done, pending, started
+from pitcheck.frontends.xla.lowering.branches import meeting_in, taken
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.collectives import COLLECTIVES, collective, partition
-from pitcheck.frontends.xla.lowering.dynamic_slices import DYNAMIC_SLICES
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
-from pitcheck.frontends.xla.lowering.gathers import GATHERS
+from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
+from pitcheck.frontends.xla.lowering.indexed.operators import indexed
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
 from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
+from pitcheck.frontends.xla.lowering.orders import ordered
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
-from pitcheck.frontends.xla.lowering.window_sums import window_sums
+from pitcheck.frontends.xla.lowering.windows.convolutions import convolution
+from pitcheck.frontends.xla.lowering.windows.selections import selections
+from pitcheck.frontends.xla.lowering.windows.window_reductions import window_reductions
 from pitcheck.frontends.xla.text.module import Computation, Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, leaves
 from pitcheck.frontends.xla.text.sharding import Sharding
 
 MOST_ITERATIONS = 4096
 """The iterations of a loop that are followed one by one."""
+MOST_INSTRUCTIONS = 1 << 22
+"""The instructions that are followed, those of loops, calls and branches each time anew."""
 DEEPEST = 100
 """The calls within each other that are followed."""
-
-_INDEXED = MappingProxyType({**DYNAMIC_SLICES, **GATHERS})
-
-
-def _indexed(b: Building, instruction: Instruction, given: Sequence[Array]) -> Array | None:
-    """Return what is read or written at indices; None if the opcode is another."""
-    lower = _INDEXED.get(instruction.opcode)
-    if lower is None or not isinstance(instruction.shape, ArrayShape):
-        return None
-    return lower(b, instruction, given)
 
 
 @dataclass(frozen=True)
@@ -52,9 +49,14 @@ _ARITHMETIC: Sequence[Arithmetic] = (
     elementwise,
     structural,
     reduced,
-    window_sums,
-    _indexed,
+    extreme_with_place,
+    ordered,
+    window_reductions,
+    selections,
+    convolution,
+    indexed,
     collective,
+    started,
 )
 
 
@@ -68,6 +70,7 @@ class Run:
     def __init__(self, building: Building) -> None:
         self._b = building
         self._depth = 0
+        self._followed = 0
         self._split = 0
         """The conditionals around, of whose branches devices take different ones."""
 
@@ -82,6 +85,12 @@ class Run:
         self._depth += 1
         if self._depth > DEEPEST:
             raise BudgetError(f"{self._b.module.file}: more than {DEEPEST} calls within each other")
+        self._followed += len(computation.instructions)
+        if self._followed > MOST_INSTRUCTIONS:
+            raise BudgetError(
+                f"{self._b.module.file}: more than {MOST_INSTRUCTIONS} instructions, with those of "
+                f"loops, calls and branches counted each time"
+            )
         values: dict[str, Value] = dict(zip(computation.parameters, given, strict=True))
         place = _Place(computation, path)
         for name, instruction in computation.instructions.items():
@@ -98,7 +107,7 @@ class Run:
         control = _CONTROL.get(instruction.opcode)
         if control is not None:
             return control(self, instruction, given, place)
-        if self._split and instruction.opcode in COLLECTIVES:
+        if self._split and instruction.opcode.removesuffix("-start") in COLLECTIVES:
             raise unsupported(self._b, "a collective in a branch that not all devices take")
         arrays = [each for each in given if isinstance(each, Array)]
         copies = [each for each in given if isinstance(each, Copies)]
@@ -148,19 +157,16 @@ class Run:
         joint = manual_collective(self._b, instruction, given) if given else None
         if joint is not None:
             return joint
-        found: dict[tuple[Array, ...], Array] = {}
-        results = []
+        found: dict[tuple[Array, ...], Value] = {}
+        results: list[Value] = []
         for device in range(self._devices):
             arrays = tuple(x.arrays[device] for x in given)
             if arrays not in found:
                 self._b.at(instruction, f"{path}, device {device}")
-                result = self._computed(instruction, arrays)
-                if not isinstance(result, Array):
-                    raise unsupported(self._b, "a tuple that one operator of a manual region makes")
-                found[arrays] = result
+                found[arrays] = self._computed(instruction, arrays)
             results.append(found[arrays])
         self._b.at(instruction, path)
-        return Copies(tuple(results), groups)
+        return _of_each(self._b, results, groups)
 
     def _check_manual(self, instruction: Instruction, found: Value) -> None:
         """Raise UnsupportedError unless the arrays of a region are those stated to be manual.
@@ -244,18 +250,60 @@ class Run:
     def _conditional(
         self, instruction: Instruction, given: Sequence[Value], place: _Place
     ) -> Value:
-        """Return the result of the branch that is taken, if that is known."""
+        """Return the result of the branch that is taken, of all if that is not known."""
         choice, *operands = given
-        taken = branches_of(self._b, choice, len(instruction.calls))
-        self._split += len(taken) > 1
-        results: dict[int, Value] = {}
-        for branch in sorted(set(taken)):
-            called = self._b.module.computations[instruction.calls[branch]]
-            inner = f"{place.path}, branch {branch}"
-            results[branch] = self.computation(called, (operands[branch],), inner)
+        branches = branches_of(choice, len(instruction.calls))
+        if branches is None:
+            return self._any_branch(instruction, choice, operands, place)
+        self._split += len(branches) > 1
+        results = {
+            branch: self._branch(instruction, operands, branch, place.path)
+            for branch in sorted(set(branches))
+        }
         self._b.at(instruction, place.path)
-        self._split -= len(taken) > 1
-        return merged(self._b, taken, results) if len(taken) > 1 else results[taken[0]]
+        self._split -= len(branches) > 1
+        if len(branches) > 1:
+            return merged(self._b, branches, results)
+        return results[branches[0]]
+
+    def _any_branch(
+        self, instruction: Instruction, choice: Value, operands: Sequence[Value], place: _Place
+    ) -> Value:
+        """Return the result of a branch that inputs choose."""
+        names = instruction.calls
+        for name in names:
+            met = meeting_in(self._b.module, self._b.module.computations[name])
+            if met is not None:
+                raise unsupported(
+                    self._b, f"a conditional whose branch depends on inputs, with {met} in it,"
+                )
+        results = [
+            self._branch(instruction, operands, branch, place.path) for branch in range(len(names))
+        ]
+        self._b.at(instruction, place.path)
+        if not isinstance(choice, Array):
+            raise unsupported(self._b, "a conditional in a manual region that inputs choose in")
+        return taken(self._b, choice, results)
+
+    def _branch(
+        self, instruction: Instruction, operands: Sequence[Value], branch: int, path: str
+    ) -> Value:
+        called = self._b.module.computations[instruction.calls[branch]]
+        inner = f"{path}, {instruction.name} branch {branch}"
+        return self.computation(called, (operands[branch],), inner)
+
+    # --- halves of operators
+    def _async_start(
+        self, instruction: Instruction, given: Sequence[Value], place: _Place
+    ) -> Value:
+        """Return the operands and the result of a computation that starts."""
+        result = self._call(instruction, given, place)
+        self._b.at(instruction, place.path)
+        elements = Tuple(tuple(given)), result
+        return self._checked(instruction, pending(self._b, instruction, elements, result))
+
+    def _done(self, instruction: Instruction, given: Sequence[Value], _: _Place) -> Value:
+        return self._checked(instruction, done(self._b, instruction, given[0]))
 
     def _custom_call(
         self, instruction: Instruction, given: Sequence[Value], place: _Place
@@ -289,6 +337,18 @@ class Run:
         return None
 
 
+def _of_each(b: Building, results: Sequence[Value], groups: tuple[int, ...]) -> Value:
+    """Return the results of all devices as one value."""
+    arrays = [each for each in results if isinstance(each, Array)]
+    if len(arrays) == len(results):
+        return Copies(tuple(arrays), groups)
+    tuples = [each.elements for each in results if isinstance(each, Tuple)]
+    if len(tuples) < len(results):
+        raise unsupported(b, "a region within a manual region that one operator makes")
+    rows = zip(*tuples, strict=True)
+    return Tuple(tuple(_of_each(b, row, groups) for row in rows))
+
+
 def _uniform(value: Value) -> object:
     """Return the number that each element is on every device, None if there is none."""
     if isinstance(value, Array):
@@ -318,6 +378,9 @@ _CONTROL: Mapping[str, _Control] = MappingProxyType(
         "call": Run._call,
         "while": Run._while,
         "conditional": Run._conditional,
+        "async-start": Run._async_start,
+        "async-update": Run._same,
+        **dict.fromkeys(DONE, Run._done),
         "custom-call": Run._custom_call,
     }
 )

@@ -14,9 +14,9 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Span, limits
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.known_numbers import computed
-from pitcheck.frontends.xla.lowering.regions import reduction_of
+from pitcheck.frontends.xla.lowering.regions.of_two import reduction_of
 from pitcheck.frontends.xla.lowering.spans import held, spanned, summed
-from pitcheck.frontends.xla.lowering.structure import reshaped
+from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced, spread
 from pitcheck.frontends.xla.text.literals import Special
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
@@ -25,9 +25,11 @@ from pitcheck.plan.model import Attribute
 _OVER_AXES = MappingProxyType(
     {"add": "sum", "maximum": "amax", "minimum": "amin", "and": "all", "or": "any"}
 )
+"""The operators that reduce over dimensions. There is none of products."""
 _OF_TWO = MappingProxyType(
     {
         "add": "add",
+        "multiply": "mul",
         "maximum": "maximum",
         "minimum": "minimum",
         "and": "logical_and",
@@ -38,6 +40,7 @@ _TRUTHS = frozenset({"and", "or"})
 _FOLDS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "add": np.add.reduce,
+        "multiply": np.multiply.reduce,
         "maximum": np.maximum.reduce,
         "minimum": np.minimum.reduce,
         "and": np.logical_and.reduce,
@@ -47,6 +50,7 @@ _FOLDS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 _NEUTRAL: Mapping[str, tuple[bool | Special | Fraction, ...]] = MappingProxyType(
     {
         "add": (Fraction(0), Special.MINUS_ZERO),
+        "multiply": (Fraction(1),),
         "maximum": (Special.MINUS_INFINITY,),
         "minimum": (Special.INFINITY,),
         "and": (True,),
@@ -86,7 +90,12 @@ def _check(b: Building, x: Array, start: Array, shape: ArrayShape, operator: str
     element = shape.element
     if start.rank or {x.shape.element, start.shape.element} != {element}:
         raise PlanError(f"reduce of {x.shape} from {start.shape} gives no {shape}", b.place)
-    if operator not in _OVER_AXES or (element is ElementType.PRED) != (operator in _TRUTHS):
+    check_operator(b, operator, element)
+
+
+def check_operator(b: Building, operator: str, element: ElementType) -> None:
+    """Raise UnsupportedError unless an operator reduces elements of a type."""
+    if operator not in _OF_TWO or (element is ElementType.PRED) != (operator in _TRUTHS):
         raise unsupported(b, f"a reduction by {operator} of {element}")
 
 
@@ -97,7 +106,8 @@ def is_neutral(operator: str, start: Array) -> bool:
         return False
     if start.is_integer:
         low, high = limits(start.shape.element)
-        return number == {"add": 0, "maximum": low, "minimum": high - 1}[operator]
+        neutral = {"add": 0, "multiply": 1, "maximum": low, "minimum": high - 1}
+        return number == neutral[operator]
     return number in _NEUTRAL[operator]
 
 
@@ -113,10 +123,23 @@ def over(b: Building, x: Array, shape: ArrayShape, operator: str, axes: tuple[in
 def _over(b: Building, x: Array, shape: ArrayShape, operator: str, axes: tuple[int, ...]) -> Array:
     if all(x.sizes[axis] == 1 for axis in axes):
         return reshaped(b, x, shape.dimensions)
+    if operator == "multiply":
+        return reshaped(b, _product(b, x, axes), shape.dimensions)
     count = prod(x.sizes[axis] for axis in axes)
     span = added_span(b, x, count) if operator == "add" else x.span
     attributes: Mapping[str, Attribute] = {"axes": axes, "keepdim": False}
     return b.array(_OVER_AXES[operator], (x.name,), shape, attributes, span=span)
+
+
+def _product(b: Building, x: Array, axes: tuple[int, ...]) -> Array:
+    """Return products over dimensions, which keep one place: each half times the other."""
+    for axis in axes:
+        while (size := x.sizes[axis]) > 1:
+            half = size // 2
+            first, second = sliced(b, x, axis, 0, half), sliced(b, x, axis, half, 2 * half)
+            both = of_two(b, "multiply", first, second)
+            x = joined(b, (both, sliced(b, x, axis, 2 * half, size)), axis) if size % 2 else both
+    return x
 
 
 def added_span(b: Building, x: Array, count: int) -> Span | None:
@@ -134,14 +157,22 @@ def added_span(b: Building, x: Array, count: int) -> Span | None:
 
 def _begun(b: Building, result: Array, start: Array, shape: ArrayShape, operator: str) -> Array:
     """Return a reduction together with the number that it begins at."""
-    if b.computes(shape, result, start):
-        numbers = computed(operator, (result, start), shape, "")
+    return of_two(b, operator, result, spread(b, start, (), shape.dimensions))
+
+
+def of_two(b: Building, operator: str, first: Array, second: Array) -> Array:
+    """Return a reduction of two arrays of one shape, element by element.
+
+    Raises UnsupportedError for integers that may wrap.
+    """
+    shape = first.shape
+    if b.computes(shape, first, second):
+        numbers = computed(operator, (first, second), shape, "")
         if numbers is not None:
             return b.known(shape, numbers)
     span = None
     if shape.element.is_integer:
-        span = spanned(operator, (result, start), shape.element)
+        span = spanned(operator, (first, second), shape.element)
         if span is None:
-            raise unsupported(b, f"a sum of {shape.element}, which may wrap around,")
-    first = b.operand(start)
-    return b.array(_OF_TWO[operator], (result.name, first), shape, span=span)
+            raise unsupported(b, f"{operator} of {shape.element}, which may wrap around,")
+    return b.array(_OF_TWO[operator], (first.name, b.operand(second)), shape, span=span)

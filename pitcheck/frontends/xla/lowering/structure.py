@@ -104,6 +104,14 @@ def _overlapping(
         start, stop = start - size, stop - size
 
 
+def flipped(b: Building, x: Array, *axes: int) -> Array:
+    """Return the elements of ``x`` in the opposite order along some dimensions."""
+    if not axes:
+        return x
+    places = tuple(axis + 1 for axis in axes)
+    return _moved(b, x, x.shape, lambda known: np.flip(known, places), "flip", {"axes": axes})
+
+
 def _moved(
     b: Building,
     x: Array,
@@ -193,14 +201,8 @@ def _concatenate(
     return joined(b, given, instruction.get("dimensions", (0,))[0])
 
 
-def _reverse(
-    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
-) -> Array:
-    axes = instruction.integers("dimensions")
-    if not axes:
-        return given[0]
-    places = tuple(axis + 1 for axis in axes)
-    return _moved(b, given[0], shape, lambda known: np.flip(known, places), "flip", {"axes": axes})
+def _reverse(b: Building, instruction: Instruction, _: ArrayShape, given: Sequence[Array]) -> Array:
+    return flipped(b, given[0], *instruction.integers("dimensions"))
 
 
 def _iota(b: Building, instruction: Instruction, shape: ArrayShape, _: Sequence[Array]) -> Array:

@@ -15,16 +15,14 @@ from pitcheck.frontends.xla.lowering.elementwise import chosen
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 
 
-def branches_of(b: Building, choice: Value, count: int) -> tuple[int, ...]:
-    """Return the branch of each device, or the one for all.
+def branches_of(choice: Value, count: int) -> tuple[int, ...] | None:
+    """Return the branch of each device, or the one for all; None if it is not known.
 
     A truth chooses the first of two, else the second; a number outside chooses the last.
-
-    Raises UnsupportedError if it is not known.
     """
     numbers = [number for array in _each(choice) for number in _numbers(array)]
     if not numbers or None in numbers:
-        raise unsupported(b, "a conditional whose branch depends on inputs")
+        return None
     taken = [_branch(number, count) for number in numbers]
     return (taken[0],) if len(set(taken)) == 1 else tuple(taken)
 

@@ -14,7 +14,7 @@ from pitcheck.frontends.xla.lowering.arrays import Tuple as Arrays
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.collectives import axis_of, groups_of, part_of, targets_of
 from pitcheck.frontends.xla.lowering.reductions import over
-from pitcheck.frontends.xla.lowering.regions import reduction_of
+from pitcheck.frontends.xla.lowering.regions.of_two import reduction_of
 from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced
 from pitcheck.frontends.xla.text.groups import Groups
 from pitcheck.frontends.xla.text.module import Instruction

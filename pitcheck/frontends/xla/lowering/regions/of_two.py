@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.xla.text.module import Instruction, Module
+from pitcheck.frontends.xla.text.module import Computation, Instruction, Module
 
 _COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or"})
 REPLACE = "replace"
@@ -15,8 +15,14 @@ def reduction_of(module: Module, instruction: Instruction) -> str:
 
     Raises UnsupportedError for a computation that is none of these.
     """
-    name = instruction.calls[0]
-    called = module.computations[name]
+    return reduction_in(module, module.computations[instruction.calls[0]])
+
+
+def reduction_in(module: Module, called: Computation) -> str:
+    """Return the opcode that a computation is, or REPLACE.
+
+    Raises UnsupportedError for a computation that is none of these.
+    """
     root = called.result
     parameters = called.parameters
     passed = 0
@@ -33,6 +39,6 @@ def reduction_of(module: Module, instruction: Instruction) -> str:
     ):
         return root.opcode
     raise UnsupportedError(
-        f"{module.file}:{called.line}: the computation {name} is no sum, product, extremum, "
+        f"{module.file}:{called.line}: the computation {called.name} is no sum, product, extremum, "
         f"conjunction or disjunction of two numbers; other reductions have no meaning in a plan"
     )

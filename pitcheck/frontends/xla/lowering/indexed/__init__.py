@@ -1,0 +1,1 @@
+"""Reads and writes at indices: slices that begin at one, gathers and scatters."""

@@ -1,0 +1,1 @@
+"""Called computations, recognised by their instructions: they say what an operator does."""

@@ -1,0 +1,1 @@
+"""Operators over windows that move over an array: reductions, selections, convolutions."""
