@@ -29,7 +29,7 @@ def program_of(seed: int) -> Program:
     draw.argument(shape)
     wanted = random.choice((1, 1, 2, 2, 3, 4))
     while len(draw.steps) < wanted:
-        chosen = RARE if random.random() < 0.02 else (*MOVING, *REDUCING)
+        chosen = RARE if random.random() < 0.01 else (*MOVING, *REDUCING)
         random.choice(chosen)(draw)
     outputs = [Output(draw.steps[-1].name, draw.spec(draw.steps[-1].shape, even=True))]
     if len(draw.steps) > 1 and random.random() < 0.2:
