@@ -63,7 +63,9 @@ class Draw:
                 number
                 for number, size in enumerate(shape)
                 if size > 1
-                and not (even and size % (prod(sizes[each] for each in parts[number]) * sizes[axis]))
+                and not (
+                    even and size % (prod(sizes[each] for each in parts[number]) * sizes[axis])
+                )
             ]
             if fitting:
                 parts[self.random.choice(fitting)].append(axis)
@@ -91,14 +93,11 @@ class Draw:
 
     def like(self, shape: Shape) -> str:
         """Return a value of a shape: one that exists, or a new argument."""
-        found = [each.name for each in (*self.arguments, *self.steps) if each.shape == shape]
-        found = [name for name in found if self._is_float(name)]
+        found = [a.name for a in self.arguments if a.shape == shape and a.kind == FLOAT]
+        found += [step.name for step in self.steps if step.shape == shape]
         if found and self.chance(0.3):
             return self.random.choice(found)
         return self.argument(shape)
-
-    def _is_float(self, name: str) -> bool:
-        return all(each.name != name or each.kind == FLOAT for each in self.arguments)
 
     def step(self, operator: str, source: str, inputs: Sequence[str], shape: Shape) -> None:
         """Add a step, often with a sharding, which need not divide its dimensions."""

@@ -53,7 +53,6 @@ def program_of(seed: int) -> Program:
 def _differentiated(program: Program) -> Program:
     """Return the gradient of a program, if it has one that is not zero."""
 
-
     if NOT_DIFFERENTIATED.intersection(program.operators):
         return program
     if all(a.kind != FLOAT or not prod(a.shape) for a in program.arguments):

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from pitcheck.base.options import Options
 from pitcheck.engine.check import check
@@ -94,7 +93,7 @@ def classified(verdict: Verdict, *, differs: bool) -> str:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    def late(number: int, frame: FrameType | None) -> None:
+    def late(*_: object) -> None:
         raise TooLongError
 
     before = signal.signal(signal.SIGALRM, late)

@@ -23,9 +23,7 @@ def strided_slice(draw: Draw) -> None:
     for d in kept:
         low[d], high[d], steps[d] = 0, shape[d], 1
     sizes = tuple(-(-(b - a) // s) for a, b, s in zip(low, high, steps, strict=True))
-    draw.step(
-        "slice", f"lax.slice({x}, {tuple(low)}, {tuple(high)}, {tuple(steps)})", [x], sizes
-    )
+    draw.step("slice", f"lax.slice({x}, {tuple(low)}, {tuple(high)}, {tuple(steps)})", [x], sizes)
 
 
 def _window(draw: Draw, shape: Shape) -> tuple[Shape, list[str], str]:
@@ -126,10 +124,10 @@ def halves(draw: Draw) -> None:
     x, shape = draw.value()
     dimension = draw.random.randrange(len(shape))
     cut = draw.random.randint(0, shape[dimension])
-    front, back = (f"lax.slice_in_dim({x}, {s}, axis={dimension})" for s in (f"0, {cut}", f"{cut}, None"))
-    draw.step(
-        "rotated halves", f"lax.concatenate([-{back}, {front}], {dimension})", [x], shape
+    front, back = (
+        f"lax.slice_in_dim({x}, {s}, axis={dimension})" for s in (f"0, {cut}", f"{cut}, None")
     )
+    draw.step("rotated halves", f"lax.concatenate([-{back}, {front}], {dimension})", [x], shape)
 
 
 def transpose(draw: Draw) -> None:
@@ -230,7 +228,8 @@ def updated_rows(draw: Draw) -> None:
     y = draw.like(_replaced(shape, 1, size))
     draw.step(
         "scatter of windows",
-        f"jax.vmap(lambda r, u, i: lax.dynamic_update_slice_in_dim(r, u, i, 0))({x}, {y}, {starts})",
+        "jax.vmap(lambda r, u, i: lax.dynamic_update_slice_in_dim(r, u, i, 0))"
+        f"({x}, {y}, {starts})",
         [x, y, starts],
         shape,
     )

@@ -89,7 +89,8 @@ class Program:
 
     def shapes(self) -> dict[str, Shape]:
         """Return the shape of each value."""
-        return {each.name: each.shape for each in (*self.arguments, *self.steps)}
+        given = {argument.name: argument.shape for argument in self.arguments}
+        return given | {step.name: step.shape for step in self.steps}
 
     def data(self) -> list[np.ndarray[Any, Any]]:
         """Return the values of the arguments."""
@@ -170,8 +171,8 @@ def function_source(program: Program) -> Iterator[str]:
     yield ""
     yield ""
     yield "def weighted(*args):"
-    yield "    parts = [(y * (jnp.arange(y.size).reshape(y.shape) % 5 - 2)).sum() for y in f(*args)]"
-    yield "    return sum(parts)"
+    yield "    weights = lambda y: jnp.arange(y.size).reshape(y.shape) % 5 - 2"
+    yield "    return sum((y * weights(y)).sum() for y in f(*args))"
     yield ""
     yield ""
     yield f"g = jax.grad(weighted, ({moved},))"

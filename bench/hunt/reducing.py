@@ -3,45 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 from hunt.drawing import MOST_ELEMENTS, Draw
-from hunt.programs import PERMUTED, Shape
+from hunt.programs import PERMUTED
 
 
-def _out(size: int, window: int, stride: int, pads: tuple[int, int], base: int, dilation: int) -> int:
-    """Return the number of places of a window."""
-    whole = max((size - 1) * base + 1, 0) + sum(pads)
-    return (whole - (window - 1) * dilation - 1) // stride + 1
+@dataclass(frozen=True)
+class Side:
+    """A dimension of a window, as XLA has it."""
+
+    window: int
+    stride: int
+    pads: tuple[int, int]
+    base: int
+    dilation: int
+
+    def places(self, size: int) -> int:
+        """Return the number of places of the window in a dimension."""
+        whole = (size - 1) * self.base + 1 + sum(self.pads)
+        return (whole - (self.window - 1) * self.dilation - 1) // self.stride + 1
+
+
+NO_WINDOW = Side(1, 1, (0, 0), 1, 1)
+
+
+def _fitting(side: Side, size: int) -> Side:
+    """Return a side of a window if it has a place in a dimension, or none."""
+    return side if side.places(size) > 0 else NO_WINDOW
+
+
+def _pooled(draw: Draw) -> Side:
+    """Return a side of a window, which is often none."""
+    if draw.chance(0.4):
+        return NO_WINDOW
+    choice, integer = draw.random.choice, draw.random.randint
+    window, stride = integer(1, 4), choice((1, 1, 2, 3))
+    base, dilation = choice((1, 1, 1, 2)), choice((1, 1, 1, 2))
+    return Side(window, stride, (integer(0, 2), integer(0, 2)), base, dilation)
+
+
+def _convolved(draw: Draw) -> Side:
+    """Return a side of the window of a convolution."""
+    choice, integer = draw.random.choice, draw.random.randint
+    window, stride = choice((1, 2, 3, 3, 5)), choice((1, 1, 1, 2, 3))
+    base, dilation = choice((1, 1, 1, 2, 3)), choice((1, 1, 1, 2))
+    return Side(window, stride, (integer(0, 3), integer(0, 3)), base, dilation)
 
 
 def reduce_window(draw: Draw) -> None:
     """Draw a pooling: sums or largest elements of windows, with strides, padding and dilation."""
     x, shape = draw.value(1, 4)
-    window, strides, base, dilation, pads, sizes = [], [], [], [], [], []
-    for size in shape:
-        if draw.chance(0.4):
-            w, s, b, d, p = 1, 1, 1, 1, (0, 0)
-        else:
-            w, s = draw.random.randint(1, 4), draw.random.choice((1, 1, 2, 3))
-            b, d = draw.random.choice((1, 1, 1, 2)), draw.random.choice((1, 1, 1, 2))
-            p = draw.random.randint(0, 2), draw.random.randint(0, 2)
-        if _out(size, w, s, p, b, d) < 1:
-            w, s, b, d, p = 1, 1, 1, 1, (0, 0)
-        for given, chosen in zip((window, strides, base, dilation, pads), (w, s, b, d, p), strict=True):
-            given.append(chosen)  # type: ignore[attr-defined]
-        sizes.append(_out(size, w, s, p, b, d))
-    if draw.chance(0.6):
-        kind, start = "add", "0.0"
-    else:
-        # A window may hold padding alone.
-        kind, start = "max", "-9.0"
+    sides = [_fitting(_pooled(draw), size) for size in shape]
+    sizes = tuple(side.places(size) for side, size in zip(sides, shape, strict=True))
+    # A window may hold padding alone, so the largest element has a finite start.
+    kind, start = ("add", "0.0") if draw.chance(0.6) else ("max", "-9.0")
     draw.step(
         f"reduce_window {kind}",
-        f"lax.reduce_window({x}, {start}, lax.{kind}, {tuple(window)}, {tuple(strides)}, "
-        f"{tuple(pads)}, {tuple(base)}, {tuple(dilation)})",
+        f"lax.reduce_window({x}, {start}, lax.{kind}, {tuple(s.window for s in sides)}, "
+        f"{tuple(s.stride for s in sides)}, {tuple(s.pads for s in sides)}, "
+        f"{tuple(s.base for s in sides)}, {tuple(s.dilation for s in sides)})",
         [x],
-        tuple(sizes),
+        sizes,
     )
 
 
@@ -57,7 +81,8 @@ def max_pool(draw: Draw) -> None:
     ]
     draw.step(
         "max_pool",
-        f"lax.reduce_window({x}, -jnp.inf, lax.max, {tuple(window)}, {tuple(strides)}, {padding!r})",
+        f"lax.reduce_window({x}, -jnp.inf, lax.max, {tuple(window)}, {tuple(strides)}, "
+        f"{padding!r})",
         [x],
         tuple(sizes),
     )
@@ -65,45 +90,29 @@ def max_pool(draw: Draw) -> None:
 
 def convolution(draw: Draw) -> None:
     """Draw a convolution over one or two dimensions, with all that a window can have."""
-    spatial = draw.random.choice((1, 1, 2))
-    groups = draw.random.choice((1, 1, 1, 2, 4))
+    choice = draw.random.choice
+    spatial, groups = choice((1, 1, 2)), choice((1, 1, 1, 2, 4))
     batched = groups > 1 and draw.chance(0.3)
-    batch, features, out = draw.random.choice((1, 2, 4)), draw.random.choice((1, 2, 4)), draw.random.choice((1, 2, 4))
-    sides = [draw.random.choice((2, 3, 4, 5, 6, 8)) for _ in range(spatial)]
-    window, strides, pads, base, dilation, sizes = [], [], [], [], [], []
-    for size in sides:
-        w, s = draw.random.choice((1, 2, 3, 3, 5)), draw.random.choice((1, 1, 1, 2, 3))
-        b, d = draw.random.choice((1, 1, 1, 2, 3)), draw.random.choice((1, 1, 1, 2))
-        p = draw.random.randint(0, 3), draw.random.randint(0, 3)
-        if _out(size, w, s, p, b, d) < 1:
-            w, s, b, d, p = 1, 1, 1, 1, (0, 0)
-        window.append(w)
-        strides.append(s)
-        pads.append(p)
-        base.append(b)
-        dilation.append(d)
-        sizes.append(_out(size, w, s, p, b, d))
+    batch, features, out = choice((1, 2, 4)), choice((1, 2, 4)), choice((1, 2, 4))
+    image = [choice((2, 3, 4, 5, 6, 8)) for _ in range(spatial)]
+    sides = [_fitting(_convolved(draw), size) for size in image]
+    window = [side.window for side in sides]
+    sizes = [side.places(size) for side, size in zip(sides, image, strict=True)]
     if batched:
-        batch, out = batch * groups, out * groups
-        left, right = (batch, features, *sides), (out, features, *window)
-        shape = (batch // groups, out, *sizes)
-        option = f", batch_group_count={groups}"
+        left, right = (batch * groups, features, *image), (out * groups, features, *window)
+        shape, option = (batch, out * groups, *sizes), f", batch_group_count={groups}"
     else:
-        left, right = (batch, features * groups, *sides), (out * groups, features, *window)
-        shape = (batch, out * groups, *sizes)
-        option = f", feature_group_count={groups}" if groups > 1 else ""
+        left, right = (batch, features * groups, *image), (out * groups, features, *window)
+        shape, option = (batch, out * groups, *sizes), f", feature_group_count={groups}"
     x = draw.like(left)
-    for step in reversed(draw.steps):
-        if step.shape == left:
-            x = step.name
-            break
+    x = next((step.name for step in reversed(draw.steps) if step.shape == left), x)
     k = draw.like(right)
-    flip = draw.chance(0.15)
-    kernel = f"lax.rev({k}, {tuple(range(2, 2 + spatial))})" if flip else k
+    kernel = f"lax.rev({k}, {tuple(range(2, 2 + spatial))})" if draw.chance(0.15) else k
     draw.step(
         "convolution",
-        f"lax.conv_general_dilated({x}, {kernel}, {tuple(strides)}, {pads}, {tuple(base)}, "
-        f"{tuple(dilation)}{option})",
+        f"lax.conv_general_dilated({x}, {kernel}, {tuple(s.stride for s in sides)}, "
+        f"{[s.pads for s in sides]}, {tuple(s.base for s in sides)}, "
+        f"{tuple(s.dilation for s in sides)}{option if groups > 1 else ''})",
         [x, k],
         shape,
     )
@@ -114,9 +123,7 @@ def cumulative(draw: Draw) -> None:
     x, shape = draw.value()
     kind = draw.random.choice(("cumsum", "cumsum", "cummax", "cummin", "cumlogsumexp"))
     axis = draw.random.randrange(len(shape))
-    draw.step(
-        kind, f"lax.{kind}({x}, axis={axis}, reverse={draw.chance(0.3)})", [x], shape
-    )
+    draw.step(kind, f"lax.{kind}({x}, axis={axis}, reverse={draw.chance(0.3)})", [x], shape)
 
 
 def reduction(draw: Draw) -> None:
@@ -127,9 +134,7 @@ def reduction(draw: Draw) -> None:
     if len(axes) == len(shape) and draw.chance(0.7):
         axes = axes[1:] or (0,)
     kept = draw.chance(0.3)
-    sizes = tuple(
-        1 if d in axes else size for d, size in enumerate(shape) if kept or d not in axes
-    )
+    sizes = tuple(1 if d in axes else size for d, size in enumerate(shape) if kept or d not in axes)
     source = f"jnp.{kind}({x}, axis={axes}, keepdims={kept})"
     if kind == "any":
         source = f"jnp.any({x} > 3, axis={axes}, keepdims={kept}).astype(jnp.float32)"
@@ -169,9 +174,7 @@ def top_k(draw: Draw) -> None:
     x, shape = draw.value(1, 3)
     k = draw.random.randint(1, shape[-1])
     part = draw.random.choice(("0", "1"))
-    draw.step(
-        "top_k", f"lax.top_k({x}, {k})[{part}].astype(jnp.float32)", [x], (*shape[:-1], k)
-    )
+    draw.step("top_k", f"lax.top_k({x}, {k})[{part}].astype(jnp.float32)", [x], (*shape[:-1], k))
 
 
 def product(draw: Draw) -> None:
@@ -184,7 +187,9 @@ def product(draw: Draw) -> None:
         second.append("n")
         sizes["n"] = draw.random.choice((2, 3, 4, 8))
     draw.random.shuffle(second)
-    result = [e for e in sorted({*letters, *second}) if e == "n" or e not in second or draw.chance(0.4)]
+    result = [
+        e for e in sorted({*letters, *second}) if e == "n" or e not in second or draw.chance(0.4)
+    ]
     draw.random.shuffle(result)
     found = tuple(sizes[e] for e in result)
     if prod(found) > MOST_ELEMENTS:
@@ -209,7 +214,12 @@ def placed(draw: Draw) -> None:
     x, shape = draw.value()
     d = draw.random.randrange(len(shape))
     places = f"lax.broadcasted_iota(jnp.float32, {shape}, {d})"
-    draw.step("iota", draw.random.choice((f"{x} * {places}", f"jnp.where({places} < 2, {x}, 0.0)")), [x], shape)
+    draw.step(
+        "iota",
+        draw.random.choice((f"{x} * {places}", f"jnp.where({places} < 2, {x}, 0.0)")),
+        [x],
+        shape,
+    )
 
 
 def lower_triangle(draw: Draw) -> None:
@@ -222,7 +232,9 @@ def scanned(draw: Draw) -> None:
     """Draw a loop over the first dimension."""
     x, shape = draw.value(2, 3)
     carry = draw.like(shape[1:])
-    source = f"lax.scan(lambda c, r: (jnp.maximum(c, r), c - r), {carry}, {x}, reverse={draw.chance(0.3)})[1]"
+    reverse = draw.chance(0.3)
+    body = "lambda c, r: (jnp.maximum(c, r), c - r)"
+    source = f"lax.scan({body}, {carry}, {x}, reverse={reverse})[1]"
     draw.step("scan", source, [x, carry], shape)
 
 
@@ -257,7 +269,8 @@ def triangular_solve(draw: Draw) -> None:
     a = draw.argument((n, n))
     draw.step(
         "triangular_solve",
-        f"lax.linalg.triangular_solve({a} / 8, {x}, left_side=True, lower=True, unit_diagonal=True)",
+        f"lax.linalg.triangular_solve({a} / 8, {x}, left_side=True, lower=True, "
+        "unit_diagonal=True)",
         [a, x],
         (n, m),
     )

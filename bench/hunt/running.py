@@ -45,7 +45,8 @@ def mesh_of(program: Program) -> Mesh:
 
 def sharding_of(mesh: Mesh, spec: Spec) -> NamedSharding:
     """Return a sharding."""
-    return NamedSharding(mesh, PartitionSpec(*(axes or None for axes in spec)))
+    partitions: Any = PartitionSpec  # JAX leaves it without types, as other functions below
+    return NamedSharding(mesh, partitions(*(axes or None for axes in spec)))
 
 
 def function_of(program: Program, shard: Shard) -> Callable[..., Any]:
@@ -57,7 +58,7 @@ def function_of(program: Program, shard: Shard) -> Callable[..., Any]:
         "P": PartitionSpec,
         "shard": shard,
     }
-    exec("\n".join(function_source(program)), names)  # noqa: S102  lines of the generator
+    exec("\n".join(function_source(program)), names)
     found: Callable[..., Any] = names["g" if program.gradient else "f"]
     return found
 
@@ -65,9 +66,10 @@ def function_of(program: Program, shard: Shard) -> Callable[..., Any]:
 def sharded(program: Program) -> Any:
     """Return the jitted function of a program on its mesh."""
     mesh = mesh_of(program)
+    constrained: Any = lax.with_sharding_constraint
 
     def shard(value: Any, spec: PartitionSpec) -> Any:
-        return lax.with_sharding_constraint(value, NamedSharding(mesh, spec))
+        return constrained(value, NamedSharding(mesh, spec))
 
     return jax.jit(
         function_of(program, shard),
@@ -76,15 +78,20 @@ def sharded(program: Program) -> Any:
     )
 
 
+def _whole(value: Any, spec: PartitionSpec) -> Any:  # noqa: ARG001  there is no mesh
+    return value
+
+
 def plain_results(program: Program) -> list[Array]:
     """Return the results on one device."""
-    found = jax.jit(function_of(program, lambda value, spec: value))(*program.data())
+    found = jax.jit(function_of(program, _whole))(*program.data())
     return [np.asarray(each) for each in found]
 
 
 def lowered(program: Program) -> Any:
     """Return the program as JAX lowers it."""
-    jax.config.update("jax_use_shardy_partitioner", program.shardy)
+    config: Any = jax.config
+    config.update("jax_use_shardy_partitioner", program.shardy)
     return sharded(program).lower(*program.data())
 
 
@@ -112,9 +119,7 @@ def _copies(array: Any) -> list[Array]:
     return found
 
 
-def difference(
-    expected: Sequence[Array], found: Sequence[Sequence[Array]]
-) -> Difference | None:
+def difference(expected: Sequence[Array], found: Sequence[Sequence[Array]]) -> Difference | None:
     """Return the first result that differs, on any device, by more than rounding."""
     for number, (one, copies) in enumerate(zip(expected, found, strict=True)):
         finite = np.abs(one[np.isfinite(one)])
@@ -132,3 +137,9 @@ def difference(
                     one.size,
                 )
     return None
+
+
+def forget() -> None:
+    """Drop all that JAX has compiled."""
+    clear: Any = jax.clear_caches
+    clear()

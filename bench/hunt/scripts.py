@@ -24,12 +24,6 @@ def _lines(program: Program, title: str) -> Iterator[str]:
     if title:
         yield f'"""{title}"""'
         yield ""
-    yield "import os"
-    yield ""
-    yield (
-        f'os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count={program.devices}"'
-    )
-    yield 'os.environ["JAX_PLATFORMS"] = "cpu"'
     yield "import jax"
     yield "import jax.numpy as jnp"
     yield "import numpy as np"
@@ -37,6 +31,8 @@ def _lines(program: Program, title: str) -> Iterator[str]:
     yield "from jax.sharding import Mesh, NamedSharding"
     yield "from jax.sharding import PartitionSpec as P"
     yield ""
+    yield 'jax.config.update("jax_platforms", "cpu")'
+    yield f'jax.config.update("jax_num_cpu_devices", {program.devices})'
     yield f'jax.config.update("jax_use_shardy_partitioner", {program.shardy})'
     sizes = tuple(size for _, size in program.mesh)
     devices = "np.array(jax.devices())"

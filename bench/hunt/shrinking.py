@@ -94,9 +94,7 @@ def _with_fewer_axes(program: Program) -> Iterator[Program]:
         if without:
             yield _on_mesh(program, without)
         if size > 2:
-            yield _on_mesh(
-                program, tuple((n, s // 2 if n == axis else s) for n, s in program.mesh)
-            )
+            yield _on_mesh(program, tuple((n, s // 2 if n == axis else s) for n, s in program.mesh))
 
 
 def _on_mesh(program: Program, mesh: tuple[tuple[str, int], ...]) -> Program:
@@ -110,9 +108,7 @@ def _on_mesh(program: Program, mesh: tuple[tuple[str, int], ...]) -> Program:
         mesh=mesh,
         order=tuple(range(prod(size for _, size in mesh))),
         arguments=tuple(replace(a, spec=kept(a.spec)) for a in program.arguments),
-        steps=tuple(
-            s if s.spec is None else replace(s, spec=kept(s.spec)) for s in program.steps
-        ),
+        steps=tuple(s if s.spec is None else replace(s, spec=kept(s.spec)) for s in program.steps),
         outputs=tuple(replace(o, spec=kept(o.spec)) for o in program.outputs),
     )
 
@@ -169,9 +165,7 @@ def _resized(program: Program, places: Set[tuple[str, int]], size: int) -> Progr
             size if (argument.name, d) in places else old for d, old in enumerate(argument.shape)
         )
 
-    return replace(
-        program, arguments=tuple(replace(a, shape=shape(a)) for a in program.arguments)
-    )
+    return replace(program, arguments=tuple(replace(a, shape=shape(a)) for a in program.arguments))
 
 
 def _fewer(spec: Spec) -> Iterator[Spec]:

@@ -11,8 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from hunt.generating import program_of
 from hunt.judging import (
     AGREES,
@@ -27,7 +25,7 @@ from hunt.judging import (
     verdict_of,
 )
 from hunt.programs import Program, from_json
-from hunt.running import difference, lowered, plain_results, results_of
+from hunt.running import difference, forget, lowered, plain_results, results_of
 from pitcheck.errors import UnsupportedError
 
 KEPT = 100
@@ -85,7 +83,7 @@ def main(seconds: str, checked: str) -> None:
         record = tried(program, float(seconds), checked=checked == "checked")
         print(json.dumps(record), flush=True)
         if number % KEPT == KEPT - 1:
-            jax.clear_caches()
+            forget()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,13 @@
 """A convolution over a dilated image is wrong if its result is split."""
 
-import os
-
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
-os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 4)
 mesh = jax.make_mesh((4,), ("x",))
 split, whole = NamedSharding(mesh, P(None, None, "x")), NamedSharding(mesh, P())
 

@@ -1,9 +1,5 @@
-"""The gradient of an embedding has what belongs to no token in its first row, if tokens do not divide evenly."""
+"""The gradient of an embedding has padding in its first row if tokens do not divide evenly."""
 
-import os
-
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
-os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +7,8 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 4)
 mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("unused", "tokens"))
 split, whole = NamedSharding(mesh, P("tokens")), NamedSharding(mesh, P())
 
@@ -27,8 +25,8 @@ table = np.ones((6, 1), np.float32)
 tokens = np.array([1, 2, 3, 4, 5], np.int32)  # five, over two devices
 gradient = jax.grad(loss)
 one = jax.jit(gradient, static_argnums=2)(table, tokens, False)
-several = jax.jit(
-    gradient, static_argnums=2, in_shardings=(whole, whole), out_shardings=whole
-)(table, tokens, True)
+several = jax.jit(gradient, static_argnums=2, in_shardings=(whole, whole), out_shardings=whole)(
+    table, tokens, True
+)
 print("one device:", one.reshape(-1).tolist())
 print("four:      ", several.reshape(-1).tolist())

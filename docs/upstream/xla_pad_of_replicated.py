@@ -1,9 +1,5 @@
-"""A pad that moves elements leaves them where they are if its input is replicated and its result split."""
+"""A pad that moves elements has no effect if its input is replicated and its result split."""
 
-import os
-
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
-os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +7,8 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 2)
 mesh = jax.make_mesh((2,), ("x",))
 split, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
 

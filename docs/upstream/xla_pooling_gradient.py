@@ -1,9 +1,5 @@
 """The gradient of a max pooling whose windows overlap is wrong if the pooled dimension is split."""
 
-import os
-
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
-os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +7,8 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 2)
 mesh = jax.make_mesh((2,), ("space",))
 split = NamedSharding(mesh, P("space"))
 
