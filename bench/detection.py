@@ -26,7 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.errors import PitcheckError
 from pitcheck.forks import Forks
 from pitcheck.mutation.causes import RIGHT_CODES

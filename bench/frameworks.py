@@ -78,7 +78,7 @@ def check_of(row: Row, mistake: str) -> Checked:
 
     Mistakes are not tried at other meshes, which takes long and changes no cause.
     """
-    from pitcheck.commands.check import checked  # noqa: PLC0415  slow to import
+    from pitcheck.commands.checking.pair import checked  # noqa: PLC0415  slow to import
     from pitcheck.torch import Options, capture  # noqa: PLC0415
 
     spec = program(row).spec(mesh=dict(row.mesh), mistake=mistake, **row.options)

@@ -42,11 +42,13 @@ MOST_OWNERS = 256
 """The number of reference values that are narrowed down to these candidates."""
 VIEWS = kinds_with(Trait.SHOWS_ALL)
 """The operators that show their operand in another shape."""
+SORTED_IN = 64
+"""The times that each element may be looked at in the time in which all are sorted."""
 MOST_PLACES = 32
 """The number of places in one reference value that are compared."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Index:
     """Elements of the reference's values in trial 0, sorted, each with the value it belongs to."""
 
@@ -54,6 +56,8 @@ class Index:
     owner: NDArray[np.int64]
     arrays: Mapping[int, Floats]
     """The reference values, shape (trials, *shape) each."""
+    _scanned: int = 0
+    """The elements that were looked through one by one."""
 
     @cached_property
     def shapes(self) -> Mapping[int, Numbers]:
@@ -81,13 +85,28 @@ class Index:
         order = np.argsort(flat)
         return flat[order], owner[order]
 
-    def holding(self, element: float) -> Numbers:
-        """Return the values that have an element in trial 0, ascending."""
-        elements, owner = self._elements
+    @cached_property
+    def _total(self) -> int:
+        return sum(array[0].size for array in self.arrays.values())
+
+    def holding(self, element: float, values: Numbers) -> Iterator[int]:
+        """Yield those of some values that have an element in trial 0, in their order.
+
+        Few values are looked through; all are sorted once that has taken as long as to sort them.
+        """
         margin = TOLERANCE * abs(element)
-        low = int(np.searchsorted(elements, element - margin))
-        high = int(np.searchsorted(elements, element + margin, side="right"))
-        return np.unique(owner[low:high])
+        low, high = element - margin, element + margin
+        if self._scanned > SORTED_IN * self._total:
+            elements, owner = self._elements
+            first = int(np.searchsorted(elements, low))
+            behind = int(np.searchsorted(elements, high, side="right"))
+            yield from values[np.isin(values, np.unique(owner[first:behind]))].tolist()
+            return
+        for value in values.tolist():
+            array = self.arrays[value][0]
+            self._scanned += array.size
+            if bool(((array >= low) & (array <= high)).any()):
+                yield value
 
 
 def find_cuts(
@@ -400,12 +419,8 @@ def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
         return
     # Many values begin with a zero: the largest element distinguishes them.
     row = data[0, 0].reshape(-1)
-    holding = index.holding(float(row[_pivot(row)]))
-    fitting = (
-        owner
-        for owner in ordered[np.isin(ordered, holding)][:MOST_OWNERS].tolist()
-        if _starts(data[:, 0], index.arrays[owner])
-    )
+    holding = islice(index.holding(float(row[_pivot(row)]), ordered), MOST_OWNERS)
+    fitting = (owner for owner in holding if _starts(data[:, 0], index.arrays[owner]))
     yield from islice(fitting, CANDIDATES)
 
 

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked, sources
+from pitcheck.commands.checking.pair import checked
+from pitcheck.commands.checking.sources import sources
 from pitcheck.errors import UsageError
 from pitcheck.report.destinations import print_bytes
 from pitcheck.report.report import Verdict

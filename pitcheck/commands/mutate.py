@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked, sources
+from pitcheck.commands.checking.pair import checked
+from pitcheck.commands.checking.sources import sources
 from pitcheck.commands.progress import watched
 from pitcheck.errors import UsageError
 from pitcheck.mutation.mutants import Mutant, chosen_kinds, mutants

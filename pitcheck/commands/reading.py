@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from pitcheck.frontends.builtin import (
     PROGRAMS,
     XLA_TEXTS,
 )
-from pitcheck.frontends.protocol import Frontend, Pair, Request, installed
+from pitcheck.frontends.protocol import Attempt, Frontend, Pair, Request, installed
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.programs.frontend import CONFIGURATIONS
 
@@ -129,24 +129,53 @@ def readers_of(reference: str, parallel: str) -> list[Callable[[], list[Plan]]]:
     Raises UsageError if one of them is only read with another of its format, and the other file is
     none.
     """
-    frontends = [frontend_of(file) for file in (reference, parallel)]
-    paired = next((each for each in frontends if each is not None and each.read_both), None)
-    both = None if paired is None else paired.read_both
-    if paired is None or both is None:
+    attempts = attempts_of(reference, parallel)
+    if attempts is None:
         return [lambda: [read(reference)], lambda: [read(parallel)]]
+    return [lambda: list(_last(attempts()).plans)]
+
+
+def attempts_of(
+    reference: str, parallel: str | None, assignments: Sequence[str] = ()
+) -> Callable[[], Iterator[Attempt]] | None:
+    """Return what yields the pairs of plans that are tried; None if there is one pair alone.
+
+    Raises UsageError as :func:`readers_of` does.
+    """
+    if parallel is not None:
+        return _attempts_on_two(reference, parallel)
+    frontend = frontend_of(reference)
+    made = None if frontend is None or not frontend.gives_pair else frontend.attempts
+    return None if made is None else partial(made, [Request(reference, tuple(assignments))])
+
+
+def _attempts_on_two(reference: str, parallel: str) -> Callable[[], Iterator[Attempt]] | None:
+    frontends = [frontend_of(file) for file in (reference, parallel)]
+    paired = next((f for f in frontends if f is not None and f.attempts and not f.gives_pair), None)
+    made = None if paired is None else paired.attempts
+    if paired is None or made is None:
+        return None
     if frontends[0] is not frontends[1]:
         other = parallel if frontends[0] is paired else reference
         raise UsageError(
             f"{other} is of another format than the file beside it, which is {paired.accepts}; "
             f"name two of these, the reference first"
         )
-    return [lambda: _formed(paired, reference, _read_two(both, reference, parallel))]
+    return partial(_read_two, paired, made, reference, parallel)
+
+
+def _last(attempts: Iterator[Attempt]) -> Attempt:
+    *_, last = attempts
+    return last
 
 
 def _read_two(
-    both: Callable[[Request, Request], Sequence[Plan]], reference: str, parallel: str
-) -> Sequence[Plan]:
-    """Return the plans of two files that are read together. Raises what :func:`read` raises."""
+    frontend: Frontend,
+    made: Callable[[Sequence[Request]], Iterator[Attempt]],
+    reference: str,
+    parallel: str,
+) -> Iterator[Attempt]:
+    """Yield the plans of two files that are read together. Raises what :func:`read` raises."""
     faults = []
     for file in (reference, parallel):
         try:
@@ -156,7 +185,8 @@ def _read_two(
     if faults:
         raise PlanError("; ".join(faults))
     try:
-        return both(Request(reference), Request(parallel))
+        for attempt in made([Request(reference), Request(parallel)]):
+            yield replace(attempt, plans=_formed(frontend, reference, attempt.plans))
     except UsageError as error:
         raise PlanError(str(error)) from None
     except OSError as error:

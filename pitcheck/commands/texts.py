@@ -15,7 +15,9 @@ import msgspec
 from pitcheck.base.nearest import shown
 from pitcheck.base.options import Options
 from pitcheck.base.seeds import SEEDS, seed_of
-from pitcheck.commands.check import WITNESSES, checked, sources
+from pitcheck.commands.check import WITNESSES
+from pitcheck.commands.checking.pair import checked
+from pitcheck.commands.checking.sources import sources
 from pitcheck.commands.number_options import parse_probability_log2
 from pitcheck.commands.progress import Progress
 from pitcheck.commands.reading import pair_at, read, read_pair

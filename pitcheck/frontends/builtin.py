@@ -6,11 +6,12 @@ The code that reads a format is imported when a source of that format is read.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from pitcheck.errors import UsageError
-from pitcheck.frontends.protocol import Frontend, Pair, Request
+from pitcheck.frontends.protocol import Attempt, Frontend, Pair, Request
 from pitcheck.plan.model import PairAt, Plan
 
 PLAN_SUFFIXES = (".plan.json", ".plan.zst")
@@ -35,18 +36,25 @@ def _read_planner_file(request: Request) -> list[Plan]:
     return [read_nnscaler(Path(request.source))]
 
 
-def _read_partitioned(before: Request, after: Request) -> tuple[Plan, Plan]:
+def _attempts_on_texts(requests: Sequence[Request]) -> Iterator[Attempt]:
     """Read the texts before and after XLA's partitioner. Nothing in them is run."""
     from pitcheck.frontends.xla.lowering.pair import read_partitioned  # noqa: PLC0415
 
+    before, after = requests
     return read_partitioned(Path(before.source), Path(after.source))
 
 
-def _read_jax_program(request: Request) -> tuple[Plan, Plan]:
+def _attempts_on_jax_program(requests: Sequence[Request]) -> Iterator[Attempt]:
     """Compile a program. The file is the user's own program, and runs."""
     from pitcheck.frontends.xla.running.source import read_jax_program  # noqa: PLC0415
 
+    (request,) = requests
     return read_jax_program(request.source, request.assignments)
+
+
+def _read_jax_program(request: Request) -> Sequence[Plan]:
+    *_, last = _attempts_on_jax_program([request])
+    return last.plans
 
 
 def _is_jax_program(source: str) -> bool:
@@ -115,7 +123,7 @@ XLA_TEXTS = Frontend(
     _is_xla_text,
     _refuse_alone,
     in_one_file=True,
-    read_both=_read_partitioned,
+    attempts=_attempts_on_texts,
 )
 PROGRAMS = Frontend(
     "torch",
@@ -133,4 +141,5 @@ JAX_PROGRAMS = Frontend(
     _read_jax_program,
     gives_pair=True,
     takes_settings=True,
+    attempts=_attempts_on_jax_program,
 )

@@ -45,6 +45,19 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """A pair of plans that stands for a source.
+
+    - ``plans`` are the reference and the parallel plan.
+    - ``decides``: True if the verdict on them is the verdict on the source. False: a proof of them
+      is a proof of the source, and any other verdict says nothing about it.
+    """
+
+    plans: Sequence[Plan]
+    decides: bool = True
+
+
+@dataclass(frozen=True)
 class Frontend:
     """A format that pitcheck reads.
 
@@ -59,12 +72,14 @@ class Frontend:
       itself: it does not know when the code of others changes.
     - ``again`` returns what makes the pair of a source at other sizes of the mesh axes. It is asked
       once a mistake was found, so that its repair is tried there, too. None: a pair has one mesh.
-    - ``read_both`` returns the reference and the parallel plan of two sources of this format, which
-      cannot be read one without the other. ``read`` is then not called. None: it can.
+    - ``attempts`` yields the pairs of plans that stand for a source, or with ``gives_pair`` unset
+      for two of this format that cannot be read one without the other, in the order in which they
+      are tried. ``read`` gives the plans of the last one. None: there is one pair, that of
+      ``read``, or a source is read alone.
     - ``pairs`` returns all pairs of a source that may have variants, each of which is checked; then
       ``read`` refuses a source of several. None: a source stands for one pair.
 
-    ``read``, ``read_both``, ``again`` and ``pairs`` may raise the following errors. Any other
+    ``read``, ``attempts``, ``again`` and ``pairs`` may raise the following errors. Any other
     exception is reported as a bug.
 
     - PlanError: the source is damaged or contradicts itself.
@@ -82,7 +97,7 @@ class Frontend:
     takes_settings: bool = False
     again: Callable[[Request], PairAt] | None = None
     in_one_file: bool = False
-    read_both: Callable[[Request, Request], Sequence[Plan]] | None = None
+    attempts: Callable[[Sequence[Request]], Iterator[Attempt]] | None = None
     pairs: Callable[[Request], Sequence[Pair]] | None = None
 
 

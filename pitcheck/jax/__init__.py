@@ -21,17 +21,17 @@ own.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from pitcheck.base.options import Options
 from pitcheck.errors import UsageError
-from pitcheck.frontends.xla.lowering.pair import plans_of, read_partitioned
+from pitcheck.frontends.protocol import Attempt
+from pitcheck.frontends.xla.lowering.pair import attempts_on, read_partitioned
 from pitcheck.frontends.xla.running.dumping import dumped_around_partitioner
 from pitcheck.frontends.xla.text.parser import read_hlo
-from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 
 __all__ = ["Options", "assert_equivalent", "assert_partitioned"]
@@ -68,12 +68,12 @@ def assert_partitioned(
     """
     lowered = _lowered(f, args, kwargs, mesh, in_shardings, out_shardings)
 
-    def read() -> Sequence[Plan]:
+    def attempts() -> Iterator[Attempt]:
         with tempfile.TemporaryDirectory(prefix="pitcheck-") as folder:
             texts = dumped_around_partitioner(lowered, Path(folder))
-            return read_partitioned(texts.before, texts.after)
+            yield from read_partitioned(texts.before, texts.after)
 
-    return _asserted(read, options)
+    return _asserted(attempts, options)
 
 
 def assert_equivalent(
@@ -108,16 +108,16 @@ def assert_equivalent(
             f"results correspond by their places"
         )
 
-    def read() -> Sequence[Plan]:
+    def attempts() -> Iterator[Attempt]:
         with (
             tempfile.TemporaryDirectory(prefix="pitcheck-") as first,
             tempfile.TemporaryDirectory(prefix="pitcheck-") as second,
         ):
             texts = dumped_around_partitioner(lowered, Path(first))
             reference = read_hlo(dumped_around_partitioner(whole, Path(second)).before)
-            return plans_of(reference, read_hlo(texts.after), read_hlo(texts.before))
+            yield from attempts_on(reference, read_hlo(texts.after), read_hlo(texts.before))
 
-    return _asserted(read, options)
+    return _asserted(attempts, options)
 
 
 def _lowered(
@@ -197,13 +197,13 @@ def _jax() -> Any:
     return jax
 
 
-def _asserted(read: Callable[[], Sequence[Plan]], options: Mapping[str, Any]) -> Report:
-    """Return the report on the plans that ``read`` returns; raise AssertionError unless proven."""
-    from pitcheck.commands.check import checked  # noqa: PLC0415  heavy
+def _asserted(attempts: Callable[[], Iterator[Attempt]], options: Mapping[str, Any]) -> Report:
+    """Return the report on the plans that are yielded; raise AssertionError unless proven."""
+    from pitcheck.commands.checking.attempts import checked_in_turn  # noqa: PLC0415  heavy
     from pitcheck.report.text import render  # noqa: PLC0415
 
     # One process: JAX has threads, and to fork a process that has some may not end.
-    report = checked([read], Options(**{"seed": 0, "jobs": 1, **options}))
+    report = checked_in_turn(attempts, Options(**{"seed": 0, "jobs": 1, **options}))
     if report.verdict != "equivalent":
         raise AssertionError("\n".join(["", *(line.text for line in render(report))]))
     return report

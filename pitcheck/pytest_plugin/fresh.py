@@ -84,7 +84,7 @@ def _read(answer: bytes) -> Report:
 
 def _answer(request: Request) -> Report | str:
     """Return the report, or what is wrong with the request."""
-    from pitcheck.commands.check import checked_pairs  # noqa: PLC0415  the process that asks has it already
+    from pitcheck.commands.checking.sources import checked_pairs  # noqa: PLC0415  the process that asks has it already
     from pitcheck.frontends.torch.capture import captured_pairs  # noqa: PLC0415
     from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked, checked_sources
+from pitcheck.commands.checking.pair import checked
+from pitcheck.commands.checking.sources import checked_sources
 from pitcheck.commands.reading import frontend_of, pairs, read
 from pitcheck.commands.wrong_pairs import refuse_files
 from pitcheck.errors import UsageError

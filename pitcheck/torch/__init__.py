@@ -62,7 +62,7 @@ def check(spec: Spec, options: Options | None = None) -> Report:
     Whatever stops the check (an operator without a meaning, a budget) is a finding of the report
     and not an exception.
     """
-    from pitcheck.commands.check import checked_pairs  # noqa: PLC0415  heavy
+    from pitcheck.commands.checking.sources import checked_pairs  # noqa: PLC0415  heavy
 
     options = Options() if options is None else options
     return checked_pairs(lambda: captured_pairs(spec, jobs=options.jobs), options)

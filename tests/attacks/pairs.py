@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Shard, Table, Tensor
 
 RANKS = (Axis("r", 2),)

@@ -12,7 +12,7 @@ from attacks.plan_files import DATA, Expected, Pair, file_of, folders, pairs, re
 from support.verdicts import CHOICES, SEEDS
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.errors import PlanError
 from pitcheck.execution.judge import Judge, Judgement
 from pitcheck.plan.files import JSON_SUFFIX, read_plan

@@ -10,7 +10,7 @@ from attacks.folder import ATTACKS, EXISTS, NOT_EQUIVALENT
 from zoo.builder import Builder
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.commands.reading import read
 from pitcheck.plan.model import Number, Operator, Output, Plan, Tensor
 from pitcheck.report.report import Report

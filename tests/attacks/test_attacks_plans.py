@@ -11,7 +11,7 @@ import pytest
 from attacks.folder import ATTACKS, EXISTS, EXIT_CODES
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.commands.reading import read
 from pitcheck.report.report import Report
 

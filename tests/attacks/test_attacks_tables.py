@@ -16,7 +16,7 @@ from zoo.pairs import pair
 
 from pitcheck.base.options import Options
 from pitcheck.claims.problem import Problem
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.plan.model import Number, Plan
 from pitcheck.prove.bounds.free_degrees import FreeStageDegrees
 from pitcheck.prove.draws.shaped_proof import decide

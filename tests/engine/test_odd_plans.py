@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.plan.example import one_operator
 from pitcheck.plan.model import Number, Output, Plan
 from pitcheck.report.report import Report

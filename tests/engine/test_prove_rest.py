@@ -14,7 +14,7 @@ from support.explain_plans import said
 from zoo.builder import Builder
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.engine.check import check
 from pitcheck.errors import BudgetError, ExplanationWarning, PitcheckError
 from pitcheck.plan.model import Number, Plan

@@ -8,7 +8,7 @@ import pytest
 from zoo.pairs import pair, without_hints
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.graph.cuts import Cut
 from pitcheck.prove import prover
 from pitcheck.prove.prover import Ledger, Prover

@@ -13,7 +13,7 @@ from support.explain_plans import row_parallel
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.commands.reading import read
 from pitcheck.engine.check import check
 from pitcheck.report.codes import CODES

@@ -23,7 +23,7 @@ from golden.account import Account, account
 from golden.compare import SEED
 from golden.widened import PAIRS as WIDENED
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.mutation.kinds import KINDS
 from pitcheck.mutation.mutants import Mutant, mutants
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pitcheck.base.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.mutation.mutants import mutants
 from pitcheck.mutation.outcomes import Outcome
 from pitcheck.mutation.trial import Trial, outcomes, trial

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pitcheck.base.nearest import nearest_file
 from pitcheck.certificate.digests import Digests
 from pitcheck.certificate.statement import SIZE_LIMIT, decode
-from pitcheck.commands.check import sources
+from pitcheck.commands.checking.sources import sources
 from pitcheck.errors import UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.destinations import print_bytes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pitcheck.commands.check import named_files
 from pitcheck.commands.check import run as check
+from pitcheck.commands.checking.sources import named_files
 from pitcheck.commands.reading import with_devices
 
 

@@ -21,7 +21,8 @@ import msgspec
 from pitcheck.base.options import Options
 from pitcheck.base.process_tree import end_with, kill
 from pitcheck.cache.meaning import meaning
-from pitcheck.commands.check import checked, checked_sources, sources
+from pitcheck.commands.checking.pair import checked
+from pitcheck.commands.checking.sources import checked_sources, sources
 from pitcheck.commands.number_options import parse_probability_log2
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.errors import UsageError

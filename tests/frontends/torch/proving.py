@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.report.report import Report
 from pitcheck.torch import Options, Spec, assert_equivalent, capture
 

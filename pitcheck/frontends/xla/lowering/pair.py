@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import BudgetError, PlanError, UnsupportedError
+from pitcheck.frontends.protocol import Attempt
 from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
+from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
@@ -21,8 +24,8 @@ LATER_PASSES = "the passes of XLA behind the partitioner keep what the text afte
 """The assumption in every report on texts: nothing behind them is looked at."""
 
 
-def read_partitioned(before: Path, after: Path) -> tuple[Plan, Plan]:
-    """Return the plans of a program before and after the partitioner.
+def read_partitioned(before: Path, after: Path) -> Iterator[Attempt]:
+    """Yield the plans of a program before and after the partitioner, loops folded at first.
 
     Raises:
         PlanError: a text is damaged, or both are not of one program.
@@ -30,7 +33,20 @@ def read_partitioned(before: Path, after: Path) -> tuple[Plan, Plan]:
         BudgetError: a text, or what it unfolds to, is too large.
         OSError: a file cannot be read.
     """
-    return plans_of(read_hlo(before), read_hlo(after))
+    yield from attempts_on(read_hlo(before), read_hlo(after))
+
+
+def attempts_on(before: Module, after: Module, stated: Module | None = None) -> Iterator[Attempt]:
+    """Yield the plans of :func:`plans_of`, before them those whose loops are folded.
+
+    Raises what :func:`plans_of` raises.
+    """
+    loops = common_loops(before, after) if stated is None else ({}, {})
+    if loops[0]:
+        # What no induction leads over may be followed all the same.
+        with suppress(PlanError, UnsupportedError, BudgetError):
+            yield Attempt(_plans_of(before, after, None, loops), decides=False)
+    yield Attempt(plans_of(before, after, stated))
 
 
 def plans_of(before: Module, after: Module, stated: Module | None = None) -> tuple[Plan, Plan]:
@@ -38,13 +54,23 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
 
     ``stated`` is the module that was partitioned, from which shardings are taken, if ``before`` is
     another one, of whole arrays. Parameters and results of both correspond by their places. None:
-    it is ``before``.
+    it is ``before``. Every loop is followed iteration by iteration.
 
     Raises:
         PlanError: they are not of one program.
         UnsupportedError: something has no meaning in a plan.
         BudgetError: what they unfold to is too large.
     """
+    return _plans_of(before, after, stated, ({}, {}))
+
+
+def _plans_of(
+    before: Module,
+    after: Module,
+    stated: Module | None,
+    loops: tuple[Mapping[Key, Loop], Mapping[Key, Loop]],
+) -> tuple[Plan, Plan]:
+    """Return the plans of :func:`plans_of`, with loops folded. Raises what that raises."""
     devices = after.header.partitions
     for module in (before, before if stated is None else stated):
         _check_devices(module, after)
@@ -54,8 +80,8 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
         _check_same_signature(before, stated)
     bounds = index_ranges(before)
     given = list(parameters_of(before))
-    reference = Side(before, 1, given, bounds)
-    parallel = Side(after, devices, _local(given, after, devices), bounds)
+    reference = Side(before, 1, given, bounds, loops[0])
+    parallel = Side(after, devices, _local(given, after, devices), bounds, loops[1])
     outputs = reference.named_results()
     if len(outputs) != len(parallel.results):
         raise PlanError(
@@ -65,12 +91,18 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
     shardings = list(_shardings(before if stated is None else stated))
     if len(shardings) != len(outputs):
         raise PlanError(f"{after.file}: {len(shardings)} results are sharded of {len(outputs)}")
+    if reference.induction.met != parallel.induction.met:
+        raise UnsupportedError(f"{after.file}: its loops are not those of {before.file}")
+    claims = reference.named_claims()
     return (
-        reference.plan([Output(name) for name in outputs], ()),
+        reference.plan([Output(name) for name in (*outputs, *claims)], ()),
         parallel.plan(
             [
-                parallel.output(name, number, reference.results[number], shardings[number])
-                for number, name in enumerate(outputs)
+                *(
+                    parallel.output(name, number, reference.results[number], shardings[number])
+                    for number, name in enumerate(outputs)
+                ),
+                *map(parallel.claimed, claims, parallel.induction.claims),
             ],
             (LATER_PASSES, *_assumed(given, bounds)),
         ),

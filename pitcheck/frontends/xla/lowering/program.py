@@ -15,6 +15,8 @@ from pitcheck.frontends.xla.lowering.collectives import COLLECTIVES, collective,
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
 from pitcheck.frontends.xla.lowering.indexed.operators import indexed
+from pitcheck.frontends.xla.lowering.loops.common import Loop
+from pitcheck.frontends.xla.lowering.loops.induction import Induction
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
 from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
@@ -67,8 +69,9 @@ class Run:
     SPMDShardToFullShape is lowered once for each partition.
     """
 
-    def __init__(self, building: Building) -> None:
+    def __init__(self, building: Building, induction: Induction) -> None:
         self._b = building
+        self._induction = induction
         self._depth = 0
         self._followed = 0
         self._split = 0
@@ -231,6 +234,9 @@ class Run:
 
     def _while(self, instruction: Instruction, given: Sequence[Value], place: _Place) -> Value:
         """Return the state after a loop whose number of iterations is known."""
+        loop = self._induction.loop_at((place.computation.name, instruction.name))
+        if loop is not None:
+            return self._any_iteration(loop, instruction, given[0], place)
         module = self._b.module
         condition = module.computations[str(instruction.attributes["condition"])]
         body = module.computations[str(instruction.attributes["body"])]
@@ -246,6 +252,16 @@ class Run:
                 return state
             state = self.computation(body, (state,), inner)
         raise BudgetError(f"{self._b.place}: the loop has more than {MOST_ITERATIONS} iterations")
+
+    def _any_iteration(
+        self, loop: Loop, instruction: Instruction, initial: Value, place: _Place
+    ) -> Value:
+        """Return the state after a loop of which one iteration is followed, in any state."""
+        body = self._b.module.computations[str(instruction.attributes["body"])]
+        state = self._induction.state(loop, initial)
+        following = self.computation(body, (state,), f"{place.path}, {instruction.name}")
+        self._b.at(instruction, place.path)
+        return self._induction.left(loop, initial, state, following)
 
     def _conditional(
         self, instruction: Instruction, given: Sequence[Value], place: _Place

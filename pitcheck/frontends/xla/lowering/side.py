@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Value, arrays_of, dtype_of
+from pitcheck.frontends.xla.lowering.arrays import Array, Value, arrays_of
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.index_ranges import widest
+from pitcheck.frontends.xla.lowering.inputs import given
+from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
+from pitcheck.frontends.xla.lowering.loops.induction import Claim, Induction
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.program import Run
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 from pitcheck.frontends.xla.text.sharding import Sharding
-from pitcheck.plan.model import Output, Plan, Tensor
+from pitcheck.plan.model import Output, Plan
 
 
 @dataclass(frozen=True)
@@ -57,22 +61,24 @@ class Side:
     Attributes:
         module: the program.
         results: the arrays of its result, from left to right.
+        induction: the loops that are not followed, and what must be shown of them.
     """
 
     def __init__(
         self,
         module: Module,
         devices: int,
-        given: Sequence[Parameter],
+        parameters: Sequence[Parameter],
         bounds: Mapping[int, tuple[int, int]],
+        loops: Mapping[Key, Loop] = MappingProxyType({}),
     ) -> None:
         self.module = module
-        self._given = given
         self._bounds = bounds
         self._b = Building(module, devices)
+        self.induction = Induction(self._b, loops)
         entry = module.computations[module.entry]
-        values = [self._given_array(p) for p in given]
-        result = Run(self._b).computation(entry, values, "")
+        values = [self._given_array(p) for p in parameters]
+        result = Run(self._b, self.induction).computation(entry, values, "")
         self._b.at(entry.result, "")
         self.results = [*self._full(result)]
 
@@ -85,36 +91,25 @@ class Side:
 
     def _given_array(self, parameter: Parameter) -> Array:
         """Return a parameter, as a tensor that is given."""
-        shape = ArrayShape(parameter.shape.element, parameter.sizes)
-        name = self._b.unused(parameter.name)
+        shape = parameter.shape
         bounds = parameter.bounds(self._bounds) if shape.element.is_integer else None
-        lineage = None
-        if self._b.devices > 1:
-            place = f"{self.module.file}:{parameter.line}"
-            sizes = parameter.shape.dimensions
-            lineage, _ = lineage_of(name, sizes, parameter.sharding, self._b.devices, place)
-        self._b.tensors[name] = Tensor(
-            name,
-            self._b.stated(shape),
-            dtype_of(shape.element),
-            "input",
-            lineage=lineage,
-            bounds=bounds,
-        )
-        return Array(shape, lambda: name, span=bounds)
+        place = f"{self.module.file}:{parameter.line}"
+        return given(self._b, parameter.name, shape, parameter.sharding, place, bounds)
 
     def named_results(self) -> list[str]:
         """Return a tensor of its own for each result."""
         several = len(self.results) > 1
         return [
-            self._b.emit(
-                "identity",
-                (result.name,),
-                result.shape,
-                into=self._b.unused(f"result[{number}]" if several else "result"),
-            )
+            self._named(f"result[{number}]" if several else "result", result)
             for number, result in enumerate(self.results)
         ]
+
+    def named_claims(self) -> list[str]:
+        """Return a tensor of its own for each array that an induction must show."""
+        return [self._named(claim.name, claim.array) for claim in self.induction.claims]
+
+    def _named(self, stem: str, array: Array) -> str:
+        return self._b.emit("identity", (array.name,), array.shape, into=self._b.unused(stem))
 
     def output(self, name: str, number: int, whole: Array, sharding: Sharding | None) -> Output:
         """Return a result with the part of the reference's that it must hold.
@@ -123,20 +118,29 @@ class Side:
         """
         result = self.results[number]
         place = f"{self.module.file}: result {number}"
-        lineage, sizes = lineage_of(name, whole.sizes, sharding, self._b.devices, place)
         if sharding is None and result.sizes != whole.sizes:
             raise UnsupportedError(
                 f"{place} is {result.shape}, and {whole.shape} before; the program does not say "
                 f"how it is sharded: give out_shardings"
             )
-        if result.shape != ArrayShape(whole.shape.element, sizes):
-            raise PlanError(
-                f"it is {result.shape}; its sharding makes it "
-                f"{ArrayShape(whole.shape.element, sizes)}",
-                place,
-            )
-        tensor = self._b.emit("identity", (result.name,), result.shape, into=self._b.unused(name))
-        return Output(tensor, name, lineage)
+        return self._output(name, result, whole.shape, sharding, place)
+
+    def claimed(self, name: str, claim: Claim) -> Output:
+        """Return an array that an induction must show to be its part of the reference's.
+
+        Raises PlanError for an array of another shape.
+        """
+        place = f"{self.module.file}: {claim.name}"
+        return self._output(name, claim.array, claim.shape, claim.sharding, place)
+
+    def _output(
+        self, name: str, held: Array, whole: ArrayShape, sharding: Sharding | None, place: str
+    ) -> Output:
+        lineage, sizes = lineage_of(name, whole.dimensions, sharding, self._b.devices, place)
+        stated = ArrayShape(whole.element, sizes)
+        if held.shape != stated:
+            raise PlanError(f"it is {held.shape}; its sharding makes it {stated}", place)
+        return Output(self._named(name, held), name, lineage)
 
     def plan(self, outputs: Sequence[Output], assumptions: tuple[str, ...]) -> Plan:
         """Return the plan with some outputs."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pitcheck.base.nearest import shown
 from pitcheck.errors import UsageError
+from pitcheck.frontends.protocol import Attempt
 from pitcheck.frontends.xla.lowering.pair import read_partitioned
 from pitcheck.frontends.xla.running.child import SECONDS, partitioned_texts
-from pitcheck.plan.model import Plan
 
 LONGEST = 86_400.0
 """The most seconds that a program may be given."""
 
 
-def read_jax_program(source: str, assignments: Sequence[str]) -> tuple[Plan, Plan]:
-    """Return the plans of a program before and after XLA partitions it. The program runs.
+def read_jax_program(source: str, assignments: Sequence[str]) -> Iterator[Attempt]:
+    """Yield the plans of a program before and after XLA partitions it. The program runs.
 
     ``assignments`` may have ``seconds=N``, the time that JAX may take.
 
@@ -32,7 +32,7 @@ def read_jax_program(source: str, assignments: Sequence[str]) -> tuple[Plan, Pla
     seconds = _seconds(assignments)
     with tempfile.TemporaryDirectory(prefix="pitcheck-") as folder:
         texts = partitioned_texts(file, name, int(devices), Path(folder), seconds)
-        return read_partitioned(texts.before, texts.after)
+        yield from read_partitioned(texts.before, texts.after)
 
 
 def _seconds(assignments: Sequence[str]) -> float:

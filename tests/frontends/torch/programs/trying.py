@@ -12,7 +12,7 @@ import numpy as np
 from frontends.torch.programs.trace_mutants import Mutant, mutants
 from frontends.torch.replay import StuckError, Together, Truth, difference, truth
 
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan
 from pitcheck.frontends.torch.planning.plan_lineage import axes_of
 from pitcheck.frontends.torch.recording.record import record

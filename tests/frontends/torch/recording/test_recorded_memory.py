@@ -15,7 +15,7 @@ from frontends.torch.recording.written_drafts import right_program
 from frontends.torch.recording.written_mistakes import MISTAKES, mistakes
 from frontends.torch.recording.written_programs import Task, Written, spec_of
 
-from pitcheck.commands.check import checked
+from pitcheck.commands.checking.pair import checked
 from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan
 from pitcheck.frontends.torch.planning.compared_state import matched
 from pitcheck.frontends.torch.recording.record import record

@@ -1,0 +1,1 @@
+"""Checks of plans that sources stand for."""

@@ -1,0 +1,1 @@
+"""Loops that are not followed iteration by iteration."""

@@ -1,0 +1,301 @@
+"""Loops are proven by induction on one iteration, and wrong ones never are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from xla.hlo_loops import looped
+
+from pitcheck.base.options import Options
+from pitcheck.commands.checking.attempts import checked_in_turn
+from pitcheck.engine.check import check
+from pitcheck.frontends.xla.lowering.loops.common import common_loops
+from pitcheck.frontends.xla.lowering.pair import attempts_on
+from pitcheck.frontends.xla.text.parser import parse_hlo
+
+if TYPE_CHECKING:
+    from pitcheck.frontends.protocol import Attempt
+    from pitcheck.report.report import Report
+
+OPTIONS = Options(seed=1, jobs=1, explain=False)
+BEFORE, AFTER = looped(4), looped(2, sharded=False)
+
+
+def attempts(before: str, after: str) -> Iterator[Attempt]:
+    return attempts_on(parse_hlo(before), parse_hlo(after))
+
+
+def report(before: str, after: str) -> Report:
+    return checked_in_turn(partial(attempts, before, after), OPTIONS)
+
+
+def edited(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize("limit", [4, 20_000])
+def test_a_loop_is_proven_however_many_iterations_it_has(limit: int) -> None:
+    """Twenty thousand iterations are more than are followed one by one."""
+    found = report(looped(4, limit=limit), looped(2, limit=limit, sharded=False))
+    assert (found.verdict, found.heuristic, found.outputs.total) == ("equivalent", (), 7)
+
+
+def test_what_is_shown_of_a_loop_is_named() -> None:
+    folded, followed = attempts(BEFORE, AFTER)
+    assert (folded.decides, followed.decides) == (False, True)
+    names = [output.tensor for output in folded.plans[0].outputs]
+    assert names[3:] == [
+        "loop[1] at first",
+        "loop[1] after an iteration",
+        "loop[2] at first",
+        "loop[2] after an iteration",
+    ]
+    counter = next(tensor for tensor in folded.plans[1].tensors if tensor.name == "loop[0]")
+    assert counter.bounds == (0, 4)
+    assert len(followed.plans[1].outputs) == 3
+
+
+ADD_ONE = "%next = s32[] add(%i, %one)"
+DOT = "dot(%x, %matrix), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+WRONG = (
+    ("one iteration less", "%n = s32[] constant(4)", "%n = s32[] constant(3)"),
+    ("also at the limit", "direction=LT", "direction=LE"),
+    ("two at a time", "%one = s32[] constant(1)", "%one = s32[] constant(2)"),
+    ("from another row", "tuple(%zero, %x, %ys, %w)", "tuple(%b, %x, %ys, %w)"),
+    ("a matrix transposed", DOT, f"{DOT[:-3]}{{1}}"),
+    ("the first matrix each time", "dynamic-slice(%w, %i,", "dynamic-slice(%w, %zero,"),
+    ("the matrix after", "dynamic-slice(%w, %i,", "dynamic-slice(%w, %one,"),
+    ("one place in the stack", "%row, %i, %zero, %zero", "%row, %one, %zero, %zero"),
+    ("the rows before", "%row = f32[1,2,4] reshape(%y)", "%row = f32[1,2,4] reshape(%x)"),
+    ("the rows of the start", "tuple(%next, %y, %stacked, %w)", "tuple(%next, %x, %stacked, %w)"),
+    ("what is kept, doubled", "%stacked, %w)", "%stacked, %double)"),
+    ("a stack of the start", "get-tuple-element(%loop), index=2", "get-tuple-element(%state), index=2"),  # noqa: E501
+    ("the counter before", "get-tuple-element(%loop), index=0", "get-tuple-element(%state), index=0"),  # noqa: E501
+    ("wrong in the first iteration", "tuple(%next, %y,", "tuple(%next, %first,"),
+    ("wrong in the last iteration", "tuple(%next, %y,", "tuple(%next, %last,"),
+)  # fmt: skip
+HELD = """  %double = f32[4,4,4] add(%w, %w)
+  %three = s32[] constant(3)
+  %begins = pred[] compare(%i, %zero), direction=EQ
+  %ends = pred[] compare(%i, %three), direction=EQ
+  %begin = pred[2,4] broadcast(%begins), dimensions={}
+  %end = pred[2,4] broadcast(%ends), dimensions={}
+  %first = f32[2,4] select(%begin, %x, %y)
+  %last = f32[2,4] select(%end, %x, %y)
+"""
+
+
+LONGER = edited(AFTER, ADD_ONE, HELD + "  " + ADD_ONE).replace(
+    "  %fill =", "  %b = s32[] constant(1)\n  %fill ="
+)
+
+
+def test_what_no_result_depends_on_is_no_difference() -> None:
+    assert report(BEFORE, LONGER).verdict == "equivalent"
+
+
+@pytest.mark.parametrize(("old", "new"), [each[1:] for each in WRONG], ids=[w[0] for w in WRONG])
+def test_another_loop_is_a_mismatch(old: str, new: str) -> None:
+    assert report(BEFORE, edited(LONGER, old, new)).verdict == "mismatch"
+
+
+def test_both_programs_may_have_another_counter() -> None:
+    """The same change of both programs is no difference."""
+    one, two = (f"%one = s32[] constant({step})" for step in (1, 2))
+    (only,) = attempts(*(edited(text, one, two) for text in (BEFORE, AFTER)))
+    assert check(*only.plans, OPTIONS).verdict == "equivalent"
+
+
+def test_what_a_relation_between_arrays_decides_is_followed() -> None:
+    """Both arrays are the same in each iteration, which no placement says."""
+    one, other = (_pair(rows, sharded=rows == 4) for rows in (4, 2))
+    folded, followed = attempts(one, other.replace("add(%x, %x)", "add(%x, %z)"))
+    assert check(*folded.plans, OPTIONS).verdict != "equivalent"
+    assert check(*followed.plans, OPTIONS).verdict == "equivalent"
+    found = report(one, other.replace("add(%x, %x)", "add(%x, %z)"))
+    assert found.verdict == "equivalent"
+    assert OPTIONS.error_bound_log2 - 1 < found.error_bound_log2 < OPTIONS.error_bound_log2
+
+
+def _pair(rows: int, *, sharded: bool) -> str:
+    """Return a loop whose state has one array twice."""
+    state = f"(s32[], f32[{rows}], f32[{rows}])"
+    at = "{devices=[2]<=[2]}"
+    of_state = f", sharding={{{{replicated}}, {at}, {at}}}" if sharded else ""
+    result = f", sharding={at}" if sharded else ""
+    return f"""HloModule m, num_partitions=2
+%below (p: {state}) -> pred[] {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %n = s32[] constant(3)
+  ROOT %c = pred[] compare(%i, %n), direction=LT
+}}
+%body (p: {state}) -> {state} {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[{rows}] get-tuple-element(%p), index=1
+  %z = f32[{rows}] get-tuple-element(%p), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %y = f32[{rows}] add(%x, %x)
+  ROOT %t = {state} tuple(%next, %y, %y)
+}}
+ENTRY %main {{
+  %x = f32[{rows}] parameter(0), sharding={at}
+  %zero = s32[] constant(0)
+  %state = {state} tuple(%zero, %x, %x)
+  %loop = {state} while(%state), condition=%below, body=%body{of_state}
+  ROOT %r = f32[{rows}] get-tuple-element(%loop), index=1{result}
+}}
+"""
+
+
+def test_each_copy_of_the_state_must_be_right() -> None:
+    """The second device goes wrong alone."""
+    whole, part = (_copied(rows, sharded=rows == 4) for rows in (4, 2))
+    assert report(whole, part).verdict == "equivalent"
+    wrong = edited(part, "%y = f32[4] add(%x, %x)", "%y = f32[4] add(%x, %other)")
+    for attempt in attempts(whole, wrong):
+        assert check(*attempt.plans, OPTIONS).verdict == "mismatch"
+
+
+def _copied(rows: int, *, sharded: bool) -> str:
+    """Return a loop whose state both devices have, and of which each gives half as a result."""
+    state = "(s32[], f32[4])"
+    halves = "{devices=[2]<=[2]}"
+    of_state = ", sharding={{replicated}, {replicated}}" if sharded else ""
+    result = f", sharding={halves}" if sharded else ""
+    begin = "%zero" if sharded else "%start"
+    device = "" if sharded else """  %device = u32[] partition-id()
+  %id = s32[] convert(%device)
+  %two = s32[] constant(2)
+  %start = s32[] multiply(%id, %two)
+"""  # fmt: skip
+    other = "" if sharded else """  %at = u32[] partition-id()
+  %none = u32[] constant(0)
+  %second = pred[] compare(%at, %none), direction=NE
+  %seconds = pred[4] broadcast(%second), dimensions={}
+  %twice = f32[4] add(%x, %x)
+  %other = f32[4] select(%seconds, %twice, %x)
+"""  # fmt: skip
+    return f"""HloModule m, num_partitions=2
+%below (p: {state}) -> pred[] {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %n = s32[] constant(3)
+  ROOT %c = pred[] compare(%i, %n), direction=LT
+}}
+%body (p: {state}) -> {state} {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[4] get-tuple-element(%p), index=1
+{other}  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %y = f32[4] add(%x, %x)
+  ROOT %t = {state} tuple(%next, %y)
+}}
+ENTRY %main {{
+  %x = f32[4] parameter(0), sharding={{replicated}}
+  %zero = s32[] constant(0)
+{device}  %state = {state} tuple(%zero, %x)
+  %loop = {state} while(%state), condition=%below, body=%body{of_state}
+  %all = f32[4] get-tuple-element(%loop), index=1
+  ROOT %r = f32[{rows}] dynamic-slice(%all, {begin}), dynamic_slice_sizes={{{rows}}}{result}
+}}
+"""
+
+
+def test_integers_that_iterations_change_are_followed() -> None:
+    """Nothing bounds them: an induction would have to say which integers they may be."""
+    one, other = (_pair(rows, sharded=rows == 4).replace("f32", "s32") for rows in (4, 2))
+    (only,) = attempts(one, other)
+    assert only.decides
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (", {devices=[1,2,1]<=[2]}, {replicated}}\n", ", {manual}, {replicated}}\n"),
+        (", {devices=[1,2,1]<=[2]}, {replicated}}\n", ", {unreduced}, {replicated}}\n"),
+        ("%c = pred[] compare(%i, %n), direction=LT", "%c = pred[] compare(%n, %i), direction=GT"),
+        ("%n = s32[] constant(4)", "%n = s32[] add(%i, %i)"),
+        ("add(%i, %one)", "multiply(%i, %one)"),
+        ("%next = s32[] add(%i, %one)", "%next = s32[] add(%zero, %one)"),
+        ("%one = s32[] constant(1)", "%one = s32[] constant(3)"),
+    ],
+)
+def test_loops_that_say_too_little_are_not_folded(old: str, new: str) -> None:
+    before = edited(BEFORE, old, new)
+    assert common_loops(parse_hlo(BEFORE), parse_hlo(AFTER)) != ({}, {})
+    assert common_loops(parse_hlo(before), parse_hlo(AFTER)) == ({}, {})
+
+
+def test_a_counter_that_stands_still_is_refused() -> None:
+    found = report(BEFORE, edited(AFTER, ADD_ONE, "%next = s32[] add(%i, %i)"))
+    assert found.verdict == "inconclusive"
+    assert "more than 4096 iterations" in found.findings[0].title
+
+
+def test_what_every_iteration_overwrites_may_differ_at_first() -> None:
+    """The induction does not know that; the loop is followed."""
+    after = edited(AFTER, "%fill = f32[] constant(0)", "%fill = f32[] constant(1)")
+    folded, _ = attempts(BEFORE, after)
+    assert check(*folded.plans, OPTIONS).verdict != "equivalent"
+    assert report(BEFORE, after).verdict == "equivalent"
+
+
+def test_loops_within_loops_are_folded() -> None:
+    texts = [_nested(rows, sharded=rows == 4) for rows in (4, 2)]
+    folded, followed = attempts(*texts)
+    assert len(folded.plans[1].outputs) == 1 + 2 + 2
+    for attempt in (folded, followed):
+        assert check(*attempt.plans, OPTIONS).verdict == "equivalent"
+    wrong = edited(texts[1], "%y = f32[2] add(%x, %a)", "%y = f32[2] add(%x, %x)")
+    assert report(texts[0], wrong).verdict == "mismatch"
+
+
+def _nested(rows: int, *, sharded: bool) -> str:
+    """Return a loop that runs another one in each iteration."""
+    state = f"(s32[], f32[{rows}], f32[{rows}])"
+    at = "{devices=[2]<=[2]}"
+    stated = f", sharding={{{{replicated}}, {at}, {at}}}" if sharded else ""
+    result = f", sharding={at}" if sharded else ""
+    head = f"""  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[{rows}] get-tuple-element(%p), index=1
+  %a = f32[{rows}] get-tuple-element(%p), index=2
+  %zero = s32[] constant(0)
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+"""
+    return f"""HloModule m, num_partitions=2
+%below (p: {state}) -> pred[] {{
+  %p = {state} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %n = s32[] constant(3)
+  ROOT %c = pred[] compare(%i, %n), direction=LT
+}}
+%inner (p: {state}) -> {state} {{
+{head}  %y = f32[{rows}] add(%x, %a)
+  ROOT %t = {state} tuple(%next, %y, %a)
+}}
+%outer (p: {state}) -> {state} {{
+{head}  %y = f32[{rows}] multiply(%x, %x)
+  %again = {state} tuple(%zero, %y, %a)
+  %run = {state} while(%again), condition=%below, body=%inner{stated}
+  %z = f32[{rows}] get-tuple-element(%run), index=1
+  ROOT %t = {state} tuple(%next, %z, %a)
+}}
+ENTRY %main {{
+  %x = f32[{rows}] parameter(0), sharding={at}
+  %a = f32[{rows}] parameter(1), sharding={at}
+  %zero = s32[] constant(0)
+  %state = {state} tuple(%zero, %x, %a)
+  %loop = {state} while(%state), condition=%below, body=%outer{stated}
+  ROOT %r = f32[{rows}] get-tuple-element(%loop), index=1{result}
+}}
+"""
