@@ -6,7 +6,7 @@ specially, with random meshes and shardings. Each runs on 8 devices of the proce
 which is the judge. pitcheck checks the texts before and after the partitioner, T seconds at most
 for each. ``--run-only`` leaves the checks out. FILE gets a line of JSON for each program; called
 again, only seeds that it lacks are tried. ``--minimize`` makes programs on which XLA disagrees with
-itself small, and prints them. It needs JAX.
+itself, or that abort it, small, and prints them. It needs JAX.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def main() -> int:
     print("\n".join(table(found)))
     if options.minimize:
         for record in found:
-            if record["class"] in FAULTS:
-                print(f"# seed {record['seed']}")
+            if record["class"] in {*FAULTS, ABORTED}:
+                print(f"# seed {record['seed']}: {record['class']}: {record['reason']}")
                 print(script_of(shrunk(program_of(record["seed"]))), flush=True)
     return 1 if any(record["class"] in BAD for record in found) else 0
 

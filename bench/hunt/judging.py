@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +19,10 @@ from pitcheck.frontends.xla.running.dumping import texts_in
 from pitcheck.frontends.xla.text.parser import parse_hlo
 
 AGREES, FOUND = "both right", "fault found"
-FALSE_ALARM, WRONG = "FALSE ALARM", "WRONG EQUIVALENT"
+FALSE_ALARM, WRONG, RAISED = "FALSE ALARM", "WRONG EQUIVALENT", "CHECK RAISES"
 OPEN, MISSED = "not decided", "fault not decided"
 ABORTED, FAILED, UNUSABLE = "XLA aborts", "XLA fails", "no program"
-BAD = (FALSE_ALARM, WRONG)
+BAD = (FALSE_ALARM, WRONG, RAISED)
 """Classes that are faults of pitcheck, or of a pass behind the partitioner."""
 FAULTS = (FOUND, MISSED, WRONG)
 """Classes in which XLA gives other numbers than on one device."""
@@ -30,7 +31,7 @@ _NUMBERS = re.compile(r"(%[\w.-]+|'[^']*'|\[[\d, ]*\]|[\w./]*hlo:\d+|\b\d+\b)")
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict, ``refused`` and ``timeout`` among them, and its first finding."""
+    """A verdict, ``refused``, ``timeout`` and ``raised`` among them, and its first finding."""
 
     verdict: str
     reason: str
@@ -55,6 +56,10 @@ def verdict_of(before: str, after: str, seconds: float) -> Verdict:
         return Verdict("refused", str(error))
     except TooLongError:
         return Verdict("timeout", f"more than {seconds:g} s")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+        return Verdict("raised", said)
     findings = [f"{each.code} {each.title}" for each in report.findings if each.code]
     return Verdict(report.verdict, findings[0] if findings else "")
 
@@ -84,6 +89,8 @@ def classified(verdict: Verdict, *, differs: bool) -> str:
     >>> classified(Verdict("mismatch", ""), differs=False)
     'FALSE ALARM'
     """
+    if verdict.verdict == "raised":
+        return RAISED
     if verdict.verdict == "equivalent":
         return WRONG if differs else AGREES
     if verdict.verdict == "mismatch":

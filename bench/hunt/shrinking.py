@@ -6,17 +6,29 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from math import prod
 
-from hunt.judging import FAULTS
+from hunt.judging import ABORTED, FAULTS, FOUND
 from hunt.processes import Worker
 from hunt.programs import FLOAT, MOVED, Argument, Output, Program, Spec, with_used
 
 Holds = Callable[[Program], bool]
 
 
+KEPT = 40
+"""The first letters of the reason of an abort that a smaller program must have, too."""
+
+
 def shrunk(program: Program) -> Program:
-    """Return a smaller program on which XLA disagrees with itself, too."""
+    """Return a smaller program on which XLA disagrees with itself, or aborts, too."""
     with Worker(1.0, checked=False) as worker:
-        return smallest(program, lambda each: worker.tried(each)["class"] in FAULTS)
+
+        def symptom(each: Program) -> str:
+            record = worker.tried(each)
+            if record["class"] == ABORTED:
+                return str(record["reason"])[:KEPT]
+            return FOUND if record["class"] in FAULTS else ""
+
+        wanted = symptom(program)
+        return smallest(program, lambda each: symptom(each) == wanted) if wanted else program
 
 
 def smallest(program: Program, holds: Holds) -> Program:

@@ -13,7 +13,17 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from hunt.generating import program_of
-from hunt.judging import AGREES, FALSE_ALARM, FOUND, MISSED, OPEN, WRONG, classified, verdict_of
+from hunt.judging import (
+    AGREES,
+    FALSE_ALARM,
+    FOUND,
+    MISSED,
+    OPEN,
+    RAISED,
+    WRONG,
+    classified,
+    verdict_of,
+)
 from hunt.programs import Program, from_json, function_source
 from hunt.scripts import script_of
 from hunt.shrinking import smallest
@@ -83,6 +93,17 @@ def test_a_text_that_is_refused_is_not_decided() -> None:
     assert refused.verdict == "refused"
     assert classified(refused, differs=False) == OPEN
     assert classified(refused, differs=True) == MISSED
+
+
+def test_a_check_that_raises_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise IndexError("index 3")
+
+    monkeypatch.setattr("hunt.judging.check", broken)
+    case = cases_in("pairs.jsonl")["mlp"]
+    raised = verdict_of(case["before"], case["after"], 60)
+    assert raised.reason.startswith("IndexError: index 3 (test_hunt.py:")
+    assert classified(raised, differs=False) == RAISED
 
 
 def test_a_check_that_takes_too_long_is_stopped() -> None:
