@@ -334,7 +334,9 @@ def _reached(
             made.update(output for output in step.outputs if output is not None)
     if not found:
         return None
+    found = _with_other_writers(batch, outside, found)
     steps = [batch.steps[place] for place in found]
+    made = {output for step in steps for output in step.outputs if output is not None}
     read_here = {argument.value for step in steps for argument in step.arguments}
     return Reached(
         replace(batch, steps=steps),
@@ -344,6 +346,22 @@ def _reached(
             for value in (read_here & set(mixed)) - made
         },
     )
+
+
+def _with_other_writers(batch: Batch, outside: Sequence[int], found: Sequence[int]) -> list[int]:
+    """Return steps with those that write other rows of the same values, in order.
+
+    Devices that a permutation sends nothing to have zeros from a step of their own.
+    """
+    chosen = set(found)
+    while True:
+        made = {output for place in chosen for output in batch.steps[place].outputs}
+        more = {
+            p for p in outside if not made.difference({None}).isdisjoint(batch.steps[p].outputs)
+        }
+        if more <= chosen:
+            return sorted(chosen)
+        chosen |= more
 
 
 def _adds_at(step: Step, attributes: Mapping[str, Any]) -> bool:

@@ -1,0 +1,118 @@
+"""The verdict of a check on the texts of a program, and its classification by an execution."""
+
+from __future__ import annotations
+
+import re
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+from pitcheck.errors import PitcheckError
+from pitcheck.execution.judge import judge
+from pitcheck.frontends.xla.lowering.pair import plans_of
+from pitcheck.frontends.xla.running.dumping import texts_in
+from pitcheck.frontends.xla.text.parser import parse_hlo
+
+AGREES, FOUND = "both right", "fault found"
+FALSE_ALARM, WRONG, RAISED = "FALSE ALARM", "WRONG EQUIVALENT", "CHECK RAISES"
+OPEN, MISSED = "not decided", "fault not decided"
+ABORTED, FAILED, UNUSABLE = "XLA aborts", "XLA fails", "no program"
+BAD = (FALSE_ALARM, WRONG, RAISED)
+"""Classes that are faults of pitcheck, or of a pass behind the partitioner."""
+FAULTS = (FOUND, MISSED, WRONG)
+"""Classes in which XLA gives other numbers than on one device."""
+_NUMBERS = re.compile(r"(%[\w.-]+|'[^']*'|\[[\d, ]*\]|[\w./]*hlo:\d+|\b\d+\b)")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict, ``refused``, ``timeout`` and ``raised`` among them, and its first finding."""
+
+    verdict: str
+    reason: str
+
+    @property
+    def short_reason(self) -> str:
+        """Return the reason without names and numbers, by which reasons are counted."""
+        return _NUMBERS.sub("_", self.reason)[:120]
+
+
+class TooLongError(Exception):
+    """A check took longer than it may."""
+
+
+def verdict_of(before: str, after: str, seconds: float) -> Verdict:
+    """Return the verdict of a check on two texts, within a number of seconds."""
+    try:
+        with _limited(seconds):
+            pair = plans_of(parse_hlo(before), parse_hlo(after))
+            report = check(*pair, Options(seed=1, explain=False))
+    except PitcheckError as error:
+        return Verdict("refused", str(error))
+    except TooLongError:
+        return Verdict("timeout", f"more than {seconds:g} s")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+        return Verdict("raised", said)
+    findings = [f"{each.code} {each.title}" for each in report.findings if each.code]
+    return Verdict(report.verdict, findings[0] if findings else "")
+
+
+def executor_sees(before: str, after: str, seconds: float) -> str:
+    """Return the judgement of the executor, which shares no code with the check.
+
+    It tells a wrong text after the partitioner from a fault of a later pass.
+    """
+    try:
+        with _limited(seconds):
+            pair = plans_of(parse_hlo(before), parse_hlo(after))
+            found = [judge(*pair, seed) for seed in (1, 2, 3)]
+    except PitcheckError as error:
+        return f"refused: {error}"
+    except TooLongError:
+        return "timeout"
+    errors = [each.error for each in found if each.error]
+    if errors:
+        return f"error: {errors[0]}"
+    return "same" if all(each.same for each in found) else "different"
+
+
+def classified(verdict: Verdict, *, differs: bool) -> str:
+    """Return the class of a program.
+
+    >>> classified(Verdict("mismatch", ""), differs=False)
+    'FALSE ALARM'
+    """
+    if verdict.verdict == "raised":
+        return RAISED
+    if verdict.verdict == "equivalent":
+        return WRONG if differs else AGREES
+    if verdict.verdict == "mismatch":
+        return FOUND if differs else FALSE_ALARM
+    return MISSED if differs else OPEN
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise TooLongError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def texts_of(folder: Path) -> tuple[str, str]:
+    """Return the texts before and after the partitioner in a folder that XLA has filled."""
+    texts = texts_in(folder)
+    return texts.before.read_text(), texts.after.read_text()

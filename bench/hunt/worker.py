@@ -1,0 +1,90 @@
+"""The process that tries programs: reads them as JSON lines, and writes a line for each.
+
+XLA may abort it: then the program whose line is missing is the one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hunt.generating import program_of
+from hunt.judging import (
+    AGREES,
+    BAD,
+    FAILED,
+    MISSED,
+    OPEN,
+    UNUSABLE,
+    classified,
+    executor_sees,
+    texts_of,
+    verdict_of,
+)
+from hunt.programs import Program, from_json
+from hunt.running import difference, forget, lowered, plain_results, results_of
+from pitcheck.errors import UnsupportedError
+
+KEPT = 100
+"""Programs after which JAX forgets what it has compiled."""
+DUMPING = {
+    "xla_dump_hlo_pass_re": "spmd.*",
+    "xla_dump_hlo_module_re": ".*",
+    "xla_dump_hlo_as_text": True,
+    "xla_dump_large_constants": True,
+}
+
+
+def tried(program: Program, seconds: float, *, checked: bool) -> dict[str, Any]:
+    """Run a program, and check its texts if asked for. Return the class, and why."""
+    try:
+        expected = plain_results(program)
+    except Exception as error:
+        return {"class": UNUSABLE, "reason": _first_line(error)}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            compiled = lowered(program).compile({**DUMPING, "xla_dump_to": name} if checked else {})
+            found = results_of(compiled, program)
+        except Exception as error:
+            return {"class": FAILED, "reason": _first_line(error)}
+        differs = difference(expected, found)
+        record: dict[str, Any] = {"difference": str(differs) if differs else ""}
+        if not checked:
+            return record | {"class": MISSED if differs else OPEN, "verdict": "", "reason": ""}
+        try:
+            texts = texts_of(folder)
+        except UnsupportedError as error:
+            return record | {"class": MISSED if differs else AGREES, "reason": str(error)}
+        verdict = verdict_of(*texts, seconds)
+        record |= {
+            "class": classified(verdict, differs=differs is not None),
+            "verdict": verdict.verdict,
+            "reason": verdict.reason[:300],
+            "short": verdict.short_reason,
+        }
+        if record["class"] in BAD:
+            record["executor"] = executor_sees(*texts, seconds)
+        return record
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0][:300]
+
+
+def main(seconds: str, checked: str) -> None:
+    """Try the programs on standard input: seeds, or programs."""
+    for number, line in enumerate(sys.stdin):
+        given = json.loads(line)
+        program = program_of(given) if isinstance(given, int) else from_json(given)
+        record = tried(program, float(seconds), checked=checked == "checked")
+        print(json.dumps(record), flush=True)
+        if number % KEPT == KEPT - 1:
+            forget()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
