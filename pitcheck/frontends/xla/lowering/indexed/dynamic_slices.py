@@ -142,16 +142,39 @@ def _masked(b: Building, x: Array, update: Array, begins: Mapping[int, Array]) -
     """Return ``x`` with the part replaced that begins at places of each device, or of inputs."""
     mask: Array | None = None
     for axis, begin in begins.items():
-        inside, place = _places_inside(b, x.sizes[axis], update.sizes[axis], begin)
+        single = update.sizes[axis] == 1
+        inside, update = (_one_place if single else _several_places)(
+            b, x.sizes[axis], update, axis, begin
+        )
         wide = spread(b, inside, (axis,), x.sizes)
         truths = ArrayShape(ElementType.PRED, x.sizes)
         mask = wide if mask is None else b.array("logical_and", (mask.name, wide.name), truths)
-        sizes = (*update.sizes[:axis], x.sizes[axis], *update.sizes[axis + 1 :])
-        shape = ArrayShape(update.shape.element, sizes)
-        attributes = {"axis": axis}
-        span = update.span
-        update = b.array("index_select", (update.name, place.name), shape, attributes, span=span)
     return x if mask is None else chosen(b, x.shape, mask, update, x)
+
+
+def _one_place(
+    b: Building, size: int, update: Array, axis: int, begin: Array
+) -> tuple[Array, Array]:
+    """Return where one element along an axis of ``size`` places lies, and it at each of them."""
+    line, truths = (ArrayShape(each, (size,)) for each in (ElementType.S64, ElementType.PRED))
+    first = spread(b, begin, (), (size,))
+    counted = positions(b, size, line.element)
+    inside = b.array("eq", (counted.name, first.name), truths)
+    others = [d for d in range(update.rank) if d != axis]
+    rest = reshaped(b, update, tuple(update.sizes[d] for d in others))
+    sizes = (*update.sizes[:axis], size, *update.sizes[axis + 1 :])
+    return inside, spread(b, rest, tuple(others), sizes)
+
+
+def _several_places(
+    b: Building, size: int, update: Array, axis: int, begin: Array
+) -> tuple[Array, Array]:
+    """Return where the elements along an axis of ``size`` places lie, and each at its place."""
+    inside, place = _places_inside(b, size, update.sizes[axis], begin)
+    sizes = (*update.sizes[:axis], size, *update.sizes[axis + 1 :])
+    shape = ArrayShape(update.shape.element, sizes)
+    given = update.name, place.name
+    return inside, b.array("index_select", given, shape, {"axis": axis}, span=update.span)
 
 
 def _places_inside(b: Building, size: int, count: int, begin: Array) -> tuple[Array, Array]:
