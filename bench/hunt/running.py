@@ -6,7 +6,7 @@ It needs JAX with as many devices of the processor as a mesh has.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -19,6 +19,8 @@ from hunt.programs import Program, Spec, function_source, result_specs
 
 TOLERANCE = 1e-4
 """The difference that is rounding, as a share of the largest element of a result."""
+FURTHER = 8
+"""The further draws of the arguments before a mismatch counts as a false alarm."""
 Array = np.ndarray[Any, Any]
 Shard = Callable[[Any, PartitionSpec], Any]
 
@@ -136,6 +138,16 @@ def difference(expected: Sequence[Array], found: Sequence[Sequence[Array]]) -> D
                     int((~same).sum()),
                     one.size,
                 )
+    return None
+
+
+def difference_in_further_draws(compiled: Any, program: Program) -> Difference | None:
+    """Return the first difference with other values of the arguments; None if there is none."""
+    for draw in range(1, FURTHER + 1):
+        other = replace(program, seed=program.seed + draw)
+        found = difference(plain_results(other), results_of(compiled, other))
+        if found is not None:
+            return found
     return None
 
 

@@ -16,6 +16,7 @@ from hunt.judging import (
     AGREES,
     BAD,
     FAILED,
+    FALSE_ALARM,
     MISSED,
     OPEN,
     UNUSABLE,
@@ -25,7 +26,14 @@ from hunt.judging import (
     verdict_of,
 )
 from hunt.programs import Program, from_json
-from hunt.running import difference, forget, lowered, plain_results, results_of
+from hunt.running import (
+    difference,
+    difference_in_further_draws,
+    forget,
+    lowered,
+    plain_results,
+    results_of,
+)
 from pitcheck.errors import UnsupportedError
 
 KEPT = 100
@@ -66,6 +74,11 @@ def tried(program: Program, seconds: float, *, checked: bool) -> dict[str, Any]:
             "reason": verdict.reason[:300],
             "short": verdict.short_reason,
         }
+        if record["class"] == FALSE_ALARM:
+            # A factor that is zero by chance hides a fault.
+            differs = difference_in_further_draws(compiled, program)
+            record["class"] = classified(verdict, differs=differs is not None)
+            record["difference"] = f"in other draws: {differs}" if differs else ""
         if record["class"] in BAD:
             record["executor"] = executor_sees(*texts, seconds)
         return record
