@@ -21,6 +21,8 @@ from pitcheck.plan.model import Output, Plan
 
 PARTITIONED = "_spmd"
 """The ending of the name of a program that is partitioned."""
+MOST_FOLDINGS = 8
+"""The times that a program is read with loops folded, one less each time."""
 LATER_PASSES = "the passes of XLA behind the partitioner keep what the text after it says"
 """The assumption in every report on texts: nothing behind them is looked at."""
 
@@ -53,7 +55,9 @@ def _folded(before: Module, after: Module) -> Iterator[Attempt]:
     What no induction leads over may be followed all the same, so it is no error here.
     """
     loops = common_loops(before, after)
-    while loops[0]:
+    for _ in range(MOST_FOLDINGS):
+        if not loops[0]:
+            return
         try:
             plans = _plans_of(before, after, None, loops)
         except NotFoldedError as error:
