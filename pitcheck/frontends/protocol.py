@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pitcheck.errors import UsageError
 from pitcheck.plan.model import PairAt, Plan
@@ -51,11 +51,15 @@ class Attempt:
     - ``plans`` are the reference and the parallel plan.
     - ``decides``: True if the verdict on them is the verdict on the source. False: a proof of them
       is a proof of the source, and any other verdict says nothing about it.
+    - ``states`` names for an input of the reference the outputs that must be as it is taken to be,
+      if a proof rests on that: an input may not be infinite, and what it lacks a value at is no
+      more than what these outputs do.
     - ``reductions`` are sentences on what the plans leave to a law that a proof of them rests on.
     """
 
     plans: Sequence[Plan]
     decides: bool = True
+    states: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reductions: tuple[str, ...] = ()
 
 

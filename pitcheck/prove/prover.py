@@ -16,7 +16,7 @@ of its inputs.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -25,6 +25,7 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Mask, either
 from pitcheck.prove.domains.reference_signs import Signs
+from pitcheck.prove.domains.returned_states import refusal
 from pitcheck.prove.domains.without_value import WithoutValue
 from pitcheck.prove.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.prove.full_shapes.in_turn import InTurn
@@ -201,6 +202,16 @@ class Prover:
                 return ledger
             self.settings = replace(self.settings, target_log2=self.budget.again())
             self.proofs = {}
+
+    def refusal_of(self, ledger: Ledger, states: Mapping[str, Sequence[str]]) -> str:
+        """Return why outputs may not be taken for inputs in a proof that holds; "" if they may.
+
+        ``states``: by the name of an input of the reference, the outputs that it stands for.
+        """
+        claims, usable, settings = ledger.obligations, self.usable, self.settings
+        return refusal(
+            self.problem, self._signs, self._without_value, claims, usable, settings, states
+        )
 
     def at_other_sizes(self, settings: Settings) -> Ledger | None:
         """Prove the outputs over the proven cuts with other settings.

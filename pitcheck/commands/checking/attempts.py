@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from secrets import randbits
@@ -14,6 +14,7 @@ import msgspec
 from pitcheck.base.options import Options
 from pitcheck.commands.checking.pair import checked
 from pitcheck.commands.progress import Progress
+from pitcheck.engine.state import Check
 from pitcheck.frontends.protocol import Attempt
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Finding, Report
@@ -44,36 +45,55 @@ def checked_in_turn(
     seed = randbits(128) if options.seed is None else options.seed
     accepted: list[float] = []
     while True:
-        read, decides, reductions = _next(iterator)
+        attempt, read = _next(iterator)
+        decides = attempt.decides
         loaded = perf_counter() - start
         bound = options.error_bound_log2 - len(accepted) - (not decides)
         terms = replace(options, seed=seed, error_bound_log2=bound)
         if not decides:
             terms = replace(terms, prove_rest=False, witness_directory=None)
         told = stopped if decides else lambda _: None
-        report = checked([read], terms, progress, named=named, stopped=told, causes=causes)
-        if decides or report.verdict == "equivalent":
+        refusals: list[str] = []
+        report = checked(
+            [read],
+            terms,
+            progress,
+            named=named,
+            stopped=told,
+            decided=partial(_note_refusal, attempt.states, refusals),
+            causes=causes,
+        )
+        if decides or (report.verdict == "equivalent" and not any(refusals)):
             report = _counted(report, accepted, loaded, perf_counter() - start)
             if report.verdict == "inconclusive":
                 report = msgspec.structs.replace(report, findings=(*report.findings, *failed))
-            return msgspec.structs.replace(report, reductions=(*reductions, *report.reductions))
+            return msgspec.structs.replace(
+                report, reductions=(*attempt.reductions, *report.reductions)
+            )
         accepted.append(bound)
-        failed = tuple(map(_undecided, report.findings[:MOST_NAMED]))
+        failed = (
+            *(_unproven(why) for why in refusals if why and report.verdict == "equivalent"),
+            *(
+                _unproven(each.title, each.output, each.operator)
+                for each in report.findings[:MOST_NAMED]
+            ),
+        )
         causes = tuple(map(_tried_on_any_state, _causes(report)))
 
 
-def _next(
-    iterator: Iterator[Attempt],
-) -> tuple[Callable[[], Sequence[Plan]], bool, tuple[str, ...]]:
-    """Return what gives the plans of the next attempt, or raises what reading them raised.
-
-    Beside it stand True if their verdict decides, and the reductions of the attempt.
-    """
+def _next(iterator: Iterator[Attempt]) -> tuple[Attempt, Callable[[], Sequence[Plan]]]:
+    """Return the next attempt, and what gives its plans, or raises what reading them raised."""
     try:
         attempt = next(iterator)
     except Exception as error:
-        return partial(_fail, error), True, ()
-    return lambda: attempt.plans, attempt.decides, attempt.reductions
+        return Attempt(()), partial(_fail, error)
+    return attempt, lambda: attempt.plans
+
+
+def _note_refusal(states: Mapping[str, Sequence[str]], refusals: list[str], check: Check) -> None:
+    """Note why outputs may not be taken for inputs, if a check has proven all of them."""
+    if states and check.ledger.obligations and not check.ledger.open_outputs:
+        refusals.append(check.prover.refusal_of(check.ledger, states))
 
 
 def _fail(error: Exception) -> Sequence[Plan]:
@@ -105,15 +125,14 @@ def _tried_on_any_state(finding: Finding) -> Finding:
     )
 
 
-def _undecided(finding: Finding) -> Finding:
+def _unproven(title: str, output: str | None = None, operator: str | None = None) -> Finding:
     """Return the finding on a pair whose verdict does not decide, as one that decides nothing."""
     return Finding(
         code="PIT202",
         verdict="inconclusive",
-        title=f"by induction over loops it is not proven either: {finding.title}",
-        output=finding.output,
-        operator=finding.operator,
-        source=finding.source,
+        title=f"by induction over loops it is not proven either: {title}",
+        output=output,
+        operator=operator,
     )
 
 

@@ -56,7 +56,53 @@ class WithoutValue:
 
         ``claims`` are proven, and come before those that they stand on.
         """
-        lacking: dict[int, Extent] = {}
+        return self._followed(claims, usable, settings, {})[1]
+
+    def returns(
+        self,
+        claims: Sequence[Claim],
+        usable: Mapping[int, Cut],
+        settings: Settings,
+        states: Mapping[int, Sequence[int]],
+    ) -> bool:
+        """Return True if inputs may lack values where other values do, which are taken for them.
+
+        Args:
+            claims: the proven claims, those that they stand on behind them.
+            usable: the cuts, by parallel value.
+            settings: those of the proofs.
+            states: by reference value that is an input, the reference values that it stands for.
+
+        What an input lacks is what these lack, of which some are computed from it. So it is
+        followed until nothing changes. False: the parallel plan may then lack more than the
+        reference somewhere.
+        """
+        given = dict.fromkeys(states, Extent.NOTHING)
+        while True:
+            lacking, useless = self._followed(claims, usable, settings, given)
+            if useless:
+                return False
+            after = {
+                state: max([given[state], *(lacking.get(v, Extent.SEEN) for v in values)])
+                for state, values in states.items()
+            }
+            if after == given:
+                return True
+            given = after
+
+    def _followed(
+        self,
+        claims: Sequence[Claim],
+        usable: Mapping[int, Cut],
+        settings: Settings,
+        states: Mapping[int, Extent],
+    ) -> tuple[dict[int, Extent], set[int]]:
+        """Return what reference values lack, and the cuts or inputs that a proof must not stand on.
+
+        ``states``: what inputs lack, by reference value.
+        """
+        lacking = {value: part for value, part in states.items() if part}
+        usable = {**self._problem.specification.initial, **usable} if lacking else usable
         for claim in reversed(claims):
             if claim.proof.outcome != "proven":
                 continue
@@ -69,11 +115,11 @@ class WithoutValue:
             if given:
                 more = self._over(claim, usable, given, settings)
                 if more is None:
-                    return set(given)
+                    return lacking, set(given)
                 part = max(part, more)
             reference = claim.target.cut.reference
             lacking[reference] = max(part, lacking.get(reference, part))
-        return set()
+        return lacking, set()
 
     def _over(
         self,

@@ -59,13 +59,13 @@ def _folded(before: Module, after: Module) -> Iterator[Attempt]:
         if not loops[0]:
             return
         try:
-            plans = _plans_of(before, after, None, loops)
+            plans, states = _plans_of(before, after, None, loops)
         except NotFoldedError as error:
             loops = _without(loops[0], error.loop), _without(loops[1], error.loop)
         except (PlanError, UnsupportedError, BudgetError):
             return
         else:
-            yield Attempt(plans, decides=False, reductions=tuple(_inductions(loops[1])))
+            yield Attempt(plans, False, states, tuple(_inductions(loops[1])))
             return
 
 
@@ -85,7 +85,7 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
         UnsupportedError: something has no meaning in a plan.
         BudgetError: what they unfold to is too large.
     """
-    return _plans_of(before, after, stated, ({}, {}))
+    return _plans_of(before, after, stated, ({}, {}))[0]
 
 
 def _plans_of(
@@ -93,8 +93,12 @@ def _plans_of(
     after: Module,
     stated: Module | None,
     loops: tuple[Mapping[Key, Loop], Mapping[Key, Loop]],
-) -> tuple[Plan, Plan]:
-    """Return the plans of :func:`plans_of`, with loops folded. Raises what that raises."""
+) -> tuple[tuple[Plan, Plan], dict[str, tuple[str, ...]]]:
+    """Return the plans of :func:`plans_of`, with loops folded, and the states of these loops.
+
+    The states name for each array of a loop, which is an input, what it must be like. Raises what
+    :func:`plans_of` raises.
+    """
     devices = after.header.partitions
     for module in (before, before if stated is None else stated):
         _check_devices(module, after)
@@ -121,19 +125,21 @@ def _plans_of(
     if reference.induction.met != parallel.induction.met:
         raise UnsupportedError(f"{after.file}: its loops are not those of {before.file}")
     claims = reference.named_claims()
-    return (
-        reference.plan([Output(name) for name in (*outputs, *claims)], ()),
-        parallel.plan(
-            [
-                *(
-                    parallel.output(name, number, reference.results[number], shardings[number])
-                    for number, name in enumerate(outputs)
-                ),
-                *map(parallel.claimed, claims, parallel.induction.claims),
-            ],
-            (LATER_PASSES, *promises, *_assumed(given, bounds)),
+    states: dict[str, tuple[str, ...]] = {}
+    for name, claim in zip(claims, reference.induction.claims, strict=True):
+        states[claim.given] = (*states.get(claim.given, ()), name)
+    local = [
+        *(
+            parallel.output(name, number, reference.results[number], shardings[number])
+            for number, name in enumerate(outputs)
         ),
+        *map(parallel.claimed, claims, parallel.induction.claims),
+    ]
+    plans = (
+        reference.plan([Output(name) for name in (*outputs, *claims)], ()),
+        parallel.plan(local, (LATER_PASSES, *promises, *_assumed(given, bounds))),
     )
+    return plans, states
 
 
 def _inductions(loops: Mapping[Key, Loop]) -> Iterator[str]:

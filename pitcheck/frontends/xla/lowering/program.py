@@ -282,12 +282,12 @@ class Run:
         """
         body = self._b.module.computations[str(instruction.attributes["body"])]
         try:
-            state = self._induction.state(loop, initial)
-            first = self._induction.met[-1][1]
-            check_trip_count(self._b, instruction, loop.limit - first)
-            following = self.computation(body, (state,), f"{place.path}, {instruction.name}")
+            entered = self._induction.entered(loop, initial)
+            check_trip_count(self._b, instruction, loop.limit - entered.start)
+            path = f"{place.path}, {instruction.name}"
+            following = self.computation(body, (entered.state,), path)
             self._b.at(instruction, place.path)
-            return self._induction.left(loop, initial, state, following)
+            return self._induction.left(entered, following)
         except NotFoldedError:
             raise
         except (PlanError, UnsupportedError) as error:

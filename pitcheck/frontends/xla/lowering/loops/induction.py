@@ -42,15 +42,36 @@ class Claim:
 
     Attributes:
         name: the array, in words.
+        given: the input that stands for it in any iteration.
         array: the array of this program.
         shape: its whole shape.
         sharding: how it is distributed.
     """
 
     name: str
+    given: str
     array: Array
     shape: ArrayShape
     sharding: Sharding
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A loop in any iteration.
+
+    Attributes:
+        loop: the loop.
+        start: the first value of its counter.
+        first: the state with which it begins.
+        state: the state before an iteration.
+        names: the input that stands for each array that the plan is given, by its place.
+    """
+
+    loop: Loop
+    start: int
+    first: Value
+    state: Tuple
+    names: Mapping[int, str]
 
 
 class NotFoldedError(UnsupportedError):
@@ -84,8 +105,8 @@ class Induction:
         """Return the loop at an instruction; None if it is followed."""
         return self._loops.get(key)
 
-    def state(self, loop: Loop, initial: Value) -> Tuple:
-        """Return the state of a loop in any iteration, of which it begins with ``initial``.
+    def entered(self, loop: Loop, initial: Value) -> Entered:
+        """Return a loop in any iteration, which begins with ``initial``.
 
         Raises UnsupportedError if the loop does not count from a number that is known.
         """
@@ -93,24 +114,25 @@ class Induction:
         first = uniform_of(elements[loop.counter])
         if not isinstance(first, int) or isinstance(first, bool) or first >= loop.limit:
             raise unsupported(self._b, "a loop that does not count up from a known number")
-        names: list[str] = []
+        names: dict[int, str] = {}
         state = list(elements)
         for place in (loop.counter, *loop.changed):
             bounds = (first, loop.limit) if place == loop.counter else None
             shape, sharding = self._stated(loop, place)
             name = f"{loop.name}[{place}]"
             array = given(self._b, name, shape, sharding, self._b.place, bounds)
-            names.append(array.name)
+            names[place] = array.name
             state[place] = self._of_devices(loop, place, array)
-        self.met.append((loop, first, tuple(names)))
-        return Tuple(tuple(state))
+        self.met.append((loop, first, tuple(names.values())))
+        return Entered(loop, first, initial, Tuple(tuple(state)), names)
 
-    def left(self, loop: Loop, initial: Value, state: Tuple, following: Value) -> Value:
+    def left(self, entered: Entered, following: Value) -> Value:
         """Return the state behind a loop, and keep what must be shown of it.
 
         Raises PlanError if an iteration gives arrays of other shapes.
         """
-        first, behind = self._elements(loop, initial), self._elements(loop, state)
+        loop = entered.loop
+        first, behind = (self._elements(loop, each) for each in (entered.first, entered.state))
         after = self._elements(loop, following)
         for place in loop.changed:
             shapes = [shape_of(each[place]) for each in (first, behind, after)]
@@ -120,9 +142,8 @@ class Induction:
                     f"begins with {shapes[0]} and gives {shapes[2]}",
                     self._b.place,
                 )
-            name = f"{loop.name}[{place}]"
-            self._claim(loop, place, f"{name} at first", first[place])
-            self._claim(loop, place, f"{name} after an iteration", after[place])
+            for when, array in (("at first", first[place]), ("after an iteration", after[place])):
+                self._claim(entered, place, when, array)
         limit = self._b.constant(loop.shapes[loop.counter], [loop.limit])
         copies = behind[loop.counter]
         behind[loop.counter] = (
@@ -132,14 +153,16 @@ class Induction:
         )
         return Tuple(tuple(behind))
 
-    def _claim(self, loop: Loop, place: int, name: str, value: Array | Copies) -> None:
+    def _claim(self, entered: Entered, place: int, when: str, value: Array | Copies) -> None:
+        loop = entered.loop
         shape, sharding = self._stated(loop, place)
         if loop.is_manual:
             held = value.arrays if isinstance(value, Copies) else (value,)
             sizes = (1, *loop.shapes[place].dimensions)
             value = joined(self._b, [reshaped(self._b, each, sizes) for each in held], 0)
         if isinstance(value, Array):
-            self.claims.append(Claim(name, value, shape, sharding))
+            name = f"{loop.name}[{place}] {when}"
+            self.claims.append(Claim(name, entered.names[place], value, shape, sharding))
 
     def _stated(self, loop: Loop, place: int) -> tuple[ArrayShape, Sharding]:
         """Return the whole shape of an array of the state, and how it is distributed.
