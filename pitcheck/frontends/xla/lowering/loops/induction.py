@@ -91,8 +91,10 @@ class Induction:
 
     Attributes:
         claims: the arrays that must agree, in the order in which loops end.
-        met: the loops that were met, with the first value of the counter and the names of all
-            arrays of the state that the plan is given.
+        met: the loops in the order in which they begin and end: where one begins, with the first
+            value of the counter and the names of all arrays of the state that the plan is given,
+            and where it ends, with the limit. Programs that agree in it claim the same of the same
+            loops. A loop within another ends before that one, a loop behind it does not.
     """
 
     def __init__(self, b: Building, loops: Mapping[Key, Loop]) -> None:
@@ -132,6 +134,7 @@ class Induction:
         Raises PlanError if an iteration gives arrays of other shapes.
         """
         loop = entered.loop
+        self.met.append((loop, loop.limit, ()))
         first, behind = (self._elements(loop, each) for each in (entered.first, entered.state))
         after = self._elements(loop, following)
         for place in loop.changed:
