@@ -61,6 +61,7 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
             load_seconds: float = 0.0,
             again: object = None,
             decided: object = None,
+            causes: object = (),
         ) -> Report:
             module.options = options  # type: ignore[attr-defined]
             if isinstance(answer, BaseException):

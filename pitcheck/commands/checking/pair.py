@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from traceback import print_exc
+from traceback import print_exception
 from typing import TYPE_CHECKING
 
 from pitcheck.base.options import Options
@@ -80,7 +80,7 @@ def _stopped(error: Exception) -> Finding:
     code, verdict = _classify(error)
     if code == "PIT900":
         with messages() as stream:
-            print_exc(file=stream)
+            print_exception(error, file=stream)
         return Finding(
             code=code,
             verdict=verdict,
