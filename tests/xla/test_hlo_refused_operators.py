@@ -8,6 +8,7 @@ from xla.hlo_texts import ADD
 from xla.lowered import plan_of
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.xla.text.opcodes import OPCODES
 from pitcheck.frontends.xla.text.parser import parse_hlo
 
 LAST = (
@@ -212,3 +213,18 @@ def test_an_operator_without_meaning_is_refused(name: str) -> None:
     words, lines, before = UNSUPPORTED[name]
     with pytest.raises(UnsupportedError, match=words):
         plan_of(parse_hlo(stated(lines, before)))
+
+
+def test_devices_meet_in_each_operator_with_a_channel() -> None:
+    """They are refused in branches that some devices may not take."""
+    channels = {name for name, each in OPCODES.items() if "channel_id" in each.optional}
+    meets = {name for name, each in OPCODES.items() if each.meets}
+    assert channels < meets
+    assert meets - channels == {
+        "all-gather-done",
+        "all-reduce-done",
+        "collective-permute-done",
+        "custom-call",
+        "infeed",
+        "outfeed",
+    }

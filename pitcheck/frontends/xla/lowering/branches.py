@@ -16,23 +16,9 @@ from pitcheck.frontends.xla.lowering.building import Building
 from pitcheck.frontends.xla.lowering.elementwise import chosen
 from pitcheck.frontends.xla.lowering.structure import spread
 from pitcheck.frontends.xla.text.module import Computation, Module
+from pitcheck.frontends.xla.text.opcodes import OPCODES
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import Number
-
-_MEETS = (
-    "all-gather",
-    "all-reduce",
-    "all-to-all",
-    "collective-",
-    "custom-call",
-    "infeed",
-    "outfeed",
-    "ragged-all-to-all",
-    "recv",
-    "reduce-scatter",
-    "send",
-)
-"""The beginnings of opcodes in which devices meet, or may do."""
 
 
 def meeting_in(module: Module, computation: Computation) -> str | None:
@@ -40,7 +26,7 @@ def meeting_in(module: Module, computation: Computation) -> str | None:
     seen, queue = {computation.name}, [computation]
     while queue:
         for instruction in queue.pop().instructions.values():
-            if instruction.opcode.startswith(_MEETS):
+            if OPCODES[instruction.opcode].meets:
                 return f"{instruction.name} (line {instruction.line})"
             new = set(instruction.calls) - seen
             seen |= new

@@ -296,5 +296,3 @@ _LOWER: Mapping[str, Lower] = MappingProxyType(
         "collective-broadcast": _broadcast,
     }
 )
-COLLECTIVES = frozenset(_LOWER)
-"""The opcodes of collectives."""

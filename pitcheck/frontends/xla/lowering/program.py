@@ -19,7 +19,7 @@ from pitcheck.frontends.xla.lowering.arrays import (
 from pitcheck.frontends.xla.lowering.asynchronous import DONE, done, pending, started
 from pitcheck.frontends.xla.lowering.branches import meeting_in, taken
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
-from pitcheck.frontends.xla.lowering.collectives import COLLECTIVES, collective, partition
+from pitcheck.frontends.xla.lowering.collectives import collective, partition
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
 from pitcheck.frontends.xla.lowering.indexed.operators import indexed
@@ -36,6 +36,7 @@ from pitcheck.frontends.xla.lowering.windows.convolutions import convolution
 from pitcheck.frontends.xla.lowering.windows.selections import selections
 from pitcheck.frontends.xla.lowering.windows.window_reductions import window_reductions
 from pitcheck.frontends.xla.text.module import Computation, Instruction
+from pitcheck.frontends.xla.text.opcodes import OPCODES
 from pitcheck.frontends.xla.text.shapes import ArrayShape, leaves
 from pitcheck.frontends.xla.text.sharding import Sharding
 
@@ -129,7 +130,7 @@ class Run:
         control = _CONTROL.get(instruction.opcode)
         if control is not None:
             return control(self, instruction, given, place)
-        if self._split and instruction.opcode.removesuffix("-start") in COLLECTIVES:
+        if self._split and OPCODES[instruction.opcode].meets:
             raise unsupported(self._b, "a collective in a branch that not all devices take")
         arrays = [each for each in given if isinstance(each, Array)]
         copies = [each for each in given if isinstance(each, Copies)]

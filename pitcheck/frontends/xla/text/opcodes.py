@@ -7,7 +7,7 @@ right. So each opcode lists its attributes, and any other is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 
@@ -21,6 +21,7 @@ class Opcode:
         required: attributes that it must have.
         optional: attributes that it may have, beside those that any opcode may have.
         elementwise: True if each operand has the dimensions of the result.
+        meets: True if devices, or a device and its host, may meet in it.
     """
 
     least: int
@@ -28,6 +29,7 @@ class Opcode:
     required: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
     elementwise: bool = False
+    meets: bool = False
 
 
 COMMON = frozenset(
@@ -49,11 +51,22 @@ _GROUPED = "replica_groups channel_id"
 
 
 def _opcode(
-    least: int, most: int | None, required: str = "", optional: str = "", elementwise: bool = False
+    least: int,
+    most: int | None,
+    required: str = "",
+    optional: str = "",
+    *,
+    elementwise: bool = False,
+    meets: bool = False,
 ) -> Opcode:
     return Opcode(
-        least, most, frozenset(required.split()), frozenset(optional.split()), elementwise
+        least, most, frozenset(required.split()), frozenset(optional.split()), elementwise, meets
     )
+
+
+def _meeting(opcodes: Mapping[str, Opcode]) -> dict[str, Opcode]:
+    """Return opcodes, marked as those in which devices meet."""
+    return {name: replace(opcode, meets=True) for name, opcode in opcodes.items()}
 
 
 def _elementwise(names: str, operands: int, optional: str = "") -> dict[str, Opcode]:
@@ -147,6 +160,7 @@ _CONTROL = {
         "to_apply called_computations operand_layout_constraints custom_call_has_side_effect "
         "output_to_operand_aliasing api_version schedule window dim_labels feature_group_count "
         "batch_group_count padding_type operand_precision",
+        meets=True,
     ),
     "async-start": _opcode(0, None, "calls", "async_execution_thread output_to_operand_aliasing"),
     "async-update": _opcode(1, 1, "", "calls async_execution_thread"),
@@ -161,10 +175,10 @@ _PLUMBING = {
     "copy-start": _opcode(1, 1, "", "cross_program_prefetch_index"),
     "domain": _opcode(1, 1, "domain"),
     "get-tuple-element": _opcode(1, 1, "index"),
-    "infeed": _opcode(1, 1, "", "infeed_config"),
+    "infeed": _opcode(1, 1, "", "infeed_config", meets=True),
     "iota": _opcode(0, 0, "iota_dimension"),
     "opt-barrier": _opcode(1, 1),
-    "outfeed": _opcode(2, 2, "", "outfeed_config outfeed_shape"),
+    "outfeed": _opcode(2, 2, "", "outfeed_config outfeed_shape", meets=True),
     "parameter": _opcode(0, 0),
     "partition-id": _opcode(0, 0),
     "replica-id": _opcode(0, 0),
@@ -197,6 +211,13 @@ _COLLECTIVES = {
 }
 
 OPCODES: Mapping[str, Opcode] = MappingProxyType(
-    {**_ELEMENTWISE, **_MOVEMENTS, **_COMPUTATIONS, **_CONTROL, **_PLUMBING, **_COLLECTIVES}
+    {
+        **_ELEMENTWISE,
+        **_MOVEMENTS,
+        **_COMPUTATIONS,
+        **_CONTROL,
+        **_PLUMBING,
+        **_meeting(_COLLECTIVES),
+    }
 )
 """All opcodes that are read, by their names in the text."""
