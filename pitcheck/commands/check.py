@@ -13,10 +13,7 @@ from pitcheck.commands.checking.pair import checked
 from pitcheck.commands.checking.sources import checked_sources, named_files, sources
 from pitcheck.commands.number_options import parse_memory, parse_probability_log2
 from pitcheck.commands.progress import watched
-from pitcheck.commands.reading import (
-    frontend_of,
-    pair_at,
-)
+from pitcheck.commands.reading import frontend_of, pair_at
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.commands.wrong_pairs import refuse_files
 from pitcheck.errors import UsageError

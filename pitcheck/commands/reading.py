@@ -20,7 +20,7 @@ from pitcheck.frontends.builtin import (
     PROGRAMS,
     XLA_TEXTS,
 )
-from pitcheck.frontends.protocol import Attempt, Frontend, Pair, Request, installed
+from pitcheck.frontends.protocol import Attempt, Frontend, Pair, Request, deciding, installed
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.programs.frontend import CONFIGURATIONS
 
@@ -132,7 +132,7 @@ def readers_of(reference: str, parallel: str) -> list[Callable[[], list[Plan]]]:
     attempts = attempts_of(reference, parallel)
     if attempts is None:
         return [lambda: [read(reference)], lambda: [read(parallel)]]
-    return [lambda: list(_last(attempts()).plans)]
+    return [lambda: list(deciding(attempts()))]
 
 
 def attempts_of(
@@ -162,11 +162,6 @@ def _attempts_on_two(reference: str, parallel: str) -> Callable[[], Iterator[Att
             f"name two of these, the reference first"
         )
     return partial(_read_two, paired, made, reference, parallel)
-
-
-def _last(attempts: Iterator[Attempt]) -> Attempt:
-    *_, last = attempts
-    return last
 
 
 def _read_two(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from pitcheck.algebra.bound.degree_bounds import log2_sum
 from pitcheck.report.fingerprint import fingerprint
 from pitcheck.report.report import (
     Finding,
@@ -85,9 +85,7 @@ def over_variants(parts: Sequence[tuple[str, Report]], not_covered: Sequence[str
 
 def _summed(reports: Sequence[Report]) -> float:
     """Return the base-2 logarithm of the sum of all bounds, at most 0."""
-    greatest = max(report.error_bound_log2 for report in reports)
-    terms = sum(2.0 ** (report.error_bound_log2 - greatest) for report in reports)
-    return min(0.0, greatest + math.log2(terms))
+    return min(0.0, log2_sum(report.error_bound_log2 for report in reports))
 
 
 def _added(counts: Sequence[_Counts]) -> _Counts:

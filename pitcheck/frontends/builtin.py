@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pitcheck.errors import UsageError
-from pitcheck.frontends.protocol import Attempt, Frontend, Pair, Request
+from pitcheck.frontends.protocol import Attempt, Frontend, Pair, Request, deciding
 from pitcheck.plan.model import PairAt, Plan
 
 PLAN_SUFFIXES = (".plan.json", ".plan.zst")
@@ -53,8 +53,7 @@ def _attempts_on_jax_program(requests: Sequence[Request]) -> Iterator[Attempt]:
 
 
 def _read_jax_program(request: Request) -> Sequence[Plan]:
-    *_, last = _attempts_on_jax_program([request])
-    return last.plans
+    return deciding(_attempts_on_jax_program([request]))
 
 
 def _is_jax_program(source: str) -> bool:

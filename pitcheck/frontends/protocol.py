@@ -63,6 +63,12 @@ class Attempt:
     reductions: tuple[str, ...] = ()
 
 
+def deciding(attempts: Iterator[Attempt]) -> Sequence[Plan]:
+    """Return the plans of the last attempt, whose verdict is that on the source."""
+    *_, last = attempts
+    return last.plans
+
+
 @dataclass(frozen=True)
 class Frontend:
     """A format that pitcheck reads.

@@ -273,7 +273,7 @@ ORIGIN = ', metadata={op_name="here"}'
     ],
 )
 def test_the_partitioner_makes_no_promises(root: str, promise: str) -> None:
-    """Where indices are there twice, XLA may keep either update once it is promised that not."""
+    """XLA may keep either of two updates at one index if it is promised that there are not two."""
     plain = program(INDEXED + root, REGIONS, devices=2)
     promised = program(f"{INDEXED}{root}, {promise}=true", REGIONS, devices=2)
     elsewhere = program(f"{INDEXED}{root}, {promise}=true{ORIGIN}", REGIONS, devices=2)

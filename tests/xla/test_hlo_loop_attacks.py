@@ -214,7 +214,7 @@ ENTRY %main {{
 
 @pytest.mark.parametrize("nested", [True, False])
 def test_loops_within_each_other_are_not_those_behind_each_other(nested: bool) -> None:
-    """What is claimed of the inner loop of one would stand beside the outer loop of the other."""
+    """Claims on the inner loop of one would stand beside those on the outer loop of the other."""
     texts = two_loops(4, nested=nested), two_loops(2, nested=not nested)
     assert not right(*texts)
     assert report(*texts).verdict == "mismatch"

@@ -11,6 +11,7 @@ import pytest
 from xla.hlo_loops import SUM, copied, looped, nested, paired, summed
 
 from pitcheck.base.options import Options
+from pitcheck.commands.checking import attempts as in_turn
 from pitcheck.commands.checking.attempts import checked_in_turn
 from pitcheck.engine.check import check
 from pitcheck.frontends.xla.lowering.loops.common import common_loops
@@ -148,6 +149,15 @@ def test_each_copy_of_the_state_must_be_right() -> None:
     wrong = edited(part, "%y = f32[4] add(%x, %x)", "%y = f32[4] add(%x, %other)")
     for attempt in attempts(whole, wrong):
         assert check(*attempt.plans, OPTIONS).verdict == "mismatch"
+
+
+def test_states_that_nothing_was_said_of_are_not_taken_for_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A proof of the folded pair alone is none of the loop."""
+    monkeypatch.setattr(in_turn, "_note_refusal", lambda *_: None)
+    found = report(BEFORE, AFTER)
+    assert (found.verdict, found.outputs.total) == ("equivalent", 3)
 
 
 def test_integers_that_iterations_change_are_followed() -> None:

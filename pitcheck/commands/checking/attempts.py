@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +10,7 @@ from time import perf_counter
 
 import msgspec
 
+from pitcheck.algebra.bound.degree_bounds import log2_sum
 from pitcheck.base.options import Options
 from pitcheck.commands.checking.pair import checked
 from pitcheck.commands.progress import Progress
@@ -63,7 +63,9 @@ def checked_in_turn(
             decided=partial(_note_refusal, attempt.states, refusals),
             causes=causes,
         )
-        if decides or (report.verdict == "equivalent" and not any(refusals)):
+        # States that nothing was said of are refused, too.
+        returned = not attempt.states or refusals == [""]
+        if decides or (report.verdict == "equivalent" and returned):
             report = _counted(report, accepted, loaded, perf_counter() - start)
             if report.verdict == "inconclusive":
                 report = msgspec.structs.replace(report, findings=(*report.findings, *failed))
@@ -143,5 +145,5 @@ def _counted(report: Report, accepted: Sequence[float], loaded: float, total: fl
     )
     bound = report.error_bound_log2
     if accepted and report.verdict == "equivalent":
-        bound = math.log2(sum(2.0**each for each in (bound, *accepted)))
+        bound = log2_sum((bound, *accepted))
     return msgspec.structs.replace(report, seconds=seconds, error_bound_log2=bound)

@@ -19,7 +19,7 @@ from pitcheck.frontends.xla.text.shapes import ArrayShape, TupleShape
 
 @dataclass(frozen=True)
 class Started(Tuple):
-    """What the first half of an operator gives.
+    """The tuple that the first half of an operator gives.
 
     Attributes:
         opcode: the opcode of the second half.
@@ -54,7 +54,7 @@ def started(
         return None
     if stem == "copy":
         x = operands[0]
-        # What it writes stands before what it reads.
+        # The copy stands before the array that is copied.
         return pending(b, instruction, (_underway(b, x), x), x)
     results = collective_of(b, stem, instruction, operands)
     found: Value = results[0] if len(results) == 1 else Tuple(tuple(results))

@@ -65,7 +65,8 @@ def _folded(before: Module, after: Module) -> Iterator[Attempt]:
         except (PlanError, UnsupportedError, BudgetError):
             return
         else:
-            yield Attempt(plans, False, states, tuple(_inductions(loops[1])))
+            reductions = tuple(_inductions(loops[1]))
+            yield Attempt(plans, decides=False, states=states, reductions=reductions)
             return
 
 
