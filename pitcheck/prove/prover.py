@@ -154,7 +154,7 @@ class Prover:
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
         self._signs = Signs(problem.reference, self._fingerprints)
-        self._without_value = WithoutValue(problem)
+        self._without_value = WithoutValue(problem, jobs)
         self._steps = 0
         self._sample: Sample | None = None
 
@@ -238,7 +238,7 @@ class Prover:
         self._workers = workers = (
             InTurn(self.settings, self.progress, self._pool)
             if self._pool is not None or self.settings.in_pieces
-            else Workers(self.jobs, self.settings)
+            else Workers(self.jobs, self.settings, self.progress, all_needed=self._hoping)
         )
         try:
             ledger = self._round(usable)

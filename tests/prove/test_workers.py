@@ -15,6 +15,7 @@ from pitcheck.commands.reading import read_pair
 from pitcheck.engine.check import check
 from pitcheck.prove import prover as obligations
 from pitcheck.prove import workers
+from pitcheck.prove.domains import claims_in_turn
 from pitcheck.prove.proof import Proof
 from pitcheck.report.report import VOLATILE, Report
 
@@ -31,11 +32,16 @@ def _both(*plans: object) -> list[Report]:
     return [check(*plans, Options(seed=4, jobs=jobs)) for jobs in (1, 2)]
 
 
-@pytest.fixture(params=["large stages", "all stages"], autouse=True)
+@pytest.fixture(params=["large stages", "all stages", "bundles"], autouse=True)
 def _given_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set which stages other processes prove."""
+    """Set which stages other processes prove, and that these look at all that claims lack."""
     if request.param == "all stages":
         monkeypatch.setattr(workers, "LARGE", 0)
+    elif request.param == "bundles":
+        monkeypatch.setattr(workers, "FEW", 0)
+        monkeypatch.setattr(workers, "BUNDLE", 3000)
+    if request.param != "large stages":
+        monkeypatch.setattr(claims_in_turn, "FEW", 0)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pitcheck.commands.checking.attempts import checked_in_turn
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.xla.lowering.pair import attempts_on, plans_of
 from pitcheck.frontends.xla.text.parser import parse_hlo
+from pitcheck.prove.domains import claims_in_turn
 
 if TYPE_CHECKING:
     from pitcheck.report.report import Report
@@ -237,6 +238,18 @@ def test_what_iterations_leave_without_a_value_is_not_read(changed: str) -> None
     texts = looped(4, changed + KEPT), looped(2, changed + THERE_AND_BACK)
     assert not right(*texts)
     assert report(*texts).verdict != "equivalent"
+
+
+@pytest.mark.parametrize("result", [KEPT, THERE_AND_BACK])
+def test_several_processes_follow_what_states_lack_as_one_does(
+    result: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_in_turn, "FEW", 0)
+    texts = looped(4, MASKED + KEPT), looped(2, MASKED + result)
+    read = partial(attempts_on, *map(parse_hlo, texts))
+    found = checked_in_turn(read, Options(seed=1, jobs=2, explain=False))
+    assert found.verdict == report(*texts).verdict
+    assert (found.verdict == "equivalent") == (result == KEPT)
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,13 @@ set()
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Mask
+from pitcheck.prove.domains.claims_in_turn import Answers, Waiting
 from pitcheck.prove.domains.guards import Extent
 from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.stage_proof import undefined_at_cuts
@@ -42,12 +43,94 @@ class Claim(Protocol):
     def demands(self) -> tuple[tuple[int, Mask], ...]: ...
 
 
-class WithoutValue:
-    """The parts of reference values that inputs may leave without a value, in one problem."""
+_Form: TypeAlias = tuple[str, tuple[Extent, ...]]
+"""The form of a claim's stage, and what each value that it takes as given lacks."""
 
-    def __init__(self, problem: Problem) -> None:
+
+class _Given(NamedTuple):
+    """What is lacking of the values that a claim takes as given, by parallel value."""
+
+    claim: int
+    parts: dict[int, Extent]
+
+    def form(self, claim: Claim) -> _Form:
+        """Return that which the answer depends on."""
+        return claim.key, tuple(self.parts.get(v, Extent.NOTHING) for v, _ in claim.demands)
+
+
+class _Lacking:
+    """What claims lack, as far as it is known.
+
+    ``claims`` come behind those that they stand on. ``states``: what inputs lack, by reference
+    value.
+
+    Attributes:
+        before: for each claim those that it stands on.
+        useless: the cuts that the first claim for which they are of no use stands on.
+        first_useless: this claim; of those behind it nothing need be known.
+    """
+
+    def __init__(
+        self, claims: Sequence[Claim], usable: Mapping[int, Cut], states: Mapping[int, Extent]
+    ) -> None:
+        self._claims = claims
+        self._usable = usable
+        self._states = states
+        self._parts: dict[int, Extent] = {}
+        self._shown: dict[int, list[int]] = {}
+        """The claims of each reference value."""
+        self.before: list[set[int]] = []
+        self.useless: set[int] = set()
+        self.first_useless = len(claims)
+        for number, claim in enumerate(claims):
+            demanded = {usable[v].reference for v, _ in claim.demands if v in usable}
+            self.before.append({n for value in demanded for n in self._shown.get(value, ())})
+            self._shown.setdefault(claim.target.cut.reference, []).append(number)
+
+    def given(self, claim: int) -> _Given:
+        """Return what is lacking of what a claim stands on."""
+        found = {}
+        for value, _ in self._claims[claim].demands:
+            if value in self._usable:
+                part = self._part(self._usable[value].reference, claim)
+                if part:
+                    found[value] = part
+        return _Given(claim, found)
+
+    def _part(self, reference: int, before: int) -> Extent:
+        """Return what a reference value lacks by the claims before a claim."""
+        parts = [self._parts[n] for n in self._shown.get(reference, ()) if n < before]
+        return max([*parts, self._states.get(reference, Extent.NOTHING)])
+
+    def enter(self, given: _Given, more: Extent | None) -> None:
+        """Enter what a claim lacks because of what is given; None: more than the reference does."""
+        if more is None:
+            if given.claim < self.first_useless:
+                self.first_useless, self.useless = given.claim, set(given.parts)
+            return
+        self._parts[given.claim] = max(Extent(self._claims[given.claim].proof.undefined), more)
+
+    @property
+    def found(self) -> dict[int, Extent]:
+        """What reference values lack."""
+        parts = {n: p for n, p in self._parts.items() if n < self.first_useless}
+        found = {value: part for value, part in self._states.items() if part}
+        for number, part in parts.items():
+            reference = self._claims[number].target.cut.reference
+            found[reference] = max(part, found.get(reference, part))
+        return found
+
+
+class WithoutValue:
+    """The parts of reference values that inputs may leave without a value, in one problem.
+
+    ``jobs``: the processes that look at several claims at a time.
+    """
+
+    def __init__(self, problem: Problem, jobs: int = 1) -> None:
         self._problem = problem
-        self._known: dict[tuple[str, tuple[Extent, ...]], Extent | None] = {}
+        self._jobs = jobs
+        self._known: dict[_Form, Extent | None] = {}
 
     def useless(
         self, claims: Sequence[Claim], usable: Mapping[int, Cut], settings: Settings
@@ -101,25 +184,36 @@ class WithoutValue:
 
         ``states``: what inputs lack, by reference value.
         """
-        lacking = {value: part for value, part in states.items() if part}
-        usable = {**self._problem.specification.initial, **usable} if lacking else usable
-        for claim in reversed(claims):
-            if claim.proof.outcome != "proven":
-                continue
-            part = Extent(claim.proof.undefined)
-            given = {
-                value: lacking[usable[value].reference]
-                for value, _ in claim.demands
-                if value in usable and lacking.get(usable[value].reference)
-            }
-            if given:
-                more = self._over(claim, usable, given, settings)
-                if more is None:
-                    return lacking, set(given)
-                part = max(part, more)
-            reference = claim.target.cut.reference
-            lacking[reference] = max(part, lacking.get(reference, part))
-        return lacking, set()
+        if any(states.values()):
+            usable = {**self._problem.specification.initial, **usable}
+        order = [claim for claim in reversed(claims) if claim.proof.outcome == "proven"]
+        lacking = _Lacking(order, usable, states)
+        waiting = Waiting(lacking.before)
+        answers: Answers[_Form, _Given, Extent | None] = Answers(
+            lambda given: self._over(order[given.claim], usable, given.parts, settings), self._jobs
+        )
+        asked: dict[_Form, list[_Given]] = {}
+        try:
+            while True:
+                while (task := waiting.take()) is not None and task < lacking.first_useless:
+                    given = lacking.given(task)
+                    form = given.form(order[task])
+                    if not given.parts or form in self._known:
+                        lacking.enter(given, self._known.get(form, Extent.NOTHING))
+                        waiting.done(task)
+                    else:
+                        if form not in asked:
+                            answers.ask(form, given)
+                        asked.setdefault(form, []).append(given)
+                if not asked:
+                    return lacking.found, lacking.useless
+                for form, answer in answers.given():
+                    self._known[form] = answer
+                    for given in asked.pop(form):
+                        lacking.enter(given, answer)
+                        waiting.done(given.claim)
+        finally:
+            answers.stop()
 
     def _over(
         self,
@@ -132,17 +226,12 @@ class WithoutValue:
 
         ``given`` says what is lacking, by parallel value.
         """
-        form = (claim.key, tuple(given.get(value, Extent.NOTHING) for value, _ in claim.demands))
-        if form not in self._known:
-            parts: dict[int, Extent] = {}
-            for value, part in given.items():
-                reference = usable[value].reference
-                parts[reference] = max(part, parts.get(reference, part))
-            stage = self._stage(claim, usable)
-            self._known[form] = (
-                None if stage is None else undefined_at_cuts(stage, _keys(stage), settings, parts)
-            )
-        return self._known[form]
+        parts: dict[int, Extent] = {}
+        for value, part in given.items():
+            reference = usable[value].reference
+            parts[reference] = max(part, parts.get(reference, part))
+        stage = self._stage(claim, usable)
+        return None if stage is None else undefined_at_cuts(stage, _keys(stage), settings, parts)
 
     def _stage(self, claim: Claim, usable: Mapping[int, Cut]) -> Stage | None:
         """Return the stage of a claim, or None if it cannot be cut out at all coordinates."""
