@@ -112,7 +112,7 @@ class Prover:
     """The prover of the obligations of one problem.
 
     ``accepted_log2``: log2 of what the errors of all attempts may add up to. With several ``jobs``
-    large stages are proven by as many processes, and all stages if each of these has a GPU. With
+    stages are proven by as many processes (:mod:`pitcheck.prove.workers`). With
     ``patience`` an attempt to prove everything over hints goes on although some stages fail, while
     these are at most so many different ones; ``refused`` has them then. ``failed`` is True if a
     stage over hints differs, rather than being left open. ``uncut`` has proofs of whole outputs,
@@ -231,7 +231,7 @@ class Prover:
         return ledger
 
     def _ahead(self, usable: dict[int, Cut]) -> Ledger | None:
-        """Return a round in which other processes prove large stages, or all stages wait.
+        """Return a round in which other processes prove stages, or all stages wait.
 
         These count as proven until all are cut out. Return None if one of them is not proven.
         """
