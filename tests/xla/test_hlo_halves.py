@@ -11,7 +11,6 @@ from xla.hlo_texts import ADD, module_text
 from xla.lowered import outputs, plan_of
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering import program
 from pitcheck.frontends.xla.text.parser import parse_hlo
 
 FOUR = ", num_partitions=4"
@@ -150,11 +149,8 @@ def test_devices_do_not_meet_in_branches_of_inputs(branches: str) -> None:
         plan_of(parse_hlo(text))
 
 
-def test_branches_within_branches_are_followed_up_to_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_branches_within_branches_are_refused_at_once() -> None:
     """Each of 60 levels chooses between two of the one below: 2 to the power 60 of the lowest."""
-    monkeypatch.setattr(program, "MOST_INSTRUCTIONS", 1000)
     levels = "".join(
         f"%c{n} (s: (pred[], f32[2])) -> (pred[], f32[2]) {{\n"
         "  %s = (pred[], f32[2]) parameter(0)\n  %p = pred[] get-tuple-element(%s), index=0\n"
@@ -171,7 +167,7 @@ def test_branches_within_branches_are_followed_up_to_a_limit(
         "ROOT %y = (pred[], f32[2]) call(%t), to_apply=%c60",
     )
     text = module_text(*lines, before=lowest + levels, root=False)
-    with pytest.raises(BudgetError, match="each time"):
+    with pytest.raises(BudgetError, match="more than 4096 ways"):
         plan_of(parse_hlo(text))
 
 
@@ -179,3 +175,58 @@ def test_devices_meet_in_a_branch_that_is_known() -> None:
     line = "ROOT %y = f32[2] conditional(%n, %x, %x), branch_computations={%sum, %nothing}"
     text = module_text(X, "%n = s32[] constant(0)", line, before=MEETING, head=FOUR, root=False)
     assert outputs(text, GIVEN)[0] == [[11.0, 22.0]]
+
+
+def test_calls_within_calls_are_refused_at_once() -> None:
+    """Each of 60 levels calls the one below twice."""
+    regions = "%c0 (a: f32[2]) -> f32[2] {\n  %a = f32[2] parameter(0)\n"
+    regions += "  ROOT %b = f32[2] negate(%a)\n}\n"
+    regions += "".join(
+        f"%c{n} (a: f32[2]) -> f32[2] {{\n  %a = f32[2] parameter(0)\n"
+        f"  %b = f32[2] call(%a), to_apply=%c{n - 1}\n"
+        f"  ROOT %c = f32[2] call(%b), to_apply=%c{n - 1}\n}}\n"
+        for n in range(1, 60)
+    )
+    line = "ROOT %y = f32[2] call(%x), to_apply=%c59"
+    with pytest.raises(BudgetError, match="each time"):
+        plan_of(parse_hlo(module_text(X, line, before=regions, root=False)))
+
+
+def _counting(level: int, inner: str) -> str:
+    """Return the condition and the body of a loop of 4,000 iterations."""
+    state = "(s32[], f32[2])"
+    return f"""%c{level} (s: {state}) -> pred[] {{
+  %s = {state} parameter(0)
+  %n = s32[] get-tuple-element(%s), index=0
+  %e = s32[] constant(4000)
+  ROOT %m = pred[] compare(%n, %e), direction=LT
+}}
+%d{level} (s: {state}) -> {state} {{
+  %s = {state} parameter(0)
+  %n = s32[] get-tuple-element(%s), index=0
+  %v = f32[2] get-tuple-element(%s), index=1
+  %one = s32[] constant(1)
+  %m = s32[] add(%n, %one)
+{inner}
+  ROOT %t = {state} tuple(%m, %w)
+}}
+"""
+
+
+def _loop(level: int, given: str) -> str:
+    state = "(s32[], f32[2])"
+    return f"""  %zero = s32[] constant(0)
+  %begin = {state} tuple(%zero, {given})
+  %l = {state} while(%begin), condition=%c{level}, body=%d{level}
+  %w = f32[2] get-tuple-element(%l), index=1"""
+
+
+def test_loops_within_loops_are_refused_after_one_iteration() -> None:
+    """Three loops of 4,000 iterations each make 64 billion."""
+    regions = _counting(0, "  %w = f32[2] negate(%v)")
+    regions += _counting(1, _loop(0, "%v")) + _counting(2, _loop(1, "%v"))
+    text = module_text(
+        X, *_loop(2, "%x").splitlines(), "ROOT %y = f32[2] negate(%w)", before=regions, root=False
+    )
+    with pytest.raises(BudgetError, match="each time"):
+        plan_of(parse_hlo(text))

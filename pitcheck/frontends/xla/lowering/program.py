@@ -23,7 +23,7 @@ from pitcheck.frontends.xla.lowering.collectives import collective, partition
 from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
 from pitcheck.frontends.xla.lowering.indexed.operators import indexed
-from pitcheck.frontends.xla.lowering.loops.common import Loop
+from pitcheck.frontends.xla.lowering.loops.common import Loop, iterations_of
 from pitcheck.frontends.xla.lowering.loops.induction import Induction, NotFoldedError
 from pitcheck.frontends.xla.lowering.loops.trip_counts import check_trip_count
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
@@ -46,6 +46,8 @@ MOST_INSTRUCTIONS = 1 << 22
 """The instructions that are followed, those of loops, calls and branches each time anew."""
 DEEPEST = 100
 """The calls within each other that are followed."""
+MOST_WAYS = 1 << 12
+"""The ways through conditionals within each other that are followed, where inputs choose."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,11 @@ class Run:
         self._depth = 0
         self._followed = 0
         self._sizes: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
         self._split = 0
         """The conditionals around, of whose branches devices take different ones."""
+        self._ways = 1
+        """The ways through the conditionals around, as far as inputs choose their branches."""
 
     def computation(self, computation: Computation, given: Sequence[Value], path: str) -> Value:
         """Return the result of a computation. ``path`` names the loop iterations around it.
@@ -100,11 +105,7 @@ class Run:
         if self._depth > DEEPEST:
             raise BudgetError(f"{self._b.module.file}: more than {DEEPEST} calls within each other")
         self._followed += self._size(computation)
-        if self._followed > MOST_INSTRUCTIONS:
-            raise BudgetError(
-                f"{self._b.module.file}: more than {MOST_INSTRUCTIONS} instructions, with those of "
-                f"loops, calls and branches counted each time, and each array of a tuple"
-            )
+        self._check_followed(self._called(computation))
         values: dict[str, Value] = dict(zip(computation.parameters, given, strict=True))
         place = _Place(computation, path)
         for name, instruction in computation.instructions.items():
@@ -116,6 +117,26 @@ class Run:
             self._check_manual(instruction, values[name])
         self._depth -= 1
         return values[computation.root]
+
+    def _check_followed(self, more: int = 0) -> None:
+        """Check that so many instructions, and ``more``, may be followed. Raises BudgetError."""
+        if self._followed + more > MOST_INSTRUCTIONS:
+            raise BudgetError(
+                f"{self._b.module.file}: more than {MOST_INSTRUCTIONS} instructions, with those of "
+                f"loops, calls and branches counted each time, and each array of a tuple"
+            )
+
+    def _called(self, computation: Computation, depth: int = 0) -> int:
+        """Return the size of all that a computation calls once, with what that calls."""
+        if computation.name not in self._calls and depth < DEEPEST:
+            computations = self._b.module.computations
+            self._calls[computation.name] = sum(
+                self._size(computations[name]) + self._called(computations[name], depth + 1)
+                for instruction in computation.instructions.values()
+                if instruction.opcode == "call"
+                for name in instruction.calls
+            )
+        return self._calls.get(computation.name, 0)
 
     def _size(self, computation: Computation) -> int:
         """Return the number of arrays that instructions give; a tuple of none counts, too."""
@@ -261,6 +282,8 @@ class Run:
         condition = module.computations[str(instruction.attributes["condition"])]
         body = module.computations[str(instruction.attributes["body"])]
         state = given[0]
+        count = iterations_of(module, (place.computation.name, instruction.name), state)
+        before = self._followed
         for number in range(MOST_ITERATIONS):
             inner = f"{place.path}, {instruction.name} {number}"
             more = self.computation(condition, (state,), inner)
@@ -272,6 +295,9 @@ class Run:
                 check_trip_count(self._b, instruction, number)
                 return state
             state = self.computation(body, (state,), inner)
+            if not number and count is not None:
+                # The others are as long, as a rule: nobody waits for what will be refused.
+                self._check_followed((count - 1) * (self._followed - before))
         raise BudgetError(f"{self._b.place}: the loop has more than {MOST_ITERATIONS} iterations")
 
     def _any_iteration(
@@ -324,9 +350,16 @@ class Run:
                 raise unsupported(
                     self._b, f"a conditional whose branch depends on inputs, with {met} in it,"
                 )
+        self._ways *= len(names)
+        if self._ways > MOST_WAYS:
+            raise BudgetError(
+                f"{self._b.place}: more than {MOST_WAYS} ways lead through conditionals within each "
+                f"other whose branches depend on inputs; each would be followed"
+            )
         results = [
             self._branch(instruction, operands, branch, place.path) for branch in range(len(names))
         ]
+        self._ways //= len(names)
         self._b.at(instruction, place.path)
         if not isinstance(choice, Array):
             raise unsupported(self._b, "a conditional in a manual region that inputs choose in")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pitcheck.frontends.xla.lowering.arrays import Tuple, Value, uniform_of
 from pitcheck.frontends.xla.text.module import Computation, Instruction, Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape, TupleShape
 from pitcheck.frontends.xla.text.sharding import Form, Sharding, Use
@@ -71,6 +72,16 @@ def common_loops(before: Module, after: Module) -> tuple[dict[Key, Loop], dict[K
             for loops, key in zip(found, (one, other), strict=True):
                 loops[key] = loop
     return found
+
+
+def iterations_of(module: Module, key: Key, state: Value) -> int | None:
+    """Return how many iterations a loop makes from a state on; None if it does not count them."""
+    counted = _counted(module, key)
+    if counted is None or not isinstance(state, Tuple):
+        return None
+    counter = state.elements[counted.counter]
+    start = uniform_of(counter)
+    return counted.limit - start if isinstance(start, int) else None
 
 
 def _loops(module: Module) -> Iterator[Key]:
