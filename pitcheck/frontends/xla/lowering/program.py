@@ -353,8 +353,8 @@ class Run:
         self._ways *= len(names)
         if self._ways > MOST_WAYS:
             raise BudgetError(
-                f"{self._b.place}: more than {MOST_WAYS} ways lead through conditionals within each "
-                f"other whose branches depend on inputs; each would be followed"
+                f"{self._b.place}: more than {MOST_WAYS} ways lead through conditionals within "
+                f"each other whose branches depend on inputs; each would be followed"
             )
         results = [
             self._branch(instruction, operands, branch, place.path) for branch in range(len(names))
