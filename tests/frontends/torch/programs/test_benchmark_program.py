@@ -1,5 +1,5 @@
-"""The Llama that the benchmarks record, of one layer over two ranks: causal attention by one kernel, whose gradient takes
-exp(s - logsumexp(s)) of masked scores, ends no proof.
+"""The Llama that the benchmarks record, of one layer over two ranks: causal attention by one
+kernel, whose gradient takes exp(s - logsumexp(s)) of masked scores, ends no proof.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from frontends.torch.proving import proven
 sys.path.insert(0, str(Path(__file__).parents[4] / "bench" / "programs"))
 
 import llama
-
 
 SIZES = llama.Sizes(
     layers=1, hidden=16, heads=4, kv_heads=2, ffn=24, vocabulary=32, sequences=4, length=8
