@@ -12,11 +12,12 @@ import torch
 import torch.distributed as dist
 from frontends.torch.parallelism.test_data_parallel import sharded
 from frontends.torch.parallelism.test_tensor_parallel import TOKENS, Llama, trained
-from frontends.torch.proving import check_at_one_mesh, proven
+from frontends.torch.proving import proven
 from support.by_day import some_by_day
 from torch import nn
 
 from pitcheck.frontends.torch.program import Part, Program, Rank, Spec
+from pitcheck.torch import check
 
 Change = Callable[[nn.Module], None]
 
@@ -120,7 +121,7 @@ WRONG: dict[str, tuple[Callable[[], Spec], str, str, str]] = {
 @pytest.mark.parametrize("name", some_by_day(WRONG, 4))
 def test_wrong_clipping_is_caught_at_its_line(name: str) -> None:
     build, code, line, cause = WRONG[name]
-    report = check_at_one_mesh(build())
+    report = check(build())
     assert report.verdict == "mismatch"
     finding = report.findings[0]
     source, _, number = (finding.source or "").rpartition(":")
