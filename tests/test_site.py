@@ -127,25 +127,26 @@ def test_files_are_served_as_they_are(site: Path, name: str) -> None:
     assert (site / name).read_bytes() == source.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ("[a](none.md)", "none.md"),
-        ("[a](glossary.md#none)", "#none"),
-        ("[a](../plans/none.md)", "plans/none.md"),
-    ],
-)
-def test_a_link_that_leads_nowhere_is_refused(wrong: str, message: str, tmp_path: Path) -> None:
+WRONG_LINKS = {
+    "[a](none.md)": "'none.md'",
+    "[a](glossary.md#none)": "'#none'",
+    "[a](../plans/none.md)": "plans/none.md",
+}
+"""Link -> words of the message that refuses it."""
+
+
+def test_links_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for name in ("docs", "plans"):
         shutil.copytree(ROOT / name, tree / name)
     for name in ("mkdocs.yml", "CONTRIBUTING.md", "pitcheck", "tests"):
         (tree / name).symlink_to(ROOT / name)
     with (tree / "docs" / "index.md").open("a") as page:
-        page.write(f"\n{wrong}\n")
+        page.write("\n" + "\n".join(WRONG_LINKS) + "\n")
     built = _build(tree, tmp_path / "site")
     assert built.returncode != 0
-    assert message in built.stderr
+    for wrong, message in WRONG_LINKS.items():
+        assert message in built.stderr, (wrong, built.stderr)
 
 
 WIDTHS = (360, 1440)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from support.verdicts import AT_NIGHT
+
 from pitcheck.base.options import Options
 from pitcheck.commands.checking.pair import checked
 from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Shard, Table, Tensor
@@ -52,8 +54,10 @@ def spread(
 
 
 def found(reference: Plan, parallel: Plan, seed: int = 1) -> tuple[str, str]:
-    """The verdict, and the code of the first finding."""
-    report = checked([lambda: [reference], lambda: [parallel]], Options(seed=seed, jobs=1))
+    """The verdict, and the code of the first finding. A mismatch is explained at night alone."""
+    report = checked(
+        [lambda: [reference], lambda: [parallel]], Options(seed=seed, jobs=1, explain=AT_NIGHT)
+    )
     codes = [finding.code for finding in report.findings]
     assert "PIT900" not in codes, report.findings
     return report.verdict, codes[0] if codes else ""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attacks.folder import ATTACKS, EXISTS, NOT_EQUIVALENT
+from support.verdicts import AT_NIGHT
 from zoo.builder import Builder
 
 from pitcheck.base.options import Options
@@ -59,14 +60,16 @@ def test_a_formula_of_the_folder_gets_a_verdict_that_is_right(name: str) -> None
     files = [FOLDER / name / f"{side}.plan.json" for side in ("reference", "parallel")]
     settled(
         checked(
-            [lambda: [read(str(files[0]))], lambda: [read(str(files[1]))]], Options(seed=1, jobs=1)
+            [lambda: [read(str(files[0]))], lambda: [read(str(files[1]))]],
+            Options(seed=1, jobs=1, explain=AT_NIGHT),
         ),
         RIGHT[name],
     )
 
 
 def verdict_of(reference: Plan, parallel: Plan) -> str:
-    found = checked([lambda: [reference], lambda: [parallel]], Options(seed=1, jobs=1))
+    options = Options(seed=1, jobs=1, explain=AT_NIGHT)
+    found = checked([lambda: [reference], lambda: [parallel]], options)
     settled(found, ANY)
     return found.verdict
 

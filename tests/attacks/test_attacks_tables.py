@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.verdicts import AT_NIGHT
 from zoo.builder import Builder
 from zoo.pairs import pair
 
@@ -45,7 +46,8 @@ def _plan(inputs: str, formula: Formula) -> Plan:
 
 def _checked(inputs: str, reference: Formula, parallel: Formula) -> Report:
     plans = _plan(inputs, reference), _plan(inputs, parallel)
-    return checked([lambda: [plans[0]], lambda: [plans[1]]], Options(seed=1, jobs=1))
+    options = Options(seed=1, jobs=1, explain=AT_NIGHT)
+    return checked([lambda: [plans[0]], lambda: [plans[1]]], options)
 
 
 def _by_tables(inputs: str, reference: Formula, parallel: Formula) -> str:

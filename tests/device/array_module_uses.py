@@ -8,12 +8,15 @@ Use(name='uint64', place='f.py:1', count=1, keywords=())]
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pitcheck
 
 PACKAGE = Path(pitcheck.__file__).parent
+NAMED = re.compile(r"\bxp\b")
+"""What a module has that uses an array module; most others have it as a part of words."""
 OF_PYTHON = frozenset(("__name__",))
 """The names that every module has."""
 
@@ -69,6 +72,6 @@ def all_uses() -> list[Use]:
     return [
         use
         for path in sorted(PACKAGE.rglob("*.py"))
-        if "xp" in (source := path.read_text(encoding="utf-8"))
+        if NAMED.search(source := path.read_text(encoding="utf-8"))
         for use in uses(source, path.relative_to(PACKAGE).as_posix())
     ]

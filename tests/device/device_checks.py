@@ -12,7 +12,7 @@ from pitcheck.base.options import Options
 from pitcheck.engine.check import check
 from pitcheck.plan.model import Plan
 from pitcheck.programs.configuration import read_configuration
-from pitcheck.report.report import VOLATILE
+from pitcheck.report.report import VOLATILE, Report
 
 PLANS = Path(__file__).parents[2] / "plans"
 SEED = 1
@@ -38,13 +38,18 @@ def spoilt() -> Pair:
 
 
 def reported(pair: Pair, backend: str, folder: Path, **options: Any) -> dict[str, bytes]:
-    """Return the report of a check as JSON, and its witnesses by their names.
+    """Return what a check reports, as ``written`` says; ``folder`` is emptied."""
+    given = Options(seed=SEED, backend=backend, jobs=1, witness_directory=folder, **options)
+    return written(check(*pair, given), folder)
+
+
+def written(report: Report, folder: Path) -> dict[str, bytes]:
+    """Return a report as JSON, and its witnesses by their names.
 
     Times, memory and the name of the array module are left out. ``folder`` is emptied.
     """
-    given = Options(seed=SEED, backend=backend, jobs=1, witness_directory=folder, **options)
-    report = msgspec.structs.asdict(check(*pair, given))
-    facts = {name: value for name, value in report.items() if name not in VOLATILE}
+    items = msgspec.structs.asdict(report).items()
+    facts = {name: value for name, value in items if name not in VOLATILE}
     found = {"report": msgspec.json.encode(facts)}
     for file in sorted(folder.iterdir()):
         found[file.name] = file.read_bytes()

@@ -60,9 +60,17 @@ def sanitized(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_no_kernel_does_what_is_undefined() -> None:
-    tests = [f"tests/kernels/test_device_{name}.py" for name in ("arithmetic", "forms", "algebra")]
-    done = sanitized("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "forms",
+        pytest.param("arithmetic", marks=pytest.mark.nightly),
+        pytest.param("algebra", marks=pytest.mark.nightly),
+    ],
+)
+def test_no_kernel_does_what_is_undefined(name: str) -> None:
+    tests = f"tests/kernels/test_device_{name}.py"
+    done = sanitized("-m", "pytest", "-q", "-p", "no:cacheprovider", tests)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " skipped" not in done.stdout
 

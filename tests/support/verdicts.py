@@ -1,7 +1,8 @@
 """The verdict that a pair of plans must get: proven, or caught, at reduced and at full shapes and
 coordinates.
 
-``PITCHECK_CHOICES=all``, which a nightly job sets, tries each of both with each of the other.
+``PITCHECK_CHOICES=all``, which a nightly job sets, tries each of both with each of the other, and
+explains every difference that is found.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
 
 _EVERY = tuple(itertools.product(("reduced", "full"), repeat=2))
-CHOICES = _EVERY if os.environ.get("PITCHECK_CHOICES") == "all" else (_EVERY[0], _EVERY[-1])
+AT_NIGHT = os.environ.get("PITCHECK_CHOICES") == "all"
+"""Whether differences are explained where a test asks for the verdict alone."""
+CHOICES = _EVERY if AT_NIGHT else (_EVERY[0], _EVERY[-1])
 """Shapes and coordinates of the checks of a pair."""
 SEEDS = tuple(range(6))
 
@@ -28,13 +31,16 @@ def said(report: Report) -> str:
     )
 
 
-def reports(reference: Plan, parallel: Plan) -> list[Report]:
-    """Return one report for each of ``CHOICES``, the first explained; all give one verdict."""
+def reports(reference: Plan, parallel: Plan, *, explain: bool = True) -> list[Report]:
+    """Return one report for each of ``CHOICES``, the first explained; all give one verdict.
+
+    An explanation takes longer than the verdict.
+    """
     found = [
         check(
             reference,
             parallel,
-            Options(seed=7, shapes=shapes, coordinates=coordinates, explain=place == 0),
+            Options(seed=7, shapes=shapes, coordinates=coordinates, explain=explain and place == 0),
         )
         for place, (shapes, coordinates) in enumerate(CHOICES)
     ]
@@ -57,7 +63,7 @@ def caught(reference: Plan, parallel: Plan) -> Report:
     """
     judgement = judge_often(reference, parallel, SEEDS)
     assert not judgement.same
-    report = reports(reference, parallel)[0]
+    report = reports(reference, parallel, explain=AT_NIGHT)[0]
     assert report.verdict in ("mismatch", "invalid"), said(report)
     return report
 

@@ -23,6 +23,11 @@ def check_at_one_mesh(spec: Spec) -> Report:
     return checked([lambda: list(capture(spec))], Options(seed=1))
 
 
+def verdict(spec: Spec) -> str:
+    """Return the verdict alone: no cause is looked for, which takes longer."""
+    return checked([lambda: list(capture(spec))], Options(explain=False)).verdict
+
+
 def caught(spec: Spec, line: str, *codes: str) -> Report:
     """A mismatch, whose first finding is at a line of the program that has ``line`` in it, and has
     one of the codes.

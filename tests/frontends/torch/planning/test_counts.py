@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
-from frontends.torch.proving import proven
+from frontends.torch.proving import proven, verdict
 from torch import nn
 
-from pitcheck.torch import Input, Program, Spec, check
+from pitcheck.torch import Input, Program, Spec
 
 Finish = Callable[[nn.Parameter], object]
 
@@ -64,5 +64,4 @@ def test_the_number_of_rows(ranks: int) -> None:
     "wrong", [averaged, lambda _: None, of_some], ids=["averaged", "own rows", "some rows"]
 )
 def test_another_number(wrong: Finish) -> None:
-    report = check(spec(wrong))
-    assert report.verdict == "mismatch", report.findings
+    assert verdict(spec(wrong)) == "mismatch"

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from frontends.torch.parallelism.regions import Averaged, Forgotten
+from frontends.torch.proving import check_at_one_mesh
 
 from pitcheck.frontends.torch.load import load_spec
 from pitcheck.report.report import Report
-from pitcheck.torch import Program, Rank, Spec, assert_equivalent, capture, check
+from pitcheck.torch import Program, Rank, Spec, assert_equivalent, capture
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
 
@@ -67,7 +68,7 @@ def test_a_wrong_communication_is_caught_at_its_line(
         setattr(program.model, place, wrong.apply)
         return program
 
-    report = check(replace(spec, parallel=parallel))
+    report = check_at_one_mesh(replace(spec, parallel=parallel))
     assert report.verdict == "mismatch"
     finding = report.findings[0]
     source, _, number = (finding.source or "").rpartition(":")

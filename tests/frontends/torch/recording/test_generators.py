@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from frontends.torch.proving import proven
+from frontends.torch.proving import proven, verdict
 from torch import nn
 
 from pitcheck.base.options import Options
@@ -102,7 +102,7 @@ def test_other_draws_that_are_the_same_by_chance() -> None:
     ("right", "wrong"), [(in_place, wider), (in_place, positive), (shuffled, half_shuffled)]
 )
 def test_something_else_is_done_with_them(right: Draw, wrong: Draw) -> None:
-    assert check(replicated(right, wrong)).verdict == "mismatch"
+    assert verdict(replicated(right, wrong)) == "mismatch"
 
 
 def rows(first: int) -> Draw:
@@ -119,4 +119,4 @@ def test_rows_of_the_noise_of_all() -> None:
 
 
 def test_rows_of_another_rank() -> None:
-    assert check(divided(rows(0), lambda rank: rows(2 - 2 * rank))).verdict == "mismatch"
+    assert verdict(divided(rows(0), lambda rank: rows(2 - 2 * rank))) == "mismatch"

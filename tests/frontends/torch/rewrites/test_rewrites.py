@@ -13,6 +13,7 @@ import torch.distributed as dist
 from frontends.torch.checking import CLOSE
 from frontends.torch.frameworks.test_torch_frameworks import PROGRAMS
 from frontends.torch.parallelism.regions import FromRanks
+from frontends.torch.proving import verdict
 from frontends.torch.replay import difference, truth
 from torch import nn
 
@@ -21,7 +22,7 @@ from pitcheck.frontends.torch.rewrites.index_bounds import BOUNDARY, never_ignor
 from pitcheck.frontends.torch.rewrites.mean_gradients import SPREAD_MEAN, with_means
 from pitcheck.frontends.torch.rewrites.split_flat_buffers import without_flat_buffers
 from pitcheck.frontends.torch.trace import Trace
-from pitcheck.torch import Input, Part, Program, Rank, Spec, assert_equivalent, check
+from pitcheck.torch import Input, Part, Program, Rank, Spec, assert_equivalent
 
 WIDTH, VOCABULARY, ROWS = 12, 1000, 8
 
@@ -179,7 +180,7 @@ def test_a_bucket_that_one_rank_joins_otherwise_stays_whole() -> None:
     ],
 )
 def test_buckets_in_another_order_are_caught(joined: Order, cut: Order) -> None:
-    assert check(bucketed(joined, cut)).verdict == "mismatch"
+    assert verdict(bucketed(joined, cut)) == "mismatch"
 
 
 # --- a vocabulary of which every rank has a part
@@ -239,7 +240,7 @@ def test_a_vocabulary_shrinks() -> None:
 
 @pytest.mark.parametrize("mistake", [{"moved": 1}, {"moved": -1}, {"wide": -1}])
 def test_a_part_of_a_vocabulary_that_is_off_by_one_is_caught(mistake: dict[str, int]) -> None:
-    assert check(divided(**mistake)).verdict in ("mismatch", "invalid")
+    assert verdict(divided(**mistake)) in ("mismatch", "invalid")
 
 
 # --- means
@@ -293,7 +294,7 @@ def test_what_a_mean_is_taken_of_shrinks() -> None:
 
 @pytest.mark.parametrize("divisor", [999.0, 1001.0, 500.0, 64.0])
 def test_another_divisor_is_caught(divisor: float) -> None:
-    assert check(normalized(divisor)).verdict == "mismatch"
+    assert verdict(normalized(divisor)) == "mismatch"
 
 
 # --- indices that are counted as floating-point numbers
@@ -331,4 +332,4 @@ def test_places_that_are_counted_as_floats() -> None:
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_places_of_another_row_are_caught() -> None:
-    assert check(counted(1)).verdict == "mismatch"
+    assert verdict(counted(1)) == "mismatch"

@@ -25,7 +25,9 @@ Build = Callable[[int, str], Program]
 """Builds the program of one of so many ranks, with a mistake that is named."""
 
 
-def checked(build: Build, mistake: str = "", reference: str = "") -> Report:
+def checked(
+    build: Build, mistake: str = "", reference: str = "", *, explain: bool = True
+) -> Report:
     spec = Spec(
         lambda: build(1, reference),
         lambda rank: build(2, mistake),
@@ -33,7 +35,7 @@ def checked(build: Build, mistake: str = "", reference: str = "") -> Report:
         BATCH,
         {"loss": Part(mean="dp")},
     )
-    return check(spec, Options(seed=1, jobs=1))
+    return check(spec, Options(seed=1, jobs=1, explain=explain))
 
 
 def right(build: Build, mistake: str = "", reference: str = "") -> str:
@@ -44,7 +46,7 @@ def right(build: Build, mistake: str = "", reference: str = "") -> str:
 
 
 def refuted(build: Build, mistake: str) -> None:
-    report = checked(build, mistake)
+    report = checked(build, mistake, explain=False)
     assert report.verdict == "mismatch", report.findings
 
 
