@@ -20,7 +20,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 LAYERS = int(os.environ.get("LAYERS", "4"))
-EMBED, HEADS, KV_HEADS, HEAD, MLP, VOCABULARY = 64, 8, 4, 8, 128, 256
+EMBED, HEADS, KV_HEADS, HEAD, MLP, VOCABULARY = 64, 8, 4, 8, 128, 64
 BATCH, LENGTH = 8, 16
 ROWS = ("replica", "shard")
 

@@ -84,6 +84,8 @@ class Array:
             of which nothing is known it is that of their type; None for truths and others.
         shown: the array whose elements it shows, row by row, in other sizes; None if there is none.
         parts: the arrays that it joins along ``axis``; () if it joins none.
+        moved: the array of integers from which one number was subtracted on each device, and these
+            numbers; None if it is no such difference.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Array:
         self.shown = shown
         self.parts = parts
         self.axis = axis
+        self.moved: tuple[Array, tuple[int, ...]] | None = None
         self._make = make
         self._name: str | None = None
 

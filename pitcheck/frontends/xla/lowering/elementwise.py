@@ -149,7 +149,10 @@ def _plain(
         if neutral is not None and a.uniform is neutral:
             return given[1 - number]
     span = _spanned(b, opcode, shape, given)
-    return b.array(_PLAIN[opcode], _operands(b, given), shape, span=span)
+    found = b.array(_PLAIN[opcode], _operands(b, given), shape, span=span)
+    if opcode == "subtract" and element.is_integer and given[1].per_device is not None:
+        found.moved = given[0], given[1].per_device
+    return found
 
 
 def _operands(b: Building, given: Sequence[Array]) -> list[str | Number]:

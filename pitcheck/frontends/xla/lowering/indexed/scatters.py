@@ -6,7 +6,7 @@ that meet: they are combined by what does not depend on it, or none may meet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -28,6 +28,7 @@ from pitcheck.frontends.xla.lowering.indexed.index_vectors import (
     rows_of,
     widened,
 )
+from pitcheck.frontends.xla.lowering.indexed.shard_places import places_in_part
 from pitcheck.frontends.xla.lowering.reductions import added_span, check_operator, of_two, over
 from pitcheck.frontends.xla.lowering.regions.of_two import REPLACE, reduction_of
 from pitcheck.frontends.xla.lowering.spans import held
@@ -142,8 +143,7 @@ def _prepared(
     """Return updates as rows."""
     mapped, batch = numbers.mapped, starts[0].sizes
     most = [base.sizes[d] - windows[d] for d in mapped]
-    mask = _mask(b, starts, most)
-    begins = [clamped(b, part, 0, end) for part, end in zip(starts, most, strict=True)]
+    mask, begins = _inside(b, base, starts, dict(zip(mapped, most, strict=True)))
     sizes = [windows[d] for d in mapped]
     parts = widened(b, begins, sizes)
     rows = rows_of(b, base, flat_places(b, parts, [base.sizes[d] for d in mapped]), numbers)
@@ -156,6 +156,23 @@ def _prepared(
     vectors = prod(size for d, size in enumerate(batch) if d not in numbers.paired)
     number = reshaped(b, moved, (*rows.index.sizes, *rows.rest))
     return _Updates(rows, number, inside, vectors)
+
+
+def _inside(
+    b: Building, base: Array, starts: Sequence[Array], most: Mapping[int, int]
+) -> tuple[Array | None, list[Array]]:
+    """Return for each index vector if its window lies inside, None if all do; and where it begins.
+
+    What is dropped begins anywhere. ``most``: the last place of a window along each dimension.
+    """
+    if len(most) == 1:
+        ((axis, last),) = most.items()
+        found = places_in_part(b, base, axis, starts[0]) if last == base.sizes[axis] - 1 else None
+        if found is not None:
+            return found[0], [found[1]]
+    ends = list(most.values())
+    begins = [clamped(b, part, 0, end) for part, end in zip(starts, ends, strict=True)]
+    return _mask(b, starts, ends), begins
 
 
 def _arranged(
