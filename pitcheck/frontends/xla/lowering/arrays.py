@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.xla.lowering.random.codes import Codes, of_numbers
 from pitcheck.frontends.xla.text.literals import Real
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape, TupleShape
 
@@ -84,6 +85,9 @@ class Array:
             of which nothing is known it is that of their type; None for truths and others.
         shown: the array whose elements it shows, row by row, in other sizes; None if there is none.
         parts: the arrays that it joins along ``axis``; () if it joins none.
+        codes: the expression that each element is; None if that is not followed.
+        drawn: True if it is one of random numbers, or others that only their codes tell: its
+            tensor is an input of the plan, or made of one.
     """
 
     def __init__(
@@ -97,6 +101,8 @@ class Array:
         shown: Array | None = None,
         parts: Sequence[Array] = (),
         axis: int = 0,
+        codes: Codes | None = None,
+        drawn: bool = False,
     ) -> None:
         self.shape = shape
         self.known = known
@@ -109,6 +115,10 @@ class Array:
         self.shown = shown
         self.parts = parts
         self.axis = axis
+        self.codes = codes
+        if known is not None:
+            self.codes = of_numbers(shape.element, known)
+        self.drawn = drawn
         self._make = make
         self._name: str | None = None
 

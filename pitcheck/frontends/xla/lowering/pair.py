@@ -12,6 +12,8 @@ from pitcheck.frontends.xla.lowering.indexed.promises import assumed_promises
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
 from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
+from pitcheck.frontends.xla.lowering.random.codebook import Codebook
+from pitcheck.frontends.xla.lowering.random.draws import Draws, PartitionedDraws
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.parser import read_hlo
@@ -110,9 +112,12 @@ def _plans_of(
     promises = assumed_promises(before if stated is None else stated, after)
     bounds = index_ranges(before)
     given = list(parameters_of(before))
-    reference = Side(before, 1, given, bounds, loops[0])
-    parallel = Side(after, devices, _local(given, after, devices), bounds, loops[1])
-    outputs = reference.named_results()
+    draws = Draws(Codebook())
+    reference = Side(before, 1, given, bounds, loops[0], draws)
+    # The reference has all its random numbers before a partitioned program is given parts of them.
+    outputs, claims = reference.named_results(), reference.named_claims()
+    local_given = _local(given, after, devices)
+    parallel = Side(after, devices, local_given, bounds, loops[1], PartitionedDraws(draws))
     if len(outputs) != len(parallel.results):
         raise PlanError(
             f"{after.file}: the program has {len(parallel.results)} results; before it was "
@@ -125,7 +130,6 @@ def _plans_of(
         _check_kept(number, shardings[number], own, result.rank, after)
     if reference.induction.met != parallel.induction.met:
         raise UnsupportedError(f"{after.file}: its loops are not those of {before.file}")
-    claims = reference.named_claims()
     states: dict[str, tuple[str, ...]] = {}
     for name, claim in zip(claims, reference.induction.claims, strict=True):
         states[claim.given] = (*states.get(claim.given, ()), name)
@@ -136,9 +140,10 @@ def _plans_of(
         ),
         *map(parallel.claimed, claims, parallel.induction.claims),
     ]
+    read = [each for each in given if reference.reads(each) or parallel.reads(each)]
     plans = (
         reference.plan([Output(name) for name in (*outputs, *claims)], ()),
-        parallel.plan(local, (LATER_PASSES, *promises, *_assumed(given, bounds))),
+        parallel.plan(local, (LATER_PASSES, *promises, *_assumed(read, bounds), *_drawn(draws))),
     )
     return plans, states
 
@@ -290,6 +295,15 @@ def _assumed(given: Sequence[Parameter], bounds: Mapping[int, tuple[int, int]]) 
             low, high = parameter.bounds(bounds)
             reason = ", which they index" if parameter.number in bounds else ""
             yield f"the integers in {parameter.name} lie in [{low}, {high}){reason}"
+
+
+def _drawn(draws: Draws) -> Iterator[str]:
+    """Yield what is assumed of random numbers."""
+    if draws.all:
+        yield (
+            "random numbers with one key, algorithm and place are the same before and after; they "
+            "are taken as free"
+        )
 
 
 def _shardings(module: Module) -> Iterator[Sharding | None]:

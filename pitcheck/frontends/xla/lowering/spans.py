@@ -34,6 +34,24 @@ def spanned(opcode: str, operands: Sequence[Array], element: ElementType) -> Spa
     return held(rule(*spans), element)
 
 
+def span_of_bits(opcode: str, operands: Sequence[Array], element: ElementType) -> Span:
+    """Return the span of the result of an operator that may wrap around, or mixes bits.
+
+    It is that of the type where nothing narrower is known.
+    """
+    spans = [a.span for a in operands if a.span is not None]
+    rule = _OF_BITS.get(opcode)
+    if rule is not None and len(spans) == len(operands) and all(low >= 0 for low, _ in spans):
+        return held(rule(*spans), element) or limits(element)
+    if opcode in {"divide", "remainder"} and (len(spans) < 2 or spans[1][0] <= 0):
+        return limits(element)
+    if opcode in {"popcnt", "count-leading-zeros"}:
+        return 0, int(element.value[1:]) + 1
+    if opcode == "select":
+        return joined_span([a.span for a in operands[1:]]) or limits(element)
+    return spanned(opcode, operands, element) or limits(element)
+
+
 def joined_span(spans: Sequence[Span | None]) -> Span | None:
     """Return the span of elements that lie in one of several; None if one is not known."""
     known = [span for span in spans if span is not None]
@@ -99,6 +117,36 @@ def _sign(a: Span) -> Span:
     return max(-1, min(a[0], 1)), min(1, max(a[1] - 1, -1)) + 1
 
 
+def _all_bits(*spans: Span) -> int:
+    """Return the integer of as many ones as the largest of some natural numbers has bits."""
+    return int((1 << max(high - 1 for _, high in spans).bit_length()) - 1)
+
+
+def _disjunction(a: Span, b: Span) -> Span:
+    """Return the span of ``x | y``, which is at most ``x + y``."""
+    return max(a[0], b[0]), min(_all_bits(a, b), a[1] + b[1] - 2) + 1
+
+
+def _shifted_left(a: Span, b: Span) -> Span:
+    return 0, ((a[1] - 1) << min(b[1] - 1, _MOST_BITS)) + 1
+
+
+def _shifted_right(a: Span, b: Span) -> Span:
+    return 0, ((a[1] - 1) >> min(b[0], _MOST_BITS)) + 1
+
+
+_MOST_BITS = 64
+_OF_BITS: Mapping[str, Callable[..., Span]] = MappingProxyType(
+    {
+        "and": lambda a, b: (0, min(a[1], b[1])),
+        "or": _disjunction,
+        "xor": lambda a, b: (0, _all_bits(a, b) + 1),
+        "shift-left": _shifted_left,
+        "shift-right-logical": _shifted_right,
+        "shift-right-arithmetic": _shifted_right,
+    }
+)
+"""The spans of operators on the bits of natural numbers. A shift by all bits or more gives 0."""
 _RULES: Mapping[str, Callable[..., Span]] = MappingProxyType(
     {
         "add": _over(lambda a, b: a + b),

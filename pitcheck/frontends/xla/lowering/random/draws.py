@@ -1,0 +1,218 @@
+"""The tensors of random numbers: inputs of both plans, which hold the same where codes are equal.
+
+A random number is taken as free. What is proven for all numbers holds for those that the generator
+gives, if each is one number in both programs. So:
+
+- The reference is given an array of its random numbers. No two of its elements, and no elements of
+  two arrays, are one expression: they would be free of each other.
+- A partitioned program is given those of the reference whose codes are equal: a box of one of its
+  arrays on each device, which may be another on another device. An array with others is refused: of
+  them nothing is known.
+
+Where an array is filled up, each device holds the box as far as the reference's array goes, and
+behind it numbers of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.xla.lowering.arrays import Array, Span, dtype_of
+from pitcheck.frontends.xla.lowering.building import DEVICE, Building, unsupported
+from pitcheck.frontends.xla.lowering.placement import FREE
+from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
+from pitcheck.plan.model import Lineage, Shard, Table, Tensor
+
+Box = tuple[tuple[int, int], ...]
+"""The part of an array along each dimension: where it begins and ends."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """An array of random numbers that the reference is given.
+
+    Attributes:
+        name: the tensor.
+        codes: the code of each element.
+        span: the least integer, and one above the largest; None for other types.
+    """
+
+    name: str
+    codes: Ints
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """The part of an array of the reference that a device holds."""
+
+    draw: Draw
+    box: Box
+
+
+class Draws:
+    """The random numbers of the reference."""
+
+    def __init__(self, book: Codebook) -> None:
+        self.book = book
+        self.all: list[Draw] = []
+        self._codes: Ints = np.zeros(0, dtype=np.int64)
+        self._draws: Ints = np.zeros(0, dtype=np.int64)
+        self._places: Ints = np.zeros(0, dtype=np.int64)
+
+    def tensor(self, b: Building, x: Array) -> str:
+        """Return the input that holds an array of random numbers.
+
+        Raises UnsupportedError if one of them stands twice in what the plan is given.
+        """
+        codes = _codes(b, self.book, x)
+        if len(codes) != 1:
+            raise unsupported(b, "random numbers of several devices without those of one")
+        return self._drawn(b, x, codes[0]).name
+
+    def _drawn(self, b: Building, x: Array, codes: Ints) -> Draw:
+        for draw in self.all:
+            if np.array_equal(draw.codes, codes):
+                return draw
+        flat = codes.reshape(-1)
+        distinct = np.unique(flat)
+        if len(distinct) < len(flat):
+            raise unsupported(b, "an array of random numbers in which one stands twice")
+        if len(self._found(distinct)):
+            raise unsupported(b, "an array of random numbers of which others hold a part")
+        name = b.unused(f"{b.stem} (random)")
+        draw = Draw(name, codes, x.span)
+        self._enter(draw, flat)
+        shape, dtype = b.stated(x.shape), dtype_of(x.shape.element)
+        b.tensors[name] = Tensor(name, shape, dtype, "input", bounds=x.span)
+        return draw
+
+    def _found(self, codes: Ints) -> Ints:
+        """Return the entries with some codes, of which each stands once."""
+        at = np.searchsorted(self._codes, codes)
+        inside = np.minimum(at, max(len(self._codes) - 1, 0))
+        return inside[self._codes[inside] == codes] if len(self._codes) else inside[:0]
+
+    def _enter(self, draw: Draw, flat: Ints) -> None:
+        codes = np.concatenate([self._codes, flat])
+        order = np.argsort(codes, kind="stable")
+        number = np.full(len(flat), len(self.all), dtype=np.int64)
+        self._codes = codes[order]
+        self._draws = np.concatenate([self._draws, number])[order]
+        self._places = np.concatenate([self._places, np.arange(len(flat))])[order]
+        self.all.append(draw)
+
+    def place_of(self, codes: Ints) -> Place | None:
+        """Return the part of an array of the reference that some codes are; None if there is none.
+
+        Behind the end of that array, codes may be any.
+        """
+        found = self._found(codes.reshape(-1)[:1])
+        if not len(found):
+            return None
+        draw = self.all[int(self._draws[found[0]])]
+        if draw.codes.ndim != codes.ndim:
+            return None
+        starts = np.unravel_index(int(self._places[found[0]]), draw.codes.shape)
+        ends = [
+            min(int(start) + size, whole)
+            for start, size, whole in zip(starts, codes.shape, draw.codes.shape, strict=True)
+        ]
+        box = tuple((int(start), end) for start, end in zip(starts, ends, strict=True))
+        theirs = draw.codes[tuple(slice(*part) for part in box)]
+        mine = codes[tuple(slice(0, end - start) for start, end in box)]
+        return Place(draw, box) if np.array_equal(mine, theirs) else None
+
+
+class PartitionedDraws:
+    """The random numbers of a partitioned program: parts of those of the reference."""
+
+    def __init__(self, reference: Draws) -> None:
+        self._reference = reference
+        self._names: dict[tuple[tuple[int, ...], bytes], str] = {}
+
+    def tensor(self, b: Building, x: Array) -> str:
+        """Return the tensor that holds on each device its part of the reference's random numbers.
+
+        Raises UnsupportedError if the reference is not given some of them.
+        """
+        codes = _codes(b, self._reference.book, x)
+        key = codes.shape, codes.tobytes()
+        if key not in self._names:
+            self._names[key] = self._placed(b, x, codes)
+        return self._names[key]
+
+    def _placed(self, b: Building, x: Array, codes: Ints) -> str:
+        places: list[Place] = []
+        for device, row in enumerate(codes):
+            place = self._reference.place_of(row)
+            if place is None:
+                raise UnsupportedError(
+                    f"{b.place}: the program before it was partitioned has no random numbers with "
+                    f"the key, the algorithm and the places of these"
+                    + (f" on device {device}" if len(codes) > 1 else "")
+                )
+            _check_padding(b, x, place)
+            places.append(place)
+        places *= b.devices // len(codes)
+        draws = {place.draw.name: place.draw for place in places}
+        if len(draws) == 1:
+            return _input(b, x, places)
+        return _by_device(b, x, places)
+
+
+def _codes(b: Building, book: Codebook, x: Array) -> Ints:
+    """Return the codes of an array, shape (devices or 1, *sizes)."""
+    if x.codes is None:
+        raise unsupported(b, "random numbers that nothing tells")
+    held = x.codes.held(book)
+    if held.numbers is not None:
+        raise unsupported(b, f"{x.shape} of known numbers that are so many")
+    return np.ascontiguousarray(held.codes(book))
+
+
+def _check_padding(b: Building, x: Array, place: Place) -> None:
+    """Raise UnsupportedError if an integer behind the reference's array may be none of it."""
+    filled = any(end - start < size for (start, end), size in zip(place.box, x.sizes, strict=True))
+    span = place.draw.span
+    if filled and span is not None and not x.within(*span):
+        raise unsupported(b, "random integers of wider range where an array is filled up")
+
+
+def _input(b: Building, x: Array, places: Sequence[Place]) -> str:
+    """Return an input that holds on each device a part of one array of the reference."""
+    draw = places[0].draw
+    name = b.unused(draw.name)
+    whole, shards = draw.codes.shape, []
+    for dim, size in enumerate(x.sizes):
+        intervals = tuple(_interval(place.box[dim], size) for place in places)
+        if set(intervals) != {((0, whole[dim]),)}:
+            shards.append(Shard(dim, intervals=Table((DEVICE,), intervals)))
+    lineage = Lineage(draw.name, tuple(shards))
+    dtype = dtype_of(x.shape.element)
+    shape = b.stated(x.shape)
+    b.tensors[name] = Tensor(name, shape, dtype, "input", lineage=lineage, bounds=draw.span)
+    return name
+
+
+def _interval(part: tuple[int, int], size: int) -> tuple[tuple[int, int], ...]:
+    start, end = part
+    missing = size - (end - start)
+    return ((start, end), (FREE, missing)) if missing else ((start, end),)
+
+
+def _by_device(b: Building, x: Array, places: Sequence[Place]) -> str:
+    """Return a tensor that holds on each device a part of another array of the reference."""
+    name = b.unused(b.stem)
+    for draw in {place.draw.name: place.draw for place in places}.values():
+        mine = [device for device, place in enumerate(places) if place.draw is draw]
+        # A device that does not read it holds some part of it all the same.
+        held = [place if place.draw is draw else places[mine[0]] for place in places]
+        given = _input(b, x, held)
+        where = ({DEVICE: tuple(mine)},)
+        b.emit("identity", (given,), x.shape, where=where, into=name)
+    return name
