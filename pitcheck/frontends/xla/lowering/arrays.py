@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.xla.lowering.random.codes import Codes, of_numbers
+from pitcheck.frontends.xla.lowering.random.codes import Codes, of_numbers, of_real
 from pitcheck.frontends.xla.text.literals import Real
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape, TupleShape
 
@@ -118,6 +118,8 @@ class Array:
         self.codes = codes
         if known is not None:
             self.codes = of_numbers(shape.element, known)
+        elif number is not None:
+            self.codes = of_real(shape, number)
         self.drawn = drawn
         self._make = make
         self._name: str | None = None
@@ -125,9 +127,18 @@ class Array:
     @property
     def name(self) -> str:
         """The tensor that holds the array, which is made when it is first asked for."""
+        return self.made()
+
+    def made(self) -> str:
+        """Return the tensor that holds the array; make it unless it is there."""
         if self._name is None:
             self._name = self._make()
         return self._name
+
+    @property
+    def is_made(self) -> bool:
+        """True if the array is a tensor already."""
+        return self._name is not None
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -45,7 +45,13 @@ MOST_LISTED = 256
 
 
 class Drawing(Protocol):
-    """The tensors of random numbers, which a plan is given."""
+    """The tensors of random numbers, which a plan is given.
+
+    Attributes:
+        late: True if what depends on random numbers alone is one of them, too.
+    """
+
+    late: bool
 
     def tensor(self, b: Building, x: Array) -> str:
         """Return the tensor that holds an array of which codes tell the elements.
@@ -75,6 +81,11 @@ class Building:
         self._operator_names: dict[str, int] = {}
         self._computed: dict[str, tuple[str, ...]] = {}
         """The tensors that hold the results of each operator that only computes."""
+
+    @property
+    def draws_late(self) -> bool:
+        """True if what depends on random numbers alone is one of them, too."""
+        return self._drawing.late
 
     # --- places
     def at(self, instruction: Instruction, path: str) -> None:

@@ -87,8 +87,8 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
         numbers = computed(opcode, given, shape, direction_of(instruction))
     if numbers is not None:
         return _known(b, instruction, shape, operands, numbers)
-    has_codes = has_code(instruction, shape, operands)
-    if has_codes and is_drawn_later(shape, operands):
+    has_codes = has_code(b, instruction, shape, operands)
+    if has_codes and is_drawn_later(b, instruction, shape, operands):
         return coded(b, instruction, shape, operands)
     try:
         found = lower(b, instruction, shape, operands)
@@ -96,7 +96,7 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
         if not has_codes:
             raise
         return coded(b, instruction, shape, operands)
-    return with_codes(instruction, found, operands)
+    return with_codes(b, instruction, found, operands)
 
 
 def _known(

@@ -41,7 +41,7 @@ def given(
         b.tensors[name] = Tensor(name, stated, dtype, "input", lineage=lineage, bounds=bounds)
         return name
 
-    if not bounded:
-        return Array(shape, made)
-    made()
-    return Array(shape, lambda: name, span=bounds)
+    found = Array(shape, made, span=bounds if bounded else None)
+    if bounded:
+        found.made()
+    return found

@@ -15,7 +15,6 @@ from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
 from pitcheck.frontends.xla.lowering.loops.induction import Claim, Induction
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.program import Run
-from pitcheck.frontends.xla.lowering.random.codebook import Codebook
 from pitcheck.frontends.xla.lowering.random.draws import Draws
 from pitcheck.frontends.xla.lowering.random.parameters import KEYS, parameter_codes
 from pitcheck.frontends.xla.text.module import Module
@@ -78,11 +77,11 @@ class Side:
     ) -> None:
         self.module = module
         self._bounds = bounds
-        self._b = Building(module, devices, drawing or Draws(Codebook()))
+        self._b = Building(module, devices, drawing or Draws())
         self.induction = Induction(self._b, loops)
         entry = module.computations[module.entry]
-        values = [self._given_array(p) for p in parameters]
-        result = Run(self._b, self.induction).computation(entry, values, "")
+        self._parameters = [self._given_array(p) for p in parameters]
+        result = Run(self._b, self.induction).computation(entry, self._parameters, "")
         self._b.at(entry.result, "")
         self.results = [*self._full(result)]
 
@@ -106,9 +105,14 @@ class Side:
         array.codes = codes
         return array
 
-    def reads(self, parameter: Parameter) -> bool:
-        """Return True if the plan has a tensor of a parameter."""
-        return parameter.name in self._b.tensors
+    def read(self) -> set[int]:
+        """Return the numbers of the parameters of which the plan has a tensor."""
+        return {n for n, each in enumerate(self._parameters) if each.is_made}
+
+    def make(self, numbers: set[int]) -> None:
+        """Make the tensors of some parameters."""
+        for number in sorted(numbers):
+            self._parameters[number].made()
 
     def named_results(self) -> list[str]:
         """Return a tensor of its own for each result."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pitcheck.frontends.xla.lowering.arrays import DTYPES, NUMPY, Array, limits
 from pitcheck.frontends.xla.lowering.building import Building
 from pitcheck.frontends.xla.lowering.random.expressions import operator
@@ -53,13 +55,15 @@ _LARGEST = {
 """The largest integers of 64 bits that a conversion to a floating-point type gives no infinity."""
 
 
-def has_code(instruction: Instruction, shape: ArrayShape, given: Sequence[Array]) -> bool:
+def has_code(
+    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
+) -> bool:
     """Return True if codes tell the result of an elementwise operator."""
-    if instruction.opcode not in _OPCODES or any(a.codes is None for a in given):
+    if any(a.codes is None for a in given) or instruction.get("type", "") == "TOTALORDER":
         return False
-    if instruction.get("type", "") == "TOTALORDER":
-        return False
-    if any(a.shape.element not in NUMPY for a in given):
+    if b.draws_late and any(each.element not in NUMPY for each in (shape, *(a.shape for a in given))):
+        return True
+    if instruction.opcode not in _OPCODES or any(a.shape.element not in NUMPY for a in given):
         return False
     if shape.element in NUMPY:
         return True
@@ -67,14 +71,20 @@ def has_code(instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
     return most is not None and (x.span is None or x.within(-most, most + 1))
 
 
-def is_drawn_later(shape: ArrayShape, given: Sequence[Array]) -> bool:
+def is_drawn_later(
+    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
+) -> bool:
     """Return True if the result of an operator is to have codes, though it may have a meaning.
 
     That is so for random integers that may be many, and for integers of which plans have no type.
+    If numbers are drawn late, it is so for all that depend on random numbers alone.
     """
     if any(each.element not in DTYPES for each in (shape, *(a.shape for a in given))):
         return True
-    return any(a.drawn and _is_wide(a) for a in given)
+    drawn = [a for a in given if a.drawn]
+    if drawn and (b.draws_late or (instruction.opcode == "convert" and shape.element.is_integer)):
+        return True
+    return any(_is_wide(a) for a in drawn)
 
 
 def _is_wide(a: Array) -> bool:
@@ -88,13 +98,16 @@ def coded(
     opcode, element = instruction.opcode, shape.element
     codes = [a.codes for a in given if a.codes is not None]
     span = span_of_bits(opcode, given, element) if element.is_integer else None
+    if span is not None and span[1] - span[0] == 1:
+        whole = np.broadcast_to(np.array(span[0], NUMPY[element]), (1, *shape.dimensions))
+        return b.known(shape, whole)
     return b.drawn(shape, operator(opcode, shape, codes, direction_of(instruction)), span)
 
 
-def with_codes(instruction: Instruction, found: Array, given: Sequence[Array]) -> Array:
+def with_codes(b: Building, instruction: Instruction, found: Array, given: Sequence[Array]) -> Array:
     """Return a result that has a meaning in a plan, with its codes beside."""
     fresh = found.codes is None and all(found is not a for a in given)
-    if fresh and found.shape.element in NUMPY and has_code(instruction, found.shape, given):
+    if fresh and has_code(b, instruction, found.shape, given):
         codes = [a.codes for a in given if a.codes is not None]
         found.codes = operator(instruction.opcode, found.shape, codes, direction_of(instruction))
     return found

@@ -58,16 +58,31 @@ class Held:
         return Held(self.element, expressions=move(np.asarray(self.expressions)))
 
 
+MIXED = 16
+"""The disjunctions behind which bits are taken for random: threefry has 20 rounds of one."""
 Make = Callable[[Codebook, Sequence[Held]], Held]
 
 
 class Codes:
-    """The elements of an array, made of those of others when they are asked for."""
+    """The elements of an array, made of those of others when they are asked for.
 
-    def __init__(self, inputs: Sequence[Codes], make: Make | None, held: Held | None = None):
+    Attributes:
+        mixing: the exclusive disjunctions of bits that each element has been through at least;
+            MIXED for the bits of a generator.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Codes],
+        make: Make | None,
+        held: Held | None = None,
+        *,
+        mixing: int = 0,
+    ) -> None:
         self._inputs = tuple(inputs)
         self._make = make
         self._held = held
+        self.mixing = mixing
 
     def held(self, book: Codebook) -> Held:
         """Return the elements. Raises BudgetError if that takes too many steps."""
@@ -93,6 +108,17 @@ def of_numbers(element: ElementType, numbers: Elements) -> Codes:
     return Codes((), None, Held(element, numbers=numbers))
 
 
+def of_real(shape: ArrayShape, number: Hashable) -> Codes:
+    """Return an array of one floating-point number."""
+
+    def make(book: Codebook, _: Sequence[Held]) -> Held:
+        code = book.code(("real", shape.element, number), np.zeros(1, dtype=np.int64))
+        wide = np.broadcast_to(code.reshape(1, *(1 for _ in shape.dimensions)), (1, *shape.dimensions))
+        return Held(shape.element, expressions=wide)
+
+    return Codes((), make)
+
+
 def moved(x: Codes, shape: ArrayShape, move: Move) -> Codes:
     """Return elements at other places of an array of some shape."""
 
@@ -100,7 +126,7 @@ def moved(x: Codes, shape: ArrayShape, move: Move) -> Codes:
         check_size(given[0].rows * prod(shape.dimensions))
         return given[0].moved(move)
 
-    return Codes((x,), make)
+    return Codes((x,), make, mixing=x.mixing)
 
 
 def joined(shape: ArrayShape, parts: Sequence[Codes], axis: int) -> Codes:
@@ -114,7 +140,7 @@ def joined(shape: ArrayShape, parts: Sequence[Codes], axis: int) -> Codes:
         codes = [each.codes(book) for each in given]
         return Held(given[0].element, expressions=_concatenated(codes, axis))
 
-    return Codes(parts, make)
+    return Codes(parts, make, mixing=min(part.mixing for part in parts))
 
 
 def _concatenated(parts: Sequence[Elements], axis: int) -> Elements:
@@ -123,14 +149,45 @@ def _concatenated(parts: Sequence[Elements], axis: int) -> Elements:
     return np.concatenate(whole, axis=axis + 1)
 
 
-def coded(element: ElementType, given: Sequence[Codes], code: Callable[..., Ints]) -> Codes:
-    """Return what a function of a codebook and the codes of other arrays gives."""
+Exchange = Callable[[Sequence[Elements], Elements], Sequence[Elements]]
+"""A function of what each device holds, and of as many zeros, that gives what each device gets."""
+
+
+def exchanged(x: Codes, shape: ArrayShape, devices: int, exchange: Exchange) -> Codes:
+    """Return what each device gets, an array of some shape."""
+
+    def make(book: Codebook, given: Sequence[Held]) -> Held:
+        book.spend(devices * prod(shape.dimensions))
+        held = given[0]
+        if held.numbers is not None:
+            return Held(held.element, numbers=swapped(held.numbers, devices, exchange))
+        zero = of_numbers(held.element, np.zeros((1,), dtype=np.int64)).held(book).codes(book)
+        return Held(
+            held.element, expressions=swapped(held.codes(book), devices, exchange, int(zero[0]))
+        )
+
+    return Codes((x,), make, mixing=x.mixing)
+
+
+def swapped(elements: Elements, devices: int, exchange: Exchange, zero: int = 0) -> Elements:
+    """Return what each device gets of elements, of which ``zero`` stands for 0."""
+    rows = np.broadcast_to(elements, (devices, *elements.shape[1:]))
+    return np.stack([*exchange([*rows], np.full_like(rows[0], zero))])
+
+
+def coded(
+    element: ElementType, given: Sequence[Codes], code: Callable[..., Ints], *, mixing: int = 0
+) -> Codes:
+    """Return what a function of a codebook and the codes of other arrays gives.
+
+    ``mixing``: that of the result, if it is more than that of the arrays.
+    """
 
     def make(book: Codebook, held: Sequence[Held]) -> Held:
         found = code(book, *(each.codes(book) for each in held))
         return Held(element, expressions=found)
 
-    return Codes(given, make)
+    return Codes(given, make, mixing=max(mixing, *(each.mixing for each in given)))
 
 
 def leaf(shape: ArrayShape, rows: int, name: Hashable, places: Callable[[], Ints]) -> Codes:

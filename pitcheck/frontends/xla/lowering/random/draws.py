@@ -25,6 +25,7 @@ from pitcheck.frontends.xla.lowering.arrays import Array, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import DEVICE, Building, unsupported
 from pitcheck.frontends.xla.lowering.placement import FREE
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
+from pitcheck.frontends.xla.lowering.random.codes import MIXED
 from pitcheck.plan.model import Lineage, Shard, Table, Tensor
 
 Box = tuple[tuple[int, int], ...]
@@ -39,11 +40,13 @@ class Draw:
         name: the tensor.
         codes: the code of each element.
         span: the least integer, and one above the largest; None for other types.
+        mixed: True if bits are mixed as a generator does it, so that elements are independent.
     """
 
     name: str
     codes: Ints
     span: Span | None
+    mixed: bool
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,16 @@ class Place:
 
 
 class Draws:
-    """The random numbers of the reference."""
+    """The random numbers of the reference.
 
-    def __init__(self, book: Codebook) -> None:
-        self.book = book
+    Attributes:
+        late: True if what depends on random numbers alone is one of them, too.
+        all: the arrays that the reference is given.
+    """
+
+    def __init__(self, *, late: bool = False) -> None:
+        self.late = late
+        self.book = Codebook()
         self.all: list[Draw] = []
         self._codes: Ints = np.zeros(0, dtype=np.int64)
         self._draws: Ints = np.zeros(0, dtype=np.int64)
@@ -85,7 +94,7 @@ class Draws:
         if len(self._found(distinct)):
             raise unsupported(b, "an array of random numbers of which others hold a part")
         name = b.unused(f"{b.stem} (random)")
-        draw = Draw(name, codes, x.span)
+        draw = Draw(name, codes, x.span, x.codes is not None and x.codes.mixing >= MIXED)
         self._enter(draw, flat)
         shape, dtype = b.stated(x.shape), dtype_of(x.shape.element)
         b.tensors[name] = Tensor(name, shape, dtype, "input", bounds=x.span)
@@ -132,6 +141,7 @@ class PartitionedDraws:
     """The random numbers of a partitioned program: parts of those of the reference."""
 
     def __init__(self, reference: Draws) -> None:
+        self.late = reference.late
         self._reference = reference
         self._names: dict[tuple[tuple[int, ...], bytes], str] = {}
 
@@ -147,22 +157,20 @@ class PartitionedDraws:
         return self._names[key]
 
     def _placed(self, b: Building, x: Array, codes: Ints) -> str:
-        places: list[Place] = []
-        for device, row in enumerate(codes):
-            place = self._reference.place_of(row)
-            if place is None:
-                raise UnsupportedError(
-                    f"{b.place}: the program before it was partitioned has no random numbers with "
-                    f"the key, the algorithm and the places of these"
-                    + (f" on device {device}" if len(codes) > 1 else "")
-                )
+        found = [self._reference.place_of(row) for row in codes]
+        places = [place or _behind(x, found) for place in found]
+        missing = [device for device, place in enumerate(places) if place is None]
+        if missing:
+            raise UnsupportedError(
+                f"{b.place}: the program before it was partitioned has no random numbers with the "
+                f"key, the algorithm and the places of these"
+                + (f" on device {missing[0]}" if len(codes) > 1 else "")
+            )
+        held = [place for place in places if place is not None] * (b.devices // len(codes))
+        for place in held:
             _check_padding(b, x, place)
-            places.append(place)
-        places *= b.devices // len(codes)
-        draws = {place.draw.name: place.draw for place in places}
-        if len(draws) == 1:
-            return _input(b, x, places)
-        return _by_device(b, x, places)
+        several = len({place.draw.name for place in held}) > 1
+        return (_by_device if several else _input)(b, x, held)
 
 
 def _codes(b: Building, book: Codebook, x: Array) -> Ints:
@@ -173,6 +181,26 @@ def _codes(b: Building, book: Codebook, x: Array) -> Ints:
     if held.numbers is not None:
         raise unsupported(b, f"{x.shape} of known numbers that are so many")
     return np.ascontiguousarray(held.codes(book))
+
+
+def _behind(x: Array, found: Sequence[Place | None]) -> Place | None:
+    """Return the place behind the end of an array of which other devices hold all.
+
+    None if they do not: a device may hold nothing of it only where it is filled up.
+    """
+    places = [place for place in found if place is not None]
+    if not places or any(place.draw is not places[0].draw for place in places):
+        return None
+    draw = places[0].draw
+    covered = np.zeros(draw.codes.shape, dtype=bool)
+    for place in places:
+        covered[tuple(slice(*part) for part in place.box)] = True
+    cut = [d for d, whole in enumerate(draw.codes.shape) if x.sizes[d] < whole]
+    if len(cut) != 1 or not bool(covered.all()):
+        return None
+    end = draw.codes.shape[cut[0]]
+    box = tuple((end, end) if d == cut[0] else part for d, part in enumerate(places[0].box))
+    return Place(draw, box)
 
 
 def _check_padding(b: Building, x: Array, place: Place) -> None:
@@ -202,7 +230,8 @@ def _input(b: Building, x: Array, places: Sequence[Place]) -> str:
 def _interval(part: tuple[int, int], size: int) -> tuple[tuple[int, int], ...]:
     start, end = part
     missing = size - (end - start)
-    return ((start, end), (FREE, missing)) if missing else ((start, end),)
+    held = ((start, end),) if start < end else ()
+    return (*held, (FREE, missing)) if missing else held
 
 
 def _by_device(b: Building, x: Array, places: Sequence[Place]) -> str:

@@ -33,7 +33,8 @@ def operator(opcode: str, shape: ArrayShape, given: Sequence[Codes], direction: 
         wide = np.broadcast_to(found, (rows, *shape.dimensions))
         return Held(shape.element, expressions=wide)
 
-    return Codes(given, make)
+    mixing = max(each.mixing for each in given) + (opcode == "xor")
+    return Codes(given, make, mixing=mixing)
 
 
 def _aligned(codes: Ints, rank: int) -> Ints:

@@ -18,7 +18,8 @@ from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Tuple,
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.random.bits import widest
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
-from pitcheck.frontends.xla.lowering.random.codes import Codes, coded
+from pitcheck.frontends.xla.lowering.random.codes import MIXED, Codes, coded
+from pitcheck.frontends.xla.text.literals import Special
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, TupleShape
 
@@ -72,7 +73,7 @@ def _of_state(operator: tuple[object, ...], state: Codes, shape: ArrayShape) -> 
         places = np.arange(size, dtype=np.int64).reshape(1, *shape.dimensions)
         return book.code(operator, places, whole.reshape(-1, *(1,) * len(shape.dimensions)))
 
-    return coded(shape.element, [state], code)
+    return coded(shape.element, [state], code, mixing=MIXED)
 
 
 # --- bits of other types
@@ -84,6 +85,8 @@ def _bitcast(b: Building, instruction: Instruction, given: Sequence[Array]) -> V
     source, target = x.shape.element, shape.element
     if source is target and x.sizes == shape.dimensions:
         return x
+    if x.number is not None and target in NUMPY and target.is_integer and source in _FLOATS:
+        return _of_float(b, x, shape)
     if not source.is_integer or source not in NUMPY or x.codes is None:
         raise unsupported(b, f"the bits of {source} that are not known as {target}")
     if target in _FLOATS:
@@ -151,6 +154,29 @@ def _floats(b: Building, x: Array, codes: Codes, shape: ArrayShape) -> Array | N
             b, f"random bits as {shape.element}, which may be infinite or no number, or negative,"
         )
     return b.drawn(shape, _cast(codes, x.shape.element, shape, 1), None)
+
+
+def _of_float(b: Building, x: Array, shape: ArrayShape) -> Array | None:
+    """Return the bits of one floating-point number, which is 0 or positive."""
+    width, fraction, bias = _FLOATS[x.shape.element]
+    if x.sizes != shape.dimensions or _bits(shape.element) != width:
+        return None
+    number = x.number
+    bits = 0
+    if number != 0:
+        # The number is that of the bits, if these are between those of 0 and of infinity.
+        low, high = 0, ((2 * bias + 1) << fraction) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (
+                (middle, high)
+                if isinstance(number, Fraction) and _value(middle, x.shape.element) <= number
+                else (low, middle - 1)
+            )
+        bits = low
+    if number is Special.MINUS_ZERO or _value(bits, x.shape.element) != number:
+        raise unsupported(b, f"the bits of {x.shape.element} that are not known as {shape.element}")
+    return b.known(shape, np.full((1, *shape.dimensions), bits, dtype=NUMPY[shape.element]))
 
 
 def _value(bits: int, element: ElementType) -> Fraction:
