@@ -200,7 +200,9 @@ def _made(
     read = [each for each in given if each.number in reference.read()]
     plans = (
         reference.plan([Output(name) for name in (*outputs, *claims)], ()),
-        parallel.plan(local, (LATER_PASSES, *promises, *_assumed(read, bounds), *_assumed_random(draws.all))),
+        parallel.plan(
+            local, (LATER_PASSES, *promises, *_assumed(read, bounds), *_assumed_random(draws.all))
+        ),
     )
     return Made(plans, states, tuple(draws.all))
 

@@ -47,6 +47,8 @@ def span_of_bits(opcode: str, operands: Sequence[Array], element: ElementType) -
         return limits(element)
     if opcode in {"popcnt", "count-leading-zeros"}:
         return 0, int(element.value[1:]) + 1
+    if opcode == "convert" and operands[0].shape.element is ElementType.PRED:
+        return 0, 2
     if opcode == "select":
         return joined_span([a.span for a in operands[1:]]) or limits(element)
     return spanned(opcode, operands, element) or limits(element)

@@ -12,7 +12,7 @@ import numpy as np
 from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import MOST_KNOWN, NUMPY, Array, Numbers, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
-from pitcheck.frontends.xla.lowering.random.codes import Codes, Held, of_numbers
+from pitcheck.frontends.xla.lowering.random.codes import Codes, counted_codes, of_numbers
 from pitcheck.frontends.xla.lowering.random.codes import joined as codes_joined
 from pitcheck.frontends.xla.lowering.random.codes import moved as codes_moved
 from pitcheck.frontends.xla.lowering.spans import held, joined_span
@@ -179,8 +179,8 @@ def positions(b: Building, size: int, element: ElementType) -> Array:
 
     if b.devices * size <= MOST_KNOWN:
         return b.known(shape, np.arange(size, dtype=NUMPY[element])[None], counted)
-    count = Codes((), lambda _, __: Held(element, np.arange(size, dtype=NUMPY[element])[None]))
-    return Array(shape, counted, span=(0, size), codes=count)
+    codes = counted_codes(element, size, NUMPY[element])
+    return Array(shape, counted, span=(0, size), codes=codes)
 
 
 def _reshape(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pitcheck.frontends.xla.lowering.arrays import DTYPES, NUMPY, Array, limits
+from pitcheck.frontends.xla.lowering.arrays import DTYPES, NUMPY, Array, Numbers, limits
 from pitcheck.frontends.xla.lowering.building import Building
 from pitcheck.frontends.xla.lowering.random.expressions import operator
 from pitcheck.frontends.xla.lowering.spans import span_of_bits
@@ -61,8 +61,10 @@ def has_code(
     """Return True if codes tell the result of an elementwise operator."""
     if any(a.codes is None for a in given) or instruction.get("type", "") == "TOTALORDER":
         return False
-    if b.draws_late and any(each.element not in NUMPY for each in (shape, *(a.shape for a in given))):
-        return True
+    if b.draws_late and any(
+        each.element not in NUMPY for each in (shape, *(a.shape for a in given))
+    ):
+        return instruction.opcode != "copy"
     if instruction.opcode not in _OPCODES or any(a.shape.element not in NUMPY for a in given):
         return False
     if shape.element in NUMPY:
@@ -99,12 +101,14 @@ def coded(
     codes = [a.codes for a in given if a.codes is not None]
     span = span_of_bits(opcode, given, element) if element.is_integer else None
     if span is not None and span[1] - span[0] == 1:
-        whole = np.broadcast_to(np.array(span[0], NUMPY[element]), (1, *shape.dimensions))
+        whole: Numbers = np.broadcast_to(np.array(span[0], NUMPY[element]), (1, *shape.dimensions))
         return b.known(shape, whole)
     return b.drawn(shape, operator(opcode, shape, codes, direction_of(instruction)), span)
 
 
-def with_codes(b: Building, instruction: Instruction, found: Array, given: Sequence[Array]) -> Array:
+def with_codes(
+    b: Building, instruction: Instruction, found: Array, given: Sequence[Array]
+) -> Array:
     """Return a result that has a meaning in a plan, with its codes beside."""
     fresh = found.codes is None and all(found is not a for a in given)
     if fresh and has_code(b, instruction, found.shape, given):

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints, check_size
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
@@ -108,12 +108,24 @@ def of_numbers(element: ElementType, numbers: Elements) -> Codes:
     return Codes((), None, Held(element, numbers=numbers))
 
 
+def counted_codes(element: ElementType, size: int, dtype: DTypeLike) -> Codes:
+    """Return 0, 1, ... below ``size``."""
+
+    def make(_: Codebook, __: Sequence[Held]) -> Held:
+        check_size(size)
+        return Held(element, numbers=np.arange(size, dtype=dtype)[None])
+
+    return Codes((), make)
+
+
 def of_real(shape: ArrayShape, number: Hashable) -> Codes:
     """Return an array of one floating-point number."""
 
     def make(book: Codebook, _: Sequence[Held]) -> Held:
         code = book.code(("real", shape.element, number), np.zeros(1, dtype=np.int64))
-        wide = np.broadcast_to(code.reshape(1, *(1 for _ in shape.dimensions)), (1, *shape.dimensions))
+        wide = np.broadcast_to(
+            code.reshape(1, *(1 for _ in shape.dimensions)), (1, *shape.dimensions)
+        )
         return Held(shape.element, expressions=wide)
 
     return Codes((), make)

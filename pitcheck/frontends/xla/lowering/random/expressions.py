@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 
 from pitcheck.frontends.xla.lowering.known_numbers import COMMUTATIVE, computed
-from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
-from pitcheck.frontends.xla.lowering.random.codes import Codes, Held
+from pitcheck.frontends.xla.lowering.random.codebook import Codebook
+from pitcheck.frontends.xla.lowering.random.codes import Codes, Elements, Held
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 
 
@@ -26,17 +26,21 @@ def operator(opcode: str, shape: ArrayShape, given: Sequence[Codes], direction: 
                 return Held(shape.element, numbers=known)
         rank = len(shape.dimensions)
         codes = [_aligned(each.codes(book), rank) for each in held]
+        if opcode == "select" and held[0].numbers is not None:
+            chosen = np.where(_aligned(held[0].numbers, rank), codes[1], codes[2])
+            return Held(
+                shape.element, expressions=np.broadcast_to(chosen, (rows, *shape.dimensions))
+            )
         if opcode in COMMUTATIVE or direction in {"EQ", "NE"}:
             codes = [np.minimum(*codes), np.maximum(*codes)]
         types = (shape.element, *(each.element for each in held))
         found = book.code((opcode, direction, types), *codes)
-        wide = np.broadcast_to(found, (rows, *shape.dimensions))
-        return Held(shape.element, expressions=wide)
+        return Held(shape.element, expressions=np.broadcast_to(found, wide))
 
     mixing = max(each.mixing for each in given) + (opcode == "xor")
     return Codes(given, make, mixing=mixing)
 
 
-def _aligned(codes: Ints, rank: int) -> Ints:
+def _aligned(codes: Elements, rank: int) -> Elements:
     """Return codes with a dimension for each of the result's: a scalar stands for all."""
     return codes.reshape(len(codes), *(1,) * rank) if codes.ndim == 1 else codes

@@ -78,19 +78,24 @@ def _of_state(operator: tuple[object, ...], state: Codes, shape: ArrayShape) -> 
 
 # --- bits of other types
 def _bitcast(b: Building, instruction: Instruction, given: Sequence[Array]) -> Value | None:
-    """Return the same bits as elements of another type."""
+    """Return the same bits as elements of another type; None if the shapes do not fit."""
     x, shape = given[0], instruction.shape
     if not isinstance(shape, ArrayShape):
         return None
     source, target = x.shape.element, shape.element
     if source is target and x.sizes == shape.dimensions:
         return x
-    if x.number is not None and target in NUMPY and target.is_integer and source in _FLOATS:
+    if x.number is not None and source in _FLOATS and target in NUMPY and target.is_integer:
         return _of_float(b, x, shape)
     if not source.is_integer or source not in NUMPY or x.codes is None:
         raise unsupported(b, f"the bits of {source} that are not known as {target}")
-    if target in _FLOATS:
-        return _floats(b, x, x.codes, shape)
+    lower = _floats if target in _FLOATS else _integers
+    return lower(b, x, x.codes, shape)
+
+
+def _integers(b: Building, x: Array, codes: Codes, shape: ArrayShape) -> Array | None:
+    """Return bits as integers of another type; None if the shapes do not fit."""
+    source, target = x.shape.element, shape.element
     if not target.is_integer or target not in NUMPY:
         raise unsupported(b, f"bits of integers as {target}")
     ratio = NUMPY[target]().itemsize / NUMPY[source]().itemsize
@@ -98,9 +103,8 @@ def _bitcast(b: Building, instruction: Instruction, given: Sequence[Array]) -> V
         return None
     if x.known is not None and b.computes(shape, x):
         return b.known(shape, _viewed(x.known, shape))
-    if ratio == 1 and x.span is not None and x.within(0, 1 << (_bits(source) - 1)):
-        return b.drawn(shape, _cast(x.codes, source, shape, ratio), x.span)
-    return b.drawn(shape, _cast(x.codes, source, shape, ratio), widest(target))
+    is_same = ratio == 1 and x.within(0, 1 << (_bits(source) - 1))
+    return b.drawn(shape, _cast(codes, source, shape, ratio), x.span if is_same else widest(target))
 
 
 def _bits(element: ElementType) -> int:
@@ -139,7 +143,7 @@ def _cast(x: Codes, source: ElementType, shape: ArrayShape, ratio: float) -> Cod
 
 
 def _floats(b: Building, x: Array, codes: Codes, shape: ArrayShape) -> Array | None:
-    """Return bits as floating-point numbers."""
+    """Return bits as floating-point numbers; None if the shapes do not fit."""
     width, fraction, bias = _FLOATS[shape.element]
     if x.sizes != shape.dimensions or _bits(x.shape.element) != width:
         return None
@@ -157,7 +161,10 @@ def _floats(b: Building, x: Array, codes: Codes, shape: ArrayShape) -> Array | N
 
 
 def _of_float(b: Building, x: Array, shape: ArrayShape) -> Array | None:
-    """Return the bits of one floating-point number, which is 0 or positive."""
+    """Return the bits of one floating-point number, which is 0 or positive.
+
+    None if the shapes do not fit.
+    """
     width, fraction, bias = _FLOATS[x.shape.element]
     if x.sizes != shape.dimensions or _bits(shape.element) != width:
         return None
