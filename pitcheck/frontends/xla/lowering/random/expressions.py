@@ -24,13 +24,11 @@ def operator(opcode: str, shape: ArrayShape, given: Sequence[Codes], direction: 
             known = computed(opcode, numbers, shape, direction)
             if known is not None:
                 return Held(shape.element, numbers=known)
-        rank = len(shape.dimensions)
+        rank, wide = len(shape.dimensions), (rows, *shape.dimensions)
         codes = [_aligned(each.codes(book), rank) for each in held]
         if opcode == "select" and held[0].numbers is not None:
             chosen = np.where(_aligned(held[0].numbers, rank), codes[1], codes[2])
-            return Held(
-                shape.element, expressions=np.broadcast_to(chosen, (rows, *shape.dimensions))
-            )
+            return Held(shape.element, expressions=np.broadcast_to(chosen, wide))
         if opcode in COMMUTATIVE or direction in {"EQ", "NE"}:
             codes = [np.minimum(*codes), np.maximum(*codes)]
         types = (shape.element, *(each.element for each in held))
