@@ -67,12 +67,13 @@ class Building:
     Attributes:
         module: the program that is read.
         devices: the number of partitions.
+        drawing: the tensors of random numbers; None if they have no meaning.
     """
 
-    def __init__(self, module: Module, devices: int, drawing: Drawing) -> None:
+    def __init__(self, module: Module, devices: int, drawing: Drawing | None = None) -> None:
         self.module = module
         self.devices = devices
-        self._drawing = drawing
+        self.drawing = drawing
         self.mesh = (Axis(DEVICE, devices),)
         self.operators: list[Operator] = []
         self.tensors: dict[str, Tensor] = {}
@@ -81,11 +82,6 @@ class Building:
         self._operator_names: dict[str, int] = {}
         self._computed: dict[str, tuple[str, ...]] = {}
         """The tensors that hold the results of each operator that only computes."""
-
-    @property
-    def draws_late(self) -> bool:
-        """True if what depends on random numbers alone is one of them, too."""
-        return self._drawing.late
 
     # --- places
     def at(self, instruction: Instruction, path: str) -> None:
@@ -238,9 +234,14 @@ class Building:
 
     def drawn(self, shape: ArrayShape, codes: Codes, span: Span | None) -> Array:
         """Return an array of random numbers, or of others that only their codes tell."""
-        make = self.later(lambda: self._drawing.tensor(self, found))
-        found = Array(shape, make, span=span, codes=codes, drawn=True)
+        found = Array(shape, self.later(lambda: self._given(found)), span=span, codes=codes)
+        found.drawn = True
         return found
+
+    def _given(self, x: Array) -> str:
+        if self.drawing is None:
+            raise unsupported(self, "an array of random numbers")
+        return self.drawing.tensor(self, x)
 
     def moved(
         self,

@@ -15,7 +15,6 @@ from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
 from pitcheck.frontends.xla.lowering.loops.induction import Claim, Induction
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.program import Run
-from pitcheck.frontends.xla.lowering.random.draws import Draws
 from pitcheck.frontends.xla.lowering.random.parameters import KEYS, parameter_codes
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape
@@ -77,7 +76,7 @@ class Side:
     ) -> None:
         self.module = module
         self._bounds = bounds
-        self._b = Building(module, devices, drawing or Draws())
+        self._b = Building(module, devices, drawing)
         self.induction = Induction(self._b, loops)
         entry = module.computations[module.entry]
         self._parameters = [self._given_array(p) for p in parameters]

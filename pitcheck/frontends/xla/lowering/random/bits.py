@@ -59,11 +59,12 @@ def has_code(
     b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
 ) -> bool:
     """Return True if codes tell the result of an elementwise operator."""
-    if any(a.codes is None for a in given) or instruction.get("type", "") == "TOTALORDER":
+    if b.drawing is None or any(a.codes is None for a in given):
         return False
-    if b.draws_late and any(
-        each.element not in NUMPY for each in (shape, *(a.shape for a in given))
-    ):
+    if instruction.get("type", "") == "TOTALORDER":
+        return False
+    elements = shape.element, *(a.shape.element for a in given)
+    if b.drawing.late and any(element not in NUMPY for element in elements):
         return instruction.opcode != "copy"
     if instruction.opcode not in _OPCODES or any(a.shape.element not in NUMPY for a in given):
         return False
@@ -84,9 +85,13 @@ def is_drawn_later(
     if any(each.element not in DTYPES for each in (shape, *(a.shape for a in given))):
         return True
     drawn = [a for a in given if a.drawn]
-    if drawn and (b.draws_late or (instruction.opcode == "convert" and shape.element.is_integer)):
+    if drawn and (_is_late(b) or (instruction.opcode == "convert" and shape.element.is_integer)):
         return True
     return any(_is_wide(a) for a in drawn)
+
+
+def _is_late(b: Building) -> bool:
+    return b.drawing is not None and b.drawing.late
 
 
 def _is_wide(a: Array) -> bool:

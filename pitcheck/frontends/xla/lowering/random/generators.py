@@ -40,7 +40,7 @@ def random_bits(b: Building, instruction: Instruction, given: Sequence[Array]) -
     Raises UnsupportedError for what has no meaning in a plan.
     """
     lower = _LOWER.get(instruction.opcode)
-    return None if lower is None else lower(b, instruction, given)
+    return None if lower is None or b.drawing is None else lower(b, instruction, given)
 
 
 # --- generators
