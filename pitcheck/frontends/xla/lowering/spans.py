@@ -41,17 +41,25 @@ def span_of_bits(opcode: str, operands: Sequence[Array], element: ElementType) -
     """
     spans = [a.span for a in operands if a.span is not None]
     rule = _OF_BITS.get(opcode)
+    if opcode == "shift-right-arithmetic" and not operands[0].within(0, 1 << (_width(element) - 1)):
+        # The highest bit stands at the left of the result, in an unsigned integer as well.
+        return limits(element)
     if rule is not None and len(spans) == len(operands) and all(low >= 0 for low, _ in spans):
         return held(rule(*spans), element) or limits(element)
     if opcode in {"divide", "remainder"} and (len(spans) < 2 or spans[1][0] <= 0):
         return limits(element)
     if opcode in {"popcnt", "count-leading-zeros"}:
-        return 0, int(element.value[1:]) + 1
+        return 0, _width(element) + 1
     if opcode == "convert" and operands[0].shape.element is ElementType.PRED:
         return 0, 2
     if opcode == "select":
         return joined_span([a.span for a in operands[1:]]) or limits(element)
     return spanned(opcode, operands, element) or limits(element)
+
+
+def _width(element: ElementType) -> int:
+    """Return the bits of an integer type."""
+    return int(element.value[1:])
 
 
 def joined_span(spans: Sequence[Span | None]) -> Span | None:
