@@ -149,12 +149,12 @@ def _case(program: Program, impl: str, arrays: tuple[Any, ...], given: Any, resu
 def _judged(case: Any) -> dict[str, bool]:
     """Return for each mistake True if the partitioned program gives other numbers by it.
 
-    Those that XLA refuses are left out.
+    Those that XLA refuses are left out, and all of a program that it runs by no replicas.
     """
     found = list(faults(case["after"]))
     right = _run([case["after"]], case)[0]
     if right is None:
-        raise SystemExit(f"XLA does not run {case['name']}")
+        return {}
     outputs = _run([text for _, text in found], case)
     return {
         what: _differ(right, held)

@@ -9,6 +9,9 @@ gives, if each is one number in both programs. So:
   arrays on each device, which may be another on another device. An array with others is refused: of
   them nothing is known.
 
+Numbers that depend on random numbers alone may be computed from them by both plans, or be drawn in
+their place (``late``), which leaves less to prove.
+
 Where an array is filled up, each device holds the box as far as the reference's array goes, and
 behind it numbers of which nothing is known.
 """
