@@ -91,7 +91,7 @@ def _computed(operator: Any, given: list[int]) -> int:
         "negate": lambda: -a,
         "minimum": lambda: min(a, b),
         "maximum": lambda: max(a, b),
-        "popcnt": lambda: natural.bit_count(),
+        "popcnt": natural.bit_count,
         "count-leading-zeros": lambda: width - natural.bit_length(),
         "shift-left": lambda: natural << b if b < width else 0,
         "shift-right-logical": lambda: natural >> b if b < width else 0,

@@ -1,4 +1,4 @@
-"""JAX programs with random numbers: they are proven, and compute what JAX computes; mistakes are not.
+"""JAX programs with random numbers: they are proven, and mistakes in them are not.
 
 ``keyed_programs.py`` has made the texts, and run each mistake by XLA.
 """
@@ -45,7 +45,8 @@ ASSUMED = "random numbers with one key, algorithm and place are the same before 
 
 
 def _cases() -> dict[str, Case]:
-    return cases_in("keyed.jsonl.gz")
+    found: dict[str, Case] = cases_in("keyed.jsonl.gz")
+    return found
 
 
 def _verdict(before: str, after: str) -> str:
@@ -86,8 +87,9 @@ def test_the_random_numbers_are_those_of_jax(name: str) -> None:
     integers = {n: x.reshape(-1).tolist() for n, x in enumerate(arrays) if x.dtype.kind != "f"}
     numbers = values(draws.book, integers)
     initial = {
-        (draw.name, 0, 0): np.array([numbers[code] for code in draw.codes.reshape(-1).tolist()])
-        .reshape(draw.codes.shape)
+        (draw.name, 0, 0): np.array(
+            [numbers[code] for code in draw.codes.reshape(-1).tolist()]
+        ).reshape(draw.codes.shape)
         for draw in draws.all
     }
     given = [tensor.name for tensor in plan.tensors if tensor.role == "input"]
@@ -106,7 +108,7 @@ def test_what_is_proven_xla_computes(name: str) -> None:
     case = _cases()[name]
     judged = case["judged"]
     wrong = [(what, text) for what, text in faults(case["after"]) if judged.get(what, False)]
-    if name.split(",")[0] in SLOW:
+    if name.split(",", maxsplit=1)[0] in SLOW:
         wrong = [each for each in wrong if "," in each[0]][:4]
     assert wrong or not judged
     for what, text in wrong:

@@ -86,6 +86,30 @@ GENERATOR = "rng-bit-generator(%k)"
 
 CASES: dict[str, tuple[str, Edits, Edits]] = {
     "the same": (EQUIVALENT, (), ()),
+    "a part that is not needed": (
+        EQUIVALENT,
+        (
+            ("multiply(%x, %u)", "multiply(%x, %w)"),
+            (
+                "ROOT",
+                "%v = f32[2] slice(%u), slice={[2:4]}\n"
+                "%w = f32[8] concatenate(%v, %v, %v, %v), dimensions={0}\nROOT",
+            ),
+        ),
+        (("0, 2, 4, 6", "2, 2, 2, 2"),),
+    ),
+    "another part": (
+        OTHERS,
+        (
+            ("multiply(%x, %u)", "multiply(%x, %w)"),
+            (
+                "ROOT",
+                "%v = f32[2] slice(%u), slice={[2:4]}\n"
+                "%w = f32[8] concatenate(%v, %v, %v, %v), dimensions={0}\nROOT",
+            ),
+        ),
+        (("0, 2, 4, 6", "2, 2, 4, 2"),),
+    ),
     "the first block everywhere": (OTHERS, (), (("0, 2, 4, 6", "0, 0, 0, 0"),)),
     "two blocks swapped": (OTHERS, (), (("0, 2, 4, 6", "2, 0, 4, 6"),)),
     "a block one further": (OTHERS, (), (("0, 2, 4, 6", "0, 2, 3, 6"),)),
@@ -333,7 +357,10 @@ CASES: dict[str, tuple[str, Edits, Edits]] = {
                 "%y = u32[2] select(%m, %q0, %n0)\n"
                 "%q = u32[2] select(%m, %y, %q0)\n%c = ",
             ),
-            ("%m0 = ", "%l0 = u32[] constant(3)\n%n0 = u32[2] broadcast(%l0), dimensions={}\n%m0 = "),
+            (
+                "%m0 = ",
+                "%l0 = u32[] constant(3)\n%n0 = u32[2] broadcast(%l0), dimensions={}\n%m0 = ",
+            ),
         ),
     ),
     "chosen by the wrong mask": (

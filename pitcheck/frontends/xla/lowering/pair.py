@@ -173,7 +173,8 @@ def _made(
     # The reference has all its random numbers before a partitioned program is given parts of them.
     outputs, claims = reference.named_results(), reference.named_claims()
     local_given = _local(given, after, devices)
-    parallel = Side(after, devices, local_given, bounds, loops[1], PartitionedDraws(draws))
+    parts = PartitionedDraws(draws)
+    parallel = Side(after, devices, local_given, bounds, loops[1], parts)
     if len(outputs) != len(parallel.results):
         raise PlanError(
             f"{after.file}: the program has {len(parallel.results)} results; before it was "
@@ -197,6 +198,7 @@ def _made(
         *map(parallel.claimed, claims, parallel.induction.claims),
     ]
     reference.make(parallel.read())
+    parallel.hold_rest(parts)
     read = [each for each in given if each.number in reference.read()]
     plans = (
         reference.plan([Output(name) for name in (*outputs, *claims)], ()),

@@ -15,6 +15,7 @@ from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
 from pitcheck.frontends.xla.lowering.loops.induction import Claim, Induction
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.program import Run
+from pitcheck.frontends.xla.lowering.random.draws import PartitionedDraws
 from pitcheck.frontends.xla.lowering.random.parameters import KEYS, parameter_codes
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape
@@ -107,6 +108,10 @@ class Side:
     def read(self) -> set[int]:
         """Return the numbers of the parameters of which the plan has a tensor."""
         return {n for n, each in enumerate(self._parameters) if each.is_made}
+
+    def hold_rest(self, draws: PartitionedDraws) -> None:
+        """Give the plan the random numbers that no device holds."""
+        draws.hold_rest(self._b)
 
     def make(self, numbers: set[int]) -> None:
         """Make the tensors of some parameters."""

@@ -39,22 +39,30 @@ def span_of_bits(opcode: str, operands: Sequence[Array], element: ElementType) -
 
     It is that of the type where nothing narrower is known.
     """
-    spans = [a.span for a in operands if a.span is not None]
-    rule = _OF_BITS.get(opcode)
-    if opcode == "shift-right-arithmetic" and not operands[0].within(0, 1 << (_width(element) - 1)):
-        # The highest bit stands at the left of the result, in an unsigned integer as well.
-        return limits(element)
-    if rule is not None and len(spans) == len(operands) and all(low >= 0 for low, _ in spans):
-        return held(rule(*spans), element) or limits(element)
-    if opcode in {"divide", "remainder"} and (len(spans) < 2 or spans[1][0] <= 0):
-        return limits(element)
     if opcode in {"popcnt", "count-leading-zeros"}:
         return 0, _width(element) + 1
     if opcode == "convert" and operands[0].shape.element is ElementType.PRED:
         return 0, 2
+    found = None
     if opcode == "select":
-        return joined_span([a.span for a in operands[1:]]) or limits(element)
-    return spanned(opcode, operands, element) or limits(element)
+        found = joined_span([a.span for a in operands[1:]])
+    elif opcode in _OF_BITS:
+        found = _span_of_naturals(opcode, operands, element)
+    elif opcode not in {"divide", "remainder"} or operands[1].within(1, limits(element)[1]):
+        found = spanned(opcode, operands, element)
+    return found or limits(element)
+
+
+def _span_of_naturals(opcode: str, operands: Sequence[Array], element: ElementType) -> Span | None:
+    """Return the span of an operator on the bits of natural numbers; None for others."""
+    spans = [a.span for a in operands if a.span is not None and a.span[0] >= 0]
+    # An arithmetic shift keeps the highest bit, of an unsigned integer as well.
+    most = limits(element)[1]
+    if opcode == "shift-right-arithmetic":
+        most = 1 << (_width(element) - 1)
+    if len(spans) < len(operands) or spans[0][1] > most:
+        return None
+    return held(_OF_BITS[opcode](*spans), element)
 
 
 def _width(element: ElementType) -> int:

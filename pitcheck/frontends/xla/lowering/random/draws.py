@@ -29,6 +29,7 @@ from pitcheck.frontends.xla.lowering.building import DEVICE, Building, unsupport
 from pitcheck.frontends.xla.lowering.placement import FREE
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.lowering.random.codes import MIXED
+from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import Lineage, Shard, Table, Tensor
 
 Box = tuple[tuple[int, int], ...]
@@ -41,12 +42,14 @@ class Draw:
 
     Attributes:
         name: the tensor.
+        element: the type of its elements.
         codes: the code of each element.
         span: the least integer, and one above the largest; None for other types.
         mixed: True if bits are mixed as a generator does it, so that elements are independent.
     """
 
     name: str
+    element: ElementType
     codes: Ints
     span: Span | None
     mixed: bool
@@ -94,10 +97,11 @@ class Draws:
         distinct = np.unique(flat)
         if len(distinct) < len(flat):
             raise unsupported(b, "an array of random numbers in which one stands twice")
-        if len(self._found(distinct)):
+        if self.has(distinct):
             raise unsupported(b, "an array of random numbers of which others hold a part")
         name = b.unused(f"{b.stem} (random)")
-        draw = Draw(name, codes, x.span, x.codes is not None and x.codes.mixing >= MIXED)
+        mixed = x.codes is not None and x.codes.mixing >= MIXED
+        draw = Draw(name, x.shape.element, codes, x.span, mixed)
         self._enter(draw, flat)
         shape, dtype = b.stated(x.shape), dtype_of(x.shape.element)
         b.tensors[name] = Tensor(name, shape, dtype, "input", bounds=x.span)
@@ -121,7 +125,7 @@ class Draws:
     def place_of(self, codes: Ints) -> Place | None:
         """Return the part of an array of the reference that some codes are; None if there is none.
 
-        Behind the end of that array, codes may be any.
+        Behind the end of that array, codes may be any that the reference has not.
         """
         found = self._found(codes.reshape(-1)[:1])
         if not len(found):
@@ -136,17 +140,30 @@ class Draws:
         ]
         box = tuple((int(start), end) for start, end in zip(starts, ends, strict=True))
         theirs = draw.codes[tuple(slice(*part) for part in box)]
-        mine = codes[tuple(slice(0, end - start) for start, end in box)]
-        return Place(draw, box) if np.array_equal(mine, theirs) else None
+        inside = tuple(slice(0, end - start) for start, end in box)
+        behind = np.ones(codes.shape, dtype=bool)
+        behind[inside] = False
+        if self.has(codes[behind]) or not np.array_equal(codes[inside], theirs):
+            return None
+        return Place(draw, box)
+
+    def has(self, codes: Ints) -> bool:
+        """Return True if the reference is given a random number that is one of some codes."""
+        return len(self._found(np.unique(codes))) > 0
 
 
 class PartitionedDraws:
-    """The random numbers of a partitioned program: parts of those of the reference."""
+    """The random numbers of a partitioned program: parts of those of the reference.
+
+    Attributes:
+        late: True if what depends on random numbers alone is one of them, too.
+    """
 
     def __init__(self, reference: Draws) -> None:
         self.late = reference.late
         self._reference = reference
         self._names: dict[tuple[tuple[int, ...], bytes], str] = {}
+        self._held: dict[str, list[Box]] = {}
 
     def tensor(self, b: Building, x: Array) -> str:
         """Return the tensor that holds on each device its part of the reference's random numbers.
@@ -161,7 +178,10 @@ class PartitionedDraws:
 
     def _placed(self, b: Building, x: Array, codes: Ints) -> str:
         found = [self._reference.place_of(row) for row in codes]
-        places = [place or _behind(x, found) for place in found]
+        places = [
+            place or (None if self._reference.has(row) else _behind(x, found))
+            for place, row in zip(found, codes, strict=True)
+        ]
         missing = [device for device, place in enumerate(places) if place is None]
         if missing:
             raise UnsupportedError(
@@ -172,8 +192,22 @@ class PartitionedDraws:
         held = [place for place in places if place is not None] * (b.devices // len(codes))
         for place in held:
             _check_padding(b, x, place)
+            self._held.setdefault(place.draw.name, []).append(place.box)
         several = len({place.draw.name for place in held}) > 1
         return (_by_device if several else _input)(b, x, held)
+
+    def hold_rest(self, b: Building) -> None:
+        """Give the plan all random numbers of which no device holds some part.
+
+        The program does not need them, which is no fault.
+        """
+        for draw in self._reference.all:
+            covered = np.zeros(draw.codes.shape, dtype=bool)
+            for box in self._held.get(draw.name, ()):
+                covered[tuple(slice(*part) for part in box)] = True
+            if not bool(covered.all()):
+                whole = ArrayShape(draw.element, draw.codes.shape)
+                _hold(b, draw, whole, Lineage(draw.name))
 
 
 def _codes(b: Building, book: Codebook, x: Array) -> Ints:
@@ -217,16 +251,18 @@ def _check_padding(b: Building, x: Array, place: Place) -> None:
 def _input(b: Building, x: Array, places: Sequence[Place]) -> str:
     """Return an input that holds on each device a part of one array of the reference."""
     draw = places[0].draw
-    name = b.unused(draw.name)
     whole, shards = draw.codes.shape, []
     for dim, size in enumerate(x.sizes):
         intervals = tuple(_interval(place.box[dim], size) for place in places)
         if set(intervals) != {((0, whole[dim]),)}:
             shards.append(Shard(dim, intervals=Table((DEVICE,), intervals)))
-    lineage = Lineage(draw.name, tuple(shards))
-    dtype = dtype_of(x.shape.element)
-    shape = b.stated(x.shape)
-    b.tensors[name] = Tensor(name, shape, dtype, "input", lineage=lineage, bounds=draw.span)
+    return _hold(b, draw, x.shape, Lineage(draw.name, tuple(shards)))
+
+
+def _hold(b: Building, draw: Draw, shape: ArrayShape, lineage: Lineage) -> str:
+    """Return an input that holds a part of an array of the reference."""
+    name, sizes, dtype = b.unused(draw.name), b.stated(shape), dtype_of(shape.element)
+    b.tensors[name] = Tensor(name, sizes, dtype, "input", lineage=lineage, bounds=draw.span)
     return name
 
 
