@@ -13,6 +13,7 @@ import numpy as np
 from pitcheck.frontends.xla.lowering.arrays import DTYPES, NUMPY, Array, Numbers, limits
 from pitcheck.frontends.xla.lowering.building import Building
 from pitcheck.frontends.xla.lowering.random.expressions import operator
+from pitcheck.frontends.xla.lowering.random.parameters import KEYS
 from pitcheck.frontends.xla.lowering.spans import span_of_bits
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
@@ -46,6 +47,7 @@ _OPCODES = frozenset(
         "count-leading-zeros",
     }
 )
+_WRAPPING = frozenset({"add", "subtract", "multiply"})
 _LARGEST = {
     ElementType.F16: 65504,
     ElementType.BF16: 1 << 64,
@@ -87,7 +89,13 @@ def is_drawn_later(
     drawn = [a for a in given if a.drawn]
     if drawn and (_is_late(b) or (instruction.opcode == "convert" and shape.element.is_integer)):
         return True
-    return any(_is_wide(a) for a in drawn)
+    # The sum of a key and 0 does not wrap, but the key is no tensor for it.
+    sums = instruction.opcode in _WRAPPING and shape.element in KEYS
+    return any(_is_wide(a) for a in drawn) or (sums and any(_is_any(a) for a in given))
+
+
+def _is_any(a: Array) -> bool:
+    return a.span == limits(a.shape.element)
 
 
 def _is_late(b: Building) -> bool:
