@@ -125,11 +125,13 @@ def test_no_mistake_is_proven(name: str) -> None:
 @pytest.mark.parametrize("program", ["trained", "masked", "scanned"])
 def test_mistakes_with_masks_are_found(program: str, kind: str) -> None:
     case = _cases()[f"{program}, {kind}"]
-    for what, text in faults(case["after"]):
-        if what.startswith(("the complement", "the other choice")):
-            expected = "mismatch" if case["judged"].get(what, False) else None
-            found = _verdict(case["before"], text)
-            assert found == expected or (expected is None and found != "mismatch"), what
+    lines = case["after"].splitlines()
+    found = []
+    for what, text in _wrong(case["name"]):
+        line = lines[int(what.split()[-1]) - 1]
+        if what.startswith(("the complement", "the other choice")) and "pred[]" not in line:
+            found.append(_verdict(case["before"], text))
+    assert set(found) == {"mismatch"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -137,7 +139,8 @@ def test_no_mistake_is_found_where_xla_computes_the_same(name: str) -> None:
     case = _cases()[name]
     texts = dict(faults(case["after"]))
     for what, differs in case["judged"].items():
-        if not differs:
+        # The square of a random number may be on the same side of a limit for one key.
+        if not differs and not what.startswith("one operand twice"):
             assert _verdict(case["before"], texts[what]) != "mismatch", what
 
 
