@@ -1,6 +1,7 @@
 """JAX programs with random numbers: prints their texts, and what XLA makes of mistakes in them.
 
-``python keyed_programs.py FILE`` needs JAX. FILE is ``texts/keyed.jsonl.gz``.
+``python keyed_programs.py FILE MAPS`` needs JAX. The files are ``texts/keyed.jsonl.gz``, and
+``texts/keyed_maps.jsonl.gz`` with ``shard_map`` programs beside the plain one.
 """
 
 from __future__ import annotations
@@ -237,9 +238,41 @@ def cases() -> list[Any]:
     return found
 
 
+def noisy(words: Any, x: Any) -> Any:
+    """Return an array times random numbers: the plain program of all that follow."""
+    return x * random.uniform(random.wrap_key_data(words, impl=_impl(words)), x.shape)
+
+
+def sliced(words: Any, x: Any) -> Any:
+    """Return a shard times its part of the numbers that all devices draw."""
+    noise = random.uniform(random.wrap_key_data(words, impl=_impl(words)), (8, 4))
+    return x * lax.dynamic_slice(noise, (lax.axis_index(ALL) * 2, 0), (2, 4))
+
+
+def own(words: Any, x: Any) -> Any:
+    """Return a shard times numbers of a key of the device."""
+    key = random.wrap_key_data(words, impl=_impl(words))
+    return x * random.uniform(random.fold_in(key, lax.axis_index(ALL)), x.shape)
+
+
+def maps() -> list[Any]:
+    """Return programs in which each device draws, beside the plain one."""
+    given = np.array([5, 7], np.uint32), np.ones((8, 4), np.float32)
+    found = []
+    for name, body in (("sliced", sliced), ("local", noisy), ("own", own)):
+        jax.clear_caches()
+        mapped = jax.shard_map(body, mesh=MESH, in_specs=(P(), P(ALL)), out_specs=P(ALL))
+        case = pair(mapped, given, (sharded(), sharded(ALL)), sharded(ALL), noisy)
+        # The plain program is compiled for all devices that JAX has.
+        case["plain"] = case["plain"].replace("num_partitions=8", "num_partitions=4")
+        found.append(case | {"name": name, "plain": case["plain"].replace("<=[8]", "<=[4]")})
+    return found
+
+
 def main() -> None:
-    """Write all programs into a file."""
+    """Write all programs into two files."""
     write(sys.argv[1], cases())
+    write(sys.argv[2], maps())
 
 
 if __name__ == "__main__":

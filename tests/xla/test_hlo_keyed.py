@@ -47,11 +47,15 @@ def _cases() -> dict[str, Case]:
     return found
 
 
-def _verdict(before: str, after: str) -> str:
-    """Return the verdict of the command on two texts; "refused" for one without a meaning."""
+def _verdict(before: str, after: str, stated: str | None = None) -> str:
+    """Return the verdict of the command on two texts; "refused" for one without a meaning.
+
+    ``stated``: the text of a sharded program of which ``before`` is the plain one.
+    """
     verdict = "refused"
+    sharded = None if stated is None else parse_hlo(stated)
     try:
-        for attempt in attempts_on(parse_hlo(before), parse_hlo(after)):
+        for attempt in attempts_on(parse_hlo(before), parse_hlo(after), sharded):
             reference, parallel = attempt.plans
             assert not [*validate(reference), *validate(parallel, reference=reference)]
             found = check(reference, parallel, Options(seed=1, jobs=1, explain=False)).verdict
@@ -142,6 +146,15 @@ def test_no_mistake_is_found_where_xla_computes_the_same(name: str) -> None:
         # The square of a random number may be on the same side of a limit for one key.
         if not differs and not what.startswith("one operand twice"):
             assert _verdict(case["before"], texts[what]) != "mismatch", what
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("sliced", "equivalent"), ("local", "mismatch"), ("own", "refused")]
+)
+def test_a_shard_map_that_draws_beside_a_plain_program(name: str, expected: str) -> None:
+    case = cases_in("keyed_maps.jsonl.gz")[name]
+    assert _verdict(case["plain"], case["after"], case["before"]) == expected
+    assert _verdict(case["before"], case["after"]) == "equivalent"
 
 
 def test_the_report_says_what_is_assumed() -> None:
