@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.xla.lowering.random.codes import Codes, of_numbers, of_real
 from pitcheck.frontends.xla.text.literals import Real
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape, TupleShape
 
@@ -86,6 +87,9 @@ class Array:
         parts: the arrays that it joins along ``axis``; () if it joins none.
         moved: the array of integers from which one number was subtracted on each device, and these
             numbers; None if it is no such difference.
+        codes: the expression that each element is; None if that is not followed.
+        drawn: True if it is one of random numbers, or others that only their codes tell: its
+            tensor is an input of the plan, or made of one.
     """
 
     def __init__(
@@ -99,6 +103,8 @@ class Array:
         shown: Array | None = None,
         parts: Sequence[Array] = (),
         axis: int = 0,
+        codes: Codes | None = None,
+        drawn: bool = False,
     ) -> None:
         self.shape = shape
         self.known = known
@@ -112,15 +118,30 @@ class Array:
         self.parts = parts
         self.axis = axis
         self.moved: tuple[Array, tuple[int, ...]] | None = None
+        self.codes = codes
+        if known is not None:
+            self.codes = of_numbers(shape.element, known)
+        elif number is not None:
+            self.codes = of_real(shape, number)
+        self.drawn = drawn
         self._make = make
         self._name: str | None = None
 
     @property
     def name(self) -> str:
         """The tensor that holds the array, which is made when it is first asked for."""
+        return self.made()
+
+    def made(self) -> str:
+        """Return the tensor that holds the array; make it unless it is there."""
         if self._name is None:
             self._name = self._make()
         return self._name
+
+    @property
+    def is_made(self) -> bool:
+        """True if the array is a tensor already."""
+        return self._name is not None
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from pitcheck.frontends.xla.lowering.arrays import (
     Span,
     dtype_of,
 )
+from pitcheck.frontends.xla.lowering.random.codes import Codes
 from pitcheck.frontends.xla.text.literals import Real, Special
 from pitcheck.frontends.xla.text.module import Instruction, Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
@@ -43,17 +44,36 @@ MOST_LISTED = 256
 """The elements of a constant that are written one by one."""
 
 
+class Drawing(Protocol):
+    """The tensors of random numbers, which a plan is given.
+
+    Attributes:
+        late: True if what depends on random numbers alone is one of them, too.
+    """
+
+    late: bool
+
+    def tensor(self, b: Building, x: Array) -> str:
+        """Return the tensor that holds an array of which codes tell the elements.
+
+        Raises UnsupportedError if nothing says so, and BudgetError if that takes too many steps.
+        """
+        ...
+
+
 class Building:
     """The tensors and operators of a plan so far.
 
     Attributes:
         module: the program that is read.
         devices: the number of partitions.
+        drawing: the tensors of random numbers; None if they have no meaning.
     """
 
-    def __init__(self, module: Module, devices: int) -> None:
+    def __init__(self, module: Module, devices: int, drawing: Drawing | None = None) -> None:
         self.module = module
         self.devices = devices
+        self.drawing = drawing
         self.mesh = (Axis(DEVICE, devices),)
         self.operators: list[Operator] = []
         self.tensors: dict[str, Tensor] = {}
@@ -212,6 +232,37 @@ class Building:
         name = self.emit(kind, inputs, shape, attributes, group=group)
         return Array(shape, lambda: name, span=span)
 
+    def drawn(self, shape: ArrayShape, codes: Codes, span: Span | None) -> Array:
+        """Return an array of random numbers, or of others that only their codes tell."""
+        found = Array(shape, self.later(lambda: self._given(found)), span=span, codes=codes)
+        found.drawn = True
+        return found
+
+    def _given(self, x: Array) -> str:
+        if self.drawing is None:
+            raise unsupported(self, "an array of random numbers")
+        return self.drawing.tensor(self, x)
+
+    def moved(
+        self,
+        kind: str,
+        x: Array,
+        shape: ArrayShape,
+        attributes: Mapping[str, Attribute],
+        codes: Codes | None,
+        span: Span | None,
+    ) -> Array:
+        """Return an array that an operator makes, if of random numbers, when it is asked for.
+
+        ``codes``: those of the result, if there are any.
+        """
+        if not x.drawn:
+            made = self.array(kind, (x.name,), shape, attributes, span=span)
+            made.codes = codes
+            return made
+        make = self.later(lambda: self.emit(kind, (x.name,), shape, attributes))
+        return Array(shape, make, span=span, codes=codes, drawn=True)
+
     def known(
         self, shape: ArrayShape, numbers: Numbers, make: Callable[[], str] | None = None
     ) -> Array:
@@ -245,6 +296,18 @@ class Building:
     def filled(self, shape: ArrayShape, number: Real) -> Array:
         """Return an array of one floating-point number."""
         return Array(shape, lambda: self._full(shape, literal(number)), number=number)
+
+    def numbers(self, shape: ArrayShape, keys: Numbers, values: Mapping[int, Real]) -> Array:
+        """Return an array of floating-point numbers on each device, by a key of each.
+
+        ``keys``: shape (devices or 1, *sizes).
+        """
+        first = int(keys.reshape(-1)[0])
+        if bool((keys == first).all()):
+            return self.filled(shape, values[first])
+        flat = keys.reshape(len(keys), -1).T[: MOST_LISTED + 1]
+        columns = [self.table([literal(values[int(key)]) for key in column]) for column in flat]
+        return Array(shape, self.later(lambda: self._joined(shape, columns)))
 
     def constant(self, shape: ArrayShape, elements: Sequence[Any]) -> Array:
         """Return a constant with its elements row by row."""
@@ -280,7 +343,7 @@ class Building:
         columns = [self.table([int(n) for n in column]) for column in flat.T[: MOST_LISTED + 1]]
         return self._joined(shape, columns)
 
-    def table(self, values: Sequence[int]) -> int | Table:
+    def table(self, values: Sequence[int | float | str]) -> int | float | str | Table:
         """Return an attribute with a number for each device, or the one for all."""
         if len(set(values)) == 1:
             return values[0]

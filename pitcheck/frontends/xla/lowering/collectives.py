@@ -9,8 +9,17 @@ from typing import cast
 import numpy as np
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Span, Tuple, Value, dtype_of
+from pitcheck.frontends.xla.lowering.arrays import (
+    NUMPY,
+    Array,
+    Numbers,
+    Span,
+    Tuple,
+    Value,
+    dtype_of,
+)
 from pitcheck.frontends.xla.lowering.building import DEVICE, Building, unsupported
+from pitcheck.frontends.xla.lowering.random.codes import Exchange, exchanged, swapped
 from pitcheck.frontends.xla.lowering.reductions import added_span
 from pitcheck.frontends.xla.lowering.regions.of_two import reduction_of
 from pitcheck.frontends.xla.lowering.spans import joined_span
@@ -140,13 +149,51 @@ def _all_reduce(b: Building, instruction: Instruction, given: Sequence[Array]) -
 def _all_gather(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
     group = _group(b, instruction)
     axis = axis_of(b, instruction)
+
+    def gathered(held: Sequence[Numbers], _: Numbers) -> list[Numbers]:
+        parts = {d: [held[other] for other in ranks] for ranks in group.ranks for d in ranks}
+        return [np.concatenate(parts[d], axis=axis) for d in range(b.devices)]
+
     results = []
     for x in given:
         shape = _scaled(x.shape, axis, len(group.ranks[0]))
-        results.append(
-            b.array("all_gather", (x.name,), shape, {"axis": axis}, group=group, span=x.span)
-        )
+        results.append(_swapped(b, "all_gather", x, shape, {"axis": axis}, group, gathered))
     return results
+
+
+def _swapped(
+    b: Building,
+    kind: str,
+    x: Array,
+    shape: ArrayShape,
+    attributes: Mapping[str, Attribute],
+    group: Group,
+    exchange: Exchange,
+) -> Array:
+    """Return what each member of a group gets. ``exchange`` hands on what is known of elements."""
+
+    def made() -> str:
+        return b.emit(kind, (x.name,), shape, attributes, group=group)
+
+    return _handed_on(b, x, shape, x.span, made, exchange)
+
+
+def _handed_on(
+    b: Building,
+    x: Array,
+    shape: ArrayShape,
+    span: Span | None,
+    make: Callable[[], str],
+    exchange: Exchange,
+) -> Array:
+    """Return what each device gets of what the devices hold; ``make`` makes its tensor."""
+    if x.known is not None and b.computes(shape, x):
+        return b.known(shape, swapped(x.known, b.devices, exchange), make)
+    codes = x.codes and exchanged(x.codes, shape, b.devices, exchange)
+    if x.drawn:
+        return Array(shape, b.later(make), span=span, codes=codes, drawn=True)
+    name = make()
+    return Array(shape, lambda: name, span=span, codes=codes)
 
 
 def _scaled(shape: ArrayShape, axis: int, factor: int) -> ArrayShape:
@@ -214,7 +261,16 @@ def _all_to_all(b: Building, instruction: Instruction, given: Sequence[Array]) -
 
 def _exchanged(b: Building, x: Array, axis: int, group: Group) -> Array:
     attributes = {"split_axis": axis, "concat_axis": axis}
-    return b.array("all_to_all", (x.name,), x.shape, attributes, group=group, span=x.span)
+
+    def exchange(held: Sequence[Numbers], _: Numbers) -> list[Numbers]:
+        found = dict(enumerate(held))
+        for ranks in group.ranks:
+            parts = [np.split(held[other], len(ranks), axis=axis) for other in ranks]
+            for place, device in enumerate(ranks):
+                found[device] = np.concatenate([part[place] for part in parts], axis=axis)
+        return [found[device] for device in range(b.devices)]
+
+    return _swapped(b, "all_to_all", x, x.shape, attributes, group, exchange)
 
 
 def _permute(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
@@ -240,8 +296,20 @@ def targets_of(b: Building, instruction: Instruction, devices: int) -> dict[int,
 
 
 def _sent(b: Building, x: Array, targets: Mapping[int, int]) -> Array:
-    """Return what each partition is sent, by a send and a receive for each pair."""
+    """Return what each partition is sent."""
     sources = {target: source for source, target in targets.items()}
+
+    def exchange(held: Sequence[Numbers], zeros: Numbers) -> list[Numbers]:
+        return [held[sources[d]] if d in sources else zeros for d in range(b.devices)]
+
+    span = joined_span((x.span, (0, 1))) if x.is_integer else None
+    return _handed_on(b, x, x.shape, span, lambda: _transferred(b, x, targets, sources), exchange)
+
+
+def _transferred(
+    b: Building, x: Array, targets: Mapping[int, int], sources: Mapping[int, int]
+) -> str:
+    """Return the tensor that each partition is sent, by a send and a receive for each pair."""
     stays = tuple(s for s, t in targets.items() if s == t)
     sends = tuple(s for s, t in targets.items() if s != t)
     receives = tuple(targets[s] for s in sends)
@@ -259,8 +327,7 @@ def _sent(b: Building, x: Array, targets: Mapping[int, int]) -> Array:
     if nothing:
         attributes = {"sizes": x.sizes, "value": 0, "dtype": dtype_of(x.shape.element)}
         b.emit("full", (), x.shape, attributes, where=_at(nothing), into=name)
-    zero = (0, 1) if x.is_integer else None
-    return Array(x.shape, lambda: name, span=joined_span((x.span, zero)) if zero else None)
+    return name
 
 
 def _at(devices: tuple[int, ...]) -> tuple[dict[str, tuple[int, ...]], ...]:
@@ -269,11 +336,12 @@ def _at(devices: tuple[int, ...]) -> tuple[dict[str, tuple[int, ...]], ...]:
 
 def _broadcast(b: Building, instruction: Instruction, given: Sequence[Array]) -> list[Array]:
     group = _group(b, instruction)
-    attributes = {"root": 0}
-    return [
-        b.array("broadcast", (x.name,), x.shape, attributes, group=group, span=x.span)
-        for x in given
-    ]
+
+    def exchange(held: Sequence[Numbers], _: Numbers) -> list[Numbers]:
+        roots = {device: ranks[0] for ranks in group.ranks for device in ranks}
+        return [held[roots[device]] for device in range(b.devices)]
+
+    return [_swapped(b, "broadcast", x, x.shape, {"root": 0}, group, exchange) for x in given]
 
 
 def partition(b: Building, shape: ArrayShape) -> Array:

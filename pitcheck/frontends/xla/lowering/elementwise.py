@@ -12,6 +12,13 @@ from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
 from pitcheck.frontends.xla.lowering.known_numbers import computed
+from pitcheck.frontends.xla.lowering.random.bits import (
+    coded,
+    direction_of,
+    has_code,
+    is_drawn_later,
+    with_codes,
+)
 from pitcheck.frontends.xla.lowering.rounding import is_finite, rounded
 from pitcheck.frontends.xla.lowering.spans import decided, held, joined_span, spanned
 from pitcheck.frontends.xla.text.literals import Real, Special
@@ -76,10 +83,20 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
     _check_types(b, opcode, shape, operands)
     numbers = None
     if b.computes(shape, *operands):
-        numbers = computed(opcode, operands, shape, instruction.get("direction", "EQ"))
-    if numbers is None:
-        return lower(b, instruction, shape, operands)
-    return _known(b, instruction, shape, operands, numbers)
+        given = [np.asarray(a.known) for a in operands]
+        numbers = computed(opcode, given, shape, direction_of(instruction))
+    if numbers is not None:
+        return _known(b, instruction, shape, operands, numbers)
+    has_codes = has_code(b, instruction, shape, operands)
+    if has_codes and is_drawn_later(b, instruction, shape, operands):
+        return coded(b, instruction, shape, operands)
+    try:
+        found = lower(b, instruction, shape, operands)
+    except UnsupportedError:
+        if not has_codes:
+            raise
+        return coded(b, instruction, shape, operands)
+    return with_codes(b, instruction, found, operands)
 
 
 def _known(
@@ -261,6 +278,10 @@ def _shift(b: Building, instruction: Instruction, _: ArrayShape, __: Sequence[Ar
     raise unsupported(b, f"{instruction.opcode} of integers that are not known")
 
 
+def _count(b: Building, instruction: Instruction, _: ArrayShape, __: Sequence[Array]) -> Array:
+    raise unsupported(b, f"{instruction.opcode} of integers that are not known")
+
+
 def _compare(
     b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
 ) -> Array:
@@ -401,5 +422,7 @@ _OTHERS: Mapping[str, Lower] = {
     "round-nearest-even": rounded,
     "round-nearest-afz": rounded,
     "is-finite": is_finite,
+    "popcnt": _count,
+    "count-leading-zeros": _count,
 }
 _LOWER: Mapping[str, Lower] = MappingProxyType({**dict.fromkeys(_PLAIN, _plain), **_OTHERS})

@@ -17,10 +17,14 @@ def given(
     sharding: Sharding | None,
     place: str,
     bounds: Span | None = None,
+    *,
+    bounded: bool = True,
 ) -> Array:
     """Return an array that the plan is given: all of it, or on each device the part it holds.
 
     ``stem`` is its name if no other has it. ``bounds``: the half-open range of its integers.
+    ``bounded``: False if they lie there only where the plan has a tensor of them, which is made
+    when it is asked for.
 
     Raises:
         UnsupportedError: for a sharding that plans cannot state.
@@ -31,6 +35,13 @@ def given(
     if b.devices > 1:
         lineage, sizes = lineage_of(name, sizes, sharding, b.devices, place)
     shape = ArrayShape(whole.element, sizes)
-    dtype = dtype_of(shape.element)
-    b.tensors[name] = Tensor(name, b.stated(shape), dtype, "input", lineage=lineage, bounds=bounds)
-    return Array(shape, lambda: name, span=bounds)
+
+    def made() -> str:
+        dtype, stated = dtype_of(shape.element), b.stated(shape)
+        b.tensors[name] = Tensor(name, stated, dtype, "input", lineage=lineage, bounds=bounds)
+        return name
+
+    found = Array(shape, made, span=bounds if bounded else None)
+    if bounded:
+        found.made()
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers
+from pitcheck.frontends.xla.lowering.arrays import NUMPY, Numbers
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 
 _COMPARE: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -97,15 +97,21 @@ _INTEGERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 
 
+COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+"""The operators whose operands may change places."""
+
+
 def computed(
-    opcode: str, operands: Sequence[Array], shape: ArrayShape, direction: str
+    opcode: str, operands: Sequence[Numbers], shape: ArrayShape, direction: str
 ) -> Numbers | None:
     """Return the numbers of an elementwise operator on known ones; None if they are not followed.
 
-    ``direction``: that of a comparison.
+    Each operand has a first dimension for devices. ``direction``: that of a comparison.
     """
-    numbers = [_aligned(a, shape) for a in operands if a.known is not None]
-    kind = NUMPY[shape.element]
+    numbers = [_aligned(each, shape) for each in operands]
+    kind = NUMPY.get(shape.element)
+    if kind is None:
+        return None
     if opcode == "compare":
         function: Callable[..., Any] | None = _COMPARE[direction]
     elif opcode == "convert":
@@ -119,9 +125,8 @@ def computed(
     return None if found is None else np.asarray(found).astype(kind)
 
 
-def _aligned(a: Array, shape: ArrayShape) -> Numbers:
+def _aligned(numbers: Numbers, shape: ArrayShape) -> Numbers:
     """Return numbers with a dimension for each of the result's: a scalar stands for all."""
-    numbers = np.asarray(a.known)
-    if a.rank < len(shape.dimensions):
+    if numbers.ndim == 1:
         return numbers.reshape(len(numbers), *(1,) * len(shape.dimensions))
     return numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
@@ -12,6 +13,7 @@ from pitcheck.frontends.xla.lowering.indexed.promises import assumed_promises
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
 from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
+from pitcheck.frontends.xla.lowering.random.draws import Draw, Draws, PartitionedDraws
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.parser import read_hlo
@@ -46,7 +48,45 @@ def attempts_on(before: Module, after: Module, stated: Module | None = None) -> 
     """
     if stated is None:
         yield from _folded(before, after)
-    yield Attempt(plans_of(before, after, stated))
+    try:
+        made = _made(before, after, stated)
+    except UnsupportedError:
+        yield from _drawn_late(before, after, stated)
+        raise
+    if made.draws:
+        yield from _drawn_late(before, after, stated)
+    if not all(draw.mixed for draw in made.draws):
+        yield Attempt(made.plans, decides=False)
+        _check_random(before, made)
+    yield Attempt(made.plans)
+
+
+def _drawn_late(before: Module, after: Module, stated: Module | None) -> Iterator[Attempt]:
+    """Yield plans in which what depends on random numbers alone is a random number, too.
+
+    Fewer operators are left to prove then, and less is known of their operands.
+    """
+    try:
+        made = _made(before, after, stated, late=True)
+    except (PlanError, UnsupportedError, BudgetError):
+        return
+    if made.draws:
+        yield Attempt(made.plans, decides=False)
+
+
+def _check_random(before: Module, made: Made) -> None:
+    """Raise UnsupportedError if bits are no random numbers that are taken as free.
+
+    Those that little is done to may be equal though their codes are not. So a difference says
+    nothing.
+    """
+    for draw in made.draws:
+        if not draw.mixed:
+            raise UnsupportedError(
+                f"{before.file}: {draw.name} is of integers that wrap around or whose bits are "
+                f"mixed, and of no generator of random numbers; nothing but that they are computed "
+                f"in the same way can be shown of them"
+            )
 
 
 def _folded(before: Module, after: Module) -> Iterator[Attempt]:
@@ -59,14 +99,14 @@ def _folded(before: Module, after: Module) -> Iterator[Attempt]:
         if not loops[0]:
             return
         try:
-            plans, states = _plans_of(before, after, None, loops)
+            made = _made(before, after, None, loops, late=True)
         except NotFoldedError as error:
             loops = _without(loops[0], error.loop), _without(loops[1], error.loop)
         except (PlanError, UnsupportedError, BudgetError):
             return
         else:
             reductions = tuple(_inductions(loops[1]))
-            yield Attempt(plans, decides=False, states=states, reductions=reductions)
+            yield Attempt(made.plans, decides=False, states=made.states, reductions=reductions)
             return
 
 
@@ -86,19 +126,37 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
         UnsupportedError: something has no meaning in a plan.
         BudgetError: what they unfold to is too large.
     """
-    return _plans_of(before, after, stated, ({}, {}))[0]
+    made = _made(before, after, stated)
+    _check_random(before, made)
+    return made.plans
 
 
-def _plans_of(
+@dataclass(frozen=True)
+class Made:
+    """The plans of both programs.
+
+    Attributes:
+        plans: those before and after the partitioner.
+        states: for each array of a loop, which is an input, the outputs that it must be like.
+        draws: the random numbers that they are given.
+    """
+
+    plans: tuple[Plan, Plan]
+    states: Mapping[str, tuple[str, ...]]
+    draws: tuple[Draw, ...]
+
+
+def _made(
     before: Module,
     after: Module,
     stated: Module | None,
-    loops: tuple[Mapping[Key, Loop], Mapping[Key, Loop]],
-) -> tuple[tuple[Plan, Plan], dict[str, tuple[str, ...]]]:
-    """Return the plans of :func:`plans_of`, with loops folded, and the states of these loops.
+    loops: tuple[Mapping[Key, Loop], Mapping[Key, Loop]] = ({}, {}),
+    *,
+    late: bool = False,
+) -> Made:
+    """Return the plans of :func:`plans_of`, with loops folded, and random numbers drawn late.
 
-    The states name for each array of a loop, which is an input, what it must be like. Raises what
-    :func:`plans_of` raises.
+    Raises what :func:`plans_of` raises.
     """
     devices = after.header.partitions
     for module in (before, before if stated is None else stated):
@@ -110,9 +168,13 @@ def _plans_of(
     promises = assumed_promises(before if stated is None else stated, after)
     bounds = index_ranges(before)
     given = list(parameters_of(before))
-    reference = Side(before, 1, given, bounds, loops[0])
-    parallel = Side(after, devices, _local(given, after, devices), bounds, loops[1])
-    outputs = reference.named_results()
+    draws = Draws(late=late)
+    reference = Side(before, 1, given, bounds, loops[0], draws)
+    # The reference has all its random numbers before a partitioned program is given parts of them.
+    outputs, claims = reference.named_results(), reference.named_claims()
+    local_given = _local(given, after, devices)
+    parts = PartitionedDraws(draws)
+    parallel = Side(after, devices, local_given, bounds, loops[1], parts)
     if len(outputs) != len(parallel.results):
         raise PlanError(
             f"{after.file}: the program has {len(parallel.results)} results; before it was "
@@ -125,7 +187,6 @@ def _plans_of(
         _check_kept(number, shardings[number], own, result.rank, after)
     if reference.induction.met != parallel.induction.met:
         raise UnsupportedError(f"{after.file}: its loops are not those of {before.file}")
-    claims = reference.named_claims()
     states: dict[str, tuple[str, ...]] = {}
     for name, claim in zip(claims, reference.induction.claims, strict=True):
         states[claim.given] = (*states.get(claim.given, ()), name)
@@ -136,11 +197,16 @@ def _plans_of(
         ),
         *map(parallel.claimed, claims, parallel.induction.claims),
     ]
+    reference.make(parallel.read())
+    parallel.hold_rest(parts)
+    read = [each for each in given if each.number in reference.read()]
     plans = (
         reference.plan([Output(name) for name in (*outputs, *claims)], ()),
-        parallel.plan(local, (LATER_PASSES, *promises, *_assumed(given, bounds))),
+        parallel.plan(
+            local, (LATER_PASSES, *promises, *_assumed(read, bounds), *_assumed_random(draws.all))
+        ),
     )
-    return plans, states
+    return Made(plans, states, tuple(draws.all))
 
 
 def _inductions(loops: Mapping[Key, Loop]) -> Iterator[str]:
@@ -290,6 +356,15 @@ def _assumed(given: Sequence[Parameter], bounds: Mapping[int, tuple[int, int]]) 
             low, high = parameter.bounds(bounds)
             reason = ", which they index" if parameter.number in bounds else ""
             yield f"the integers in {parameter.name} lie in [{low}, {high}){reason}"
+
+
+def _assumed_random(draws: Sequence[Draw]) -> Iterator[str]:
+    """Yield what is assumed of random numbers."""
+    if draws:
+        yield (
+            "random numbers with one key, algorithm and place are the same before and after; they "
+            "are taken as free"
+        )
 
 
 def _shardings(module: Module) -> Iterator[Sharding | None]:

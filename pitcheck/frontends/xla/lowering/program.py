@@ -30,6 +30,7 @@ from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
 from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
 from pitcheck.frontends.xla.lowering.orders import ordered
+from pitcheck.frontends.xla.lowering.random.generators import random_bits
 from pitcheck.frontends.xla.lowering.reductions import reduced
 from pitcheck.frontends.xla.lowering.structure import structural
 from pitcheck.frontends.xla.lowering.windows.convolutions import convolution
@@ -71,6 +72,7 @@ _ARITHMETIC: Sequence[Arithmetic] = (
     indexed,
     collective,
     started,
+    random_bits,
 )
 
 

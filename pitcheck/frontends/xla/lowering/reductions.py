@@ -167,7 +167,8 @@ def of_two(b: Building, operator: str, first: Array, second: Array) -> Array:
     """
     shape = first.shape
     if b.computes(shape, first, second):
-        numbers = computed(operator, (first, second), shape, "")
+        given = [np.asarray(each.known) for each in (first, second)]
+        numbers = computed(operator, given, shape, "")
         if numbers is not None:
             return b.known(shape, numbers)
     span = None

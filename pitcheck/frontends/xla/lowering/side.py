@@ -8,13 +8,15 @@ from types import MappingProxyType
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import Array, Value, arrays_of
-from pitcheck.frontends.xla.lowering.building import Building, unsupported
+from pitcheck.frontends.xla.lowering.building import Building, Drawing, unsupported
 from pitcheck.frontends.xla.lowering.index_ranges import widest
 from pitcheck.frontends.xla.lowering.inputs import given
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
 from pitcheck.frontends.xla.lowering.loops.induction import Claim, Induction
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.program import Run
+from pitcheck.frontends.xla.lowering.random.draws import PartitionedDraws
+from pitcheck.frontends.xla.lowering.random.parameters import KEYS, parameter_codes
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 from pitcheck.frontends.xla.text.sharding import Sharding
@@ -71,14 +73,15 @@ class Side:
         parameters: Sequence[Parameter],
         bounds: Mapping[int, tuple[int, int]],
         loops: Mapping[Key, Loop] = MappingProxyType({}),
+        drawing: Drawing | None = None,
     ) -> None:
         self.module = module
         self._bounds = bounds
-        self._b = Building(module, devices)
+        self._b = Building(module, devices, drawing)
         self.induction = Induction(self._b, loops)
         entry = module.computations[module.entry]
-        values = [self._given_array(p) for p in parameters]
-        result = Run(self._b, self.induction).computation(entry, values, "")
+        self._parameters = [self._given_array(p) for p in parameters]
+        result = Run(self._b, self.induction).computation(entry, self._parameters, "")
         self._b.at(entry.result, "")
         self.results = [*self._full(result)]
 
@@ -94,7 +97,26 @@ class Side:
         shape = parameter.shape
         bounds = parameter.bounds(self._bounds) if shape.element.is_integer else None
         place = f"{self.module.file}:{parameter.line}"
-        return given(self._b, parameter.name, shape, parameter.sharding, place, bounds)
+        b, sharding = self._b, parameter.sharding
+        codes = parameter_codes(parameter.number, shape, sharding, b.devices, place)
+        # Keys of random numbers may be any integers, and most are no tensor of a plan.
+        bounded = shape.element not in KEYS or parameter.number in self._bounds
+        array = given(b, parameter.name, shape, sharding, place, bounds, bounded=bounded)
+        array.codes = codes
+        return array
+
+    def read(self) -> set[int]:
+        """Return the numbers of the parameters of which the plan has a tensor."""
+        return {n for n, each in enumerate(self._parameters) if each.is_made}
+
+    def hold_rest(self, draws: PartitionedDraws) -> None:
+        """Give the plan the random numbers that no device holds."""
+        draws.hold_rest(self._b)
+
+    def make(self, numbers: set[int]) -> None:
+        """Make the tensors of some parameters."""
+        for number in sorted(numbers):
+            self._parameters[number].made()
 
     def named_results(self) -> list[str]:
         """Return a tensor of its own for each result."""

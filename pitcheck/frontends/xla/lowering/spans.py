@@ -34,6 +34,42 @@ def spanned(opcode: str, operands: Sequence[Array], element: ElementType) -> Spa
     return held(rule(*spans), element)
 
 
+def span_of_bits(opcode: str, operands: Sequence[Array], element: ElementType) -> Span:
+    """Return the span of the result of an operator that may wrap around, or mixes bits.
+
+    It is that of the type where nothing narrower is known.
+    """
+    if opcode in {"popcnt", "count-leading-zeros"}:
+        return 0, _width(element) + 1
+    if opcode == "convert" and operands[0].shape.element is ElementType.PRED:
+        return 0, 2
+    found = None
+    if opcode == "select":
+        found = joined_span([a.span for a in operands[1:]])
+    elif opcode in _OF_BITS:
+        found = _span_of_naturals(opcode, operands, element)
+    elif opcode not in {"divide", "remainder"} or operands[1].within(1, limits(element)[1]):
+        found = spanned(opcode, operands, element)
+    return found or limits(element)
+
+
+def _span_of_naturals(opcode: str, operands: Sequence[Array], element: ElementType) -> Span | None:
+    """Return the span of an operator on the bits of natural numbers; None for others."""
+    spans = [a.span for a in operands if a.span is not None and a.span[0] >= 0]
+    # An arithmetic shift keeps the highest bit, of an unsigned integer as well.
+    most = limits(element)[1]
+    if opcode == "shift-right-arithmetic":
+        most = 1 << (_width(element) - 1)
+    if len(spans) < len(operands) or spans[0][1] > most:
+        return None
+    return held(_OF_BITS[opcode](*spans), element)
+
+
+def _width(element: ElementType) -> int:
+    """Return the bits of an integer type."""
+    return int(element.value[1:])
+
+
 def joined_span(spans: Sequence[Span | None]) -> Span | None:
     """Return the span of elements that lie in one of several; None if one is not known."""
     known = [span for span in spans if span is not None]
@@ -99,6 +135,36 @@ def _sign(a: Span) -> Span:
     return max(-1, min(a[0], 1)), min(1, max(a[1] - 1, -1)) + 1
 
 
+def _all_bits(*spans: Span) -> int:
+    """Return the integer of as many ones as the largest of some natural numbers has bits."""
+    return int((1 << max(high - 1 for _, high in spans).bit_length()) - 1)
+
+
+def _disjunction(a: Span, b: Span) -> Span:
+    """Return the span of ``x | y``, which is at most ``x + y``."""
+    return max(a[0], b[0]), min(_all_bits(a, b), a[1] + b[1] - 2) + 1
+
+
+def _shifted_left(a: Span, b: Span) -> Span:
+    return 0, ((a[1] - 1) << min(b[1] - 1, _MOST_BITS)) + 1
+
+
+def _shifted_right(a: Span, b: Span) -> Span:
+    return 0, ((a[1] - 1) >> min(b[0], _MOST_BITS)) + 1
+
+
+_MOST_BITS = 64
+_OF_BITS: Mapping[str, Callable[..., Span]] = MappingProxyType(
+    {
+        "and": lambda a, b: (0, min(a[1], b[1])),
+        "or": _disjunction,
+        "xor": lambda a, b: (0, _all_bits(a, b) + 1),
+        "shift-left": _shifted_left,
+        "shift-right-logical": _shifted_right,
+        "shift-right-arithmetic": _shifted_right,
+    }
+)
+"""The spans of operators on the bits of natural numbers. A shift by all bits or more gives 0."""
 _RULES: Mapping[str, Callable[..., Span]] = MappingProxyType(
     {
         "add": _over(lambda a, b: a + b),

@@ -12,6 +12,9 @@ import numpy as np
 from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import MOST_KNOWN, NUMPY, Array, Numbers, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
+from pitcheck.frontends.xla.lowering.random.codes import Codes, counted_codes, of_numbers
+from pitcheck.frontends.xla.lowering.random.codes import joined as codes_joined
+from pitcheck.frontends.xla.lowering.random.codes import moved as codes_moved
 from pitcheck.frontends.xla.lowering.spans import held, joined_span
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
@@ -127,7 +130,9 @@ def _moved(
     if x.number is not None:
         return b.filled(shape, x.number)
     make = b.later(lambda: b.emit(kind, (x.name,), shape, attributes))
-    return Array(shape, make, span=x.span, shown=x if kind == "view" else None)
+    shown = x if kind == "view" else None
+    codes = x.codes and codes_moved(x.codes, shape, move)
+    return Array(shape, make, span=x.span, shown=shown, codes=codes, drawn=x.drawn)
 
 
 def joined(b: Building, parts: Sequence[Array], axis: int) -> Array:
@@ -154,7 +159,12 @@ def joined(b: Building, parts: Sequence[Array], axis: int) -> Array:
         )
     span = joined_span([part.span for part in parts])
     make = b.later(lambda: b.emit("cat", [part.name for part in parts], shape, {"axis": axis}))
-    return Array(shape, make, span=span, parts=parts, axis=axis)
+    found = Array(shape, make, span=span, parts=parts, axis=axis)
+    codes = [part.codes for part in parts if part.codes is not None]
+    if len(codes) == len(parts):
+        found.codes = codes_joined(shape, codes, axis)
+        found.drawn = any(part.drawn for part in parts)
+    return found
 
 
 def positions(b: Building, size: int, element: ElementType) -> Array:
@@ -169,7 +179,8 @@ def positions(b: Building, size: int, element: ElementType) -> Array:
 
     if b.devices * size <= MOST_KNOWN:
         return b.known(shape, np.arange(size, dtype=NUMPY[element])[None], counted)
-    return Array(shape, counted, span=(0, size))
+    codes = counted_codes(element, size, NUMPY[element])
+    return Array(shape, counted, span=(0, size), codes=codes)
 
 
 def _reshape(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array]) -> Array:
@@ -241,11 +252,27 @@ def _surrounded(
     attributes = {"axis": axis, "before": before, "after": after, "value": literal(number)}
     span = joined_span((x.span, filler.span))
     if x.known is None or not b.computes(shape, x):
-        return b.array("pad", (x.name,), shape, attributes, span=span)
+        codes = _codes_surrounded(x, shape, filler, axis, before)
+        return b.moved("pad", x, shape, attributes, codes, span)
     widths = [(0, 0)] * (x.rank + 1)
     widths[axis + 1] = before, after
     numbers = np.pad(x.known, widths, constant_values=np.asarray(number, dtype=x.known.dtype))
     return b.known(shape, numbers, lambda: b.emit("pad", (x.name,), shape, attributes))
+
+
+def _codes_surrounded(
+    x: Array, shape: ArrayShape, filler: Array, axis: int, before: int
+) -> Codes | None:
+    """Return the codes of an array within one that is larger along ``axis``; None without."""
+    if x.codes is None or filler.known is None:
+        return None
+    number = filler.known.reshape(-1)[:1]
+    parts = [x.codes]
+    for place, size in ((0, before), (2, shape.dimensions[axis] - x.sizes[axis] - before)):
+        if size:
+            sizes = (1, *x.sizes[:axis], size, *x.sizes[axis + 1 :])
+            parts.insert(place, of_numbers(shape.element, np.broadcast_to(number, sizes)))
+    return codes_joined(shape, parts, axis)
 
 
 def _spaced(b: Building, x: Array, axis: int, between: int, filler: Array) -> Array:

@@ -12,9 +12,10 @@ from types import MappingProxyType
 import numpy as np
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.xla.lowering.arrays import Array, limits
+from pitcheck.frontends.xla.lowering.arrays import Array, Numbers, limits
 from pitcheck.frontends.xla.lowering.building import DEVICE, Building
 from pitcheck.frontends.xla.lowering.elementwise import chosen
+from pitcheck.frontends.xla.lowering.random.codes import moved
 from pitcheck.frontends.xla.lowering.structure import joined, positions, reshaped, sliced, spread
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
@@ -78,16 +79,21 @@ def _cut_by_device(b: Building, x: Array, axis: int, size: int, places: tuple[in
     shape = ArrayShape(x.shape.element, (*x.sizes[:axis], size, *x.sizes[axis + 1 :]))
     ends = Table((DEVICE,), tuple(place + size for place in places))
     cut: Mapping[str, Attribute] = {"axis": axis, "start": Table((DEVICE,), places), "stop": ends}
-    if x.known is not None and b.computes(shape, x):
-        rows = np.broadcast_to(x.known, (len(places), *x.sizes))
+
+    def taken(elements: Numbers) -> Numbers:
+        rows = np.broadcast_to(elements, (len(places), *x.sizes))
         parts = [
             np.take(row, range(place, place + size), axis=axis)
             for row, place in zip(rows, places, strict=True)
         ]
-        return b.known(shape, np.stack(parts), lambda: b.emit("slice", (x.name,), shape, cut))
+        return np.stack(parts)
+
+    if x.known is not None and b.computes(shape, x):
+        return b.known(shape, taken(x.known), lambda: b.emit("slice", (x.name,), shape, cut))
     if x.number is not None:
         return b.filled(shape, x.number)
-    return b.array("slice", (x.name,), shape, cut, span=x.span)
+    codes = x.codes and moved(x.codes, shape, taken)
+    return b.moved("slice", x, shape, cut, codes, x.span)
 
 
 def _taken(b: Building, x: Array, axis: int, size: int, begin: Array) -> Array:

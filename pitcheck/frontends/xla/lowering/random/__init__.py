@@ -1,0 +1,1 @@
+"""Random numbers: which of them each element is, and the tensors that stand for them."""
