@@ -56,7 +56,7 @@ class Answers(Generic[Key, Question, Answer]):
 
     def __init__(self, answer: Callable[[Question], Answer], jobs: int) -> None:
         self._answer = answer
-        self._jobs = jobs if can_fork() else 1
+        self._jobs = jobs if jobs > 1 and can_fork() else 1
         self._asked: list[tuple[Key, Question]] = []
         self._by_caller = 0
         self._processes: list[Answering] = []
