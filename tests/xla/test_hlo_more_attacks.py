@@ -10,7 +10,8 @@ import pytest
 from xla.hlo_attacks import EQUIVALENT, OTHERS, REFUSED, program, region
 from xla.test_hlo_keyed_attacks import AFTER, BEFORE, SHARDED, decided
 
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import BudgetError, UnsupportedError
+from pitcheck.frontends.xla.lowering import building
 from pitcheck.frontends.xla.lowering.pair import plans_of
 from pitcheck.frontends.xla.text.parser import parse_hlo
 
@@ -245,3 +246,14 @@ def test_arrays_without_elements_are_refused(name: str) -> None:
     before, after = (program(EMPTY[name] + end) for end in (", sharding={replicated}", ""))
     with pytest.raises(UnsupportedError, match="without elements"):
         plans_of(parse_hlo(before), parse_hlo(after))
+
+
+def test_a_long_chain_of_bits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each operator takes the longer the more there are, so their number is limited."""
+    monkeypatch.setattr(building, "MOST_DRAWN", 100)
+    lines = ["%a0 = u32[2] parameter(0), sharding={replicated}"]
+    lines += [f"%a{n + 1} = u32[2] xor(%a{n}, %a0)" for n in range(101)]
+    lines.append("ROOT %r = u32[2] copy(%a101), sharding={replicated}")
+    chain = parse_hlo(program("\n".join(lines)))
+    with pytest.raises(BudgetError, match="more than 100 operators"):
+        plans_of(chain, chain)
