@@ -39,6 +39,8 @@ DEVICE = "device"
 """The one mesh axis: a device is a partition of the program."""
 MOST_OPERATORS = 1 << 18
 """The operators of a plan that are made at most."""
+MOST_DRAWN = 1 << 17
+"""The operators that only codes tell, of which a plan has none, that are followed at most."""
 _COMMUTATIVE = frozenset({"add", "mul"})
 MOST_LISTED = 256
 """The elements of a constant that are written one by one."""
@@ -80,6 +82,7 @@ class Building:
         self._here: tuple[str, str, str] = ("", "", "")
         self._names: dict[str, int] = {}
         self._operator_names: dict[str, int] = {}
+        self._drawn = 0
         self._computed: dict[str, tuple[str, ...]] = {}
         """The tensors that hold the results of each operator that only computes."""
 
@@ -233,7 +236,16 @@ class Building:
         return Array(shape, lambda: name, span=span)
 
     def drawn(self, shape: ArrayShape, codes: Codes, span: Span | None) -> Array:
-        """Return an array of random numbers, or of others that only their codes tell."""
+        """Return an array of random numbers, or of others that only their codes tell.
+
+        Raises BudgetError if these are too many: the time that each takes grows with their number.
+        """
+        self._drawn += 1
+        if self._drawn > MOST_DRAWN:
+            raise BudgetError(
+                f"{self.module.file}: more than {MOST_DRAWN} operators on random numbers, or on "
+                f"integers that wrap around, with those of loops and calls counted each time"
+            )
         found = Array(shape, self.later(lambda: self._given(found)), span=span, codes=codes)
         found.drawn = True
         return found

@@ -51,6 +51,7 @@ def _generator(b: Building, instruction: Instruction, given: Sequence[Array]) ->
         raise unsupported(b, "random bits of a state that is computed from other numbers")
     if not isinstance(shapes, TupleShape):
         raise unsupported(b, "a generator of random bits that gives no state")
+    b.stated(state.shape)
     results = []
     for number, shape in enumerate(shapes.elements):
         if not isinstance(shape, ArrayShape) or not shape.element.is_integer:
@@ -82,6 +83,7 @@ def _bitcast(b: Building, instruction: Instruction, given: Sequence[Array]) -> V
     x, shape = given[0], instruction.shape
     if not isinstance(shape, ArrayShape):
         return None
+    b.stated(shape)
     source, target = x.shape.element, shape.element
     if source is target and x.sizes == shape.dimensions:
         return x
