@@ -13,7 +13,9 @@ from pitcheck.frontends.xla.lowering.indexed.promises import assumed_promises
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
 from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
+from pitcheck.frontends.xla.lowering.random.codebook import Codebook
 from pitcheck.frontends.xla.lowering.random.draws import Draw, Draws, PartitionedDraws
+from pitcheck.frontends.xla.lowering.random.samples import are_finite, varies
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.parser import read_hlo
@@ -55,7 +57,7 @@ def attempts_on(before: Module, after: Module, stated: Module | None = None) -> 
         raise
     if made.draws:
         yield from _drawn_late(before, after, stated)
-    if not all(draw.mixed for draw in made.draws):
+    if not all(map(made.is_random, made.draws)):
         yield Attempt(made.plans, decides=False)
         _check_random(before, made)
     yield Attempt(made.plans)
@@ -70,7 +72,7 @@ def _drawn_late(before: Module, after: Module, stated: Module | None) -> Iterato
         made = _made(before, after, stated, late=True)
     except (PlanError, UnsupportedError, BudgetError):
         return
-    if made.draws:
+    if made.draws and made.has_numbers:
         yield Attempt(made.plans, decides=False)
 
 
@@ -81,11 +83,11 @@ def _check_random(before: Module, made: Made) -> None:
     nothing.
     """
     for draw in made.draws:
-        if not draw.mixed:
+        if not made.is_random(draw):
             raise UnsupportedError(
                 f"{before.file}: {draw.name} is of integers that wrap around or whose bits are "
-                f"mixed, and of no generator of random numbers; nothing but that they are computed "
-                f"in the same way can be shown of them"
+                f"mixed, and of no generator of random numbers, or always one number; nothing but "
+                f"that they are computed in the same way can be shown of them"
             )
 
 
@@ -105,6 +107,8 @@ def _folded(before: Module, after: Module) -> Iterator[Attempt]:
         except (PlanError, UnsupportedError, BudgetError):
             return
         else:
+            if not made.has_numbers:
+                return
             reductions = tuple(_inductions(loops[1]))
             yield Attempt(made.plans, decides=False, states=made.states, reductions=reductions)
             return
@@ -139,11 +143,22 @@ class Made:
         plans: those before and after the partitioner.
         states: for each array of a loop, which is an input, the outputs that it must be like.
         draws: the random numbers that they are given.
+        book: the expressions that they are.
     """
 
     plans: tuple[Plan, Plan]
     states: Mapping[str, tuple[str, ...]]
     draws: tuple[Draw, ...]
+    book: Codebook
+
+    @property
+    def has_numbers(self) -> bool:
+        """True unless a random number is infinite, or none, for some keys that were tried."""
+        return are_finite(self.book, [draw.codes for draw in self.draws])
+
+    def is_random(self, draw: Draw) -> bool:
+        """Return True if bits are mixed as a generator does it, and not undone behind it."""
+        return draw.mixed and varies(self.book, draw.codes)
 
 
 def _made(
@@ -206,7 +221,7 @@ def _made(
             local, (LATER_PASSES, *promises, *_assumed(read, bounds), *_assumed_random(draws.all))
         ),
     )
-    return Made(plans, states, tuple(draws.all))
+    return Made(plans, states, tuple(draws.all), draws.book)
 
 
 def _inductions(loops: Mapping[Key, Loop]) -> Iterator[str]:

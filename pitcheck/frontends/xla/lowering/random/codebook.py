@@ -15,8 +15,8 @@ False
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,15 @@ class Codebook:
         found = entries.codes(keys, self._count)
         self._count += len(entries) - entries.before
         return found
+
+    def by_code(self) -> Callable[[int], tuple[Any, int]]:
+        """Return a function that gives the operator of a code, and the key of its operands."""
+        operators, none = list(self._entries), np.zeros(0, dtype=np.int64)
+        held = list(self._entries.values())
+        order = np.argsort(np.concatenate([none, *(each.found for each in held)]))
+        keys = np.concatenate([none, *(each.keys for each in held)])[order]
+        of = np.concatenate([none, *(np.full(len(each), n) for n, each in enumerate(held))])[order]
+        return lambda code: (operators[int(of[code])], int(keys[code]))
 
     def entries(self) -> Iterator[tuple[Hashable, int, int]]:
         """Yield an operator, the key of its operands and the code, for each expression."""
