@@ -1,4 +1,4 @@
-"""What claims lack, each once what it stands on is known; several processes look at several claims.
+"""Claims that wait for those that they stand on, and processes that look at several of them.
 
 >>> waiting = Waiting([frozenset(), frozenset({0}), frozenset({1})])
 >>> waiting.take(), waiting.done(0), waiting.take()

@@ -48,7 +48,7 @@ _Form: TypeAlias = tuple[str, tuple[Extent, ...]]
 
 
 class _Given(NamedTuple):
-    """What is lacking of the values that a claim takes as given, by parallel value."""
+    """The parts that are lacking of the values that a claim takes as given, by parallel value."""
 
     claim: int
     parts: dict[int, Extent]
@@ -59,7 +59,7 @@ class _Given(NamedTuple):
 
 
 class _Lacking:
-    """What claims lack, as far as it is known.
+    """The parts that claims lack, as far as they are known.
 
     ``claims`` come behind those that they stand on. ``states``: what inputs lack, by reference
     value.
@@ -112,7 +112,7 @@ class _Lacking:
 
     @property
     def found(self) -> dict[int, Extent]:
-        """What reference values lack."""
+        """The part that each reference value lacks."""
         parts = {n: p for n, p in self._parts.items() if n < self.first_useless}
         found = {value: part for value, part in self._states.items() if part}
         for number, part in parts.items():
