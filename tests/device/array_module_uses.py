@@ -16,7 +16,7 @@ import pitcheck
 
 PACKAGE = Path(pitcheck.__file__).parent
 NAMED = re.compile(r"\bxp\b")
-"""What a module has that uses an array module; most others have it as a part of words."""
+"""The word in each module that uses an array module; most others have it within words."""
 OF_PYTHON = frozenset(("__name__",))
 """The names that every module has."""
 

@@ -18,7 +18,7 @@ from pitcheck.report.report import Report
 
 _EVERY = tuple(itertools.product(("reduced", "full"), repeat=2))
 AT_NIGHT = os.environ.get("PITCHECK_CHOICES") == "all"
-"""Whether differences are explained where a test asks for the verdict alone."""
+"""True if differences are explained where a test asks for the verdict alone."""
 CHOICES = _EVERY if AT_NIGHT else (_EVERY[0], _EVERY[-1])
 """Shapes and coordinates of the checks of a pair."""
 SEEDS = tuple(range(6))

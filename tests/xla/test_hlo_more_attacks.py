@@ -223,7 +223,7 @@ ALL = (
 def test_a_sum_of_random_numbers_over_devices_that_fill_up(
     start: str, sent: str, expected: str
 ) -> None:
-    """What a device holds twice, or behind the end, counts unless zeros take its place."""
+    """Elements held twice, or behind the end, count unless zeros take their place."""
     add = region("add")
     tangent = "%{} = f32[{}] tanh(%u)\n"
     lines = SIX.rsplit("ROOT", 1)[0] + tangent.format("y", 6) + SUM

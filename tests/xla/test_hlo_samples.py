@@ -1,4 +1,4 @@
-"""Samples of expressions are what NumPy computes, and say which numbers are finite and vary."""
+"""Choice of expressions are what NumPy computes, and say which numbers are finite and vary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pitcheck.frontends.xla.lowering.arrays import NUMPY
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.lowering.random.codes import Codes, leaf, of_numbers
 from pitcheck.frontends.xla.lowering.random.expressions import operator
-from pitcheck.frontends.xla.lowering.random.samples import Samples, are_finite, varies
+from pitcheck.frontends.xla.lowering.random.samples import Choice, Sampled
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 
 KINDS = [ElementType.U32, ElementType.S32, ElementType.U64, ElementType.U8]
@@ -52,7 +52,7 @@ def _leaf(shape: ArrayShape, number: int) -> Codes:
 
 
 def _samples(book: Codebook, codes: Ints) -> list[float]:
-    samples = Samples(book.by_code(), 0)
+    samples = Choice(book.by_code(), 0)
     return [samples.value(code) for code in codes.reshape(-1).tolist()]
 
 
@@ -115,13 +115,13 @@ def test_what_has_no_value_is_not_finite_and_does_not_vary() -> None:
     word = book.code(("parameter", 0), np.arange(4))
     known = book.code(("convert", "", types), word)
     unknown = book.code(("made-up", "", types), word)
-    assert (are_finite(book, [known]), varies(book, known)) == (True, True)
-    assert (are_finite(book, [unknown]), varies(book, unknown)) == (False, False)
-    assert not are_finite(book, [known, unknown])
+    assert (Sampled(book).are_finite([known]), Sampled(book).varies(known)) == (True, True)
+    assert (Sampled(book).are_finite([unknown]), Sampled(book).varies(unknown)) == (False, False)
+    assert not Sampled(book).are_finite([known, unknown])
 
 
 def test_nothing_is_finite() -> None:
-    assert are_finite(Codebook(), [])
+    assert Sampled(Codebook()).are_finite([])
 
 
 def test_numbers_that_seldom_are_infinite_are_finite_or_not_for_some_keys() -> None:
@@ -134,5 +134,5 @@ def test_numbers_that_seldom_are_infinite_are_finite_or_not_for_some_keys() -> N
     one = book.code(("real", ElementType.F32, 1.0), np.zeros(1, dtype=np.int64))
     types = (ElementType.F32,) * 3
     quotient = book.code(("divide", "", types), *np.broadcast_arrays(one, real))
-    assert are_finite(book, [real])
-    assert not are_finite(book, [quotient])
+    assert Sampled(book).are_finite([real])
+    assert not Sampled(book).are_finite([quotient])

@@ -67,9 +67,14 @@ def dtype_of(element: ElementType) -> Any:
     return DTYPES[element]
 
 
+def width_of(element: ElementType) -> int:
+    """Return the number of bits of integers of a type; 1 for truths."""
+    return 1 if element is ElementType.PRED else int(element.value[1:])
+
+
 def limits(element: ElementType) -> Span:
     """Return the span of all integers of a type."""
-    bits = int(element.value[1:])
+    bits = width_of(element)
     return (0, 1 << bits) if element.value[0] == "u" else (-(1 << (bits - 1)), 1 << (bits - 1))
 
 

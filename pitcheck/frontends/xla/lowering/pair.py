@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
@@ -15,7 +16,7 @@ from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook
 from pitcheck.frontends.xla.lowering.random.draws import Draw, Draws, PartitionedDraws
-from pitcheck.frontends.xla.lowering.random.samples import are_finite, varies
+from pitcheck.frontends.xla.lowering.random.samples import Sampled
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.parser import read_hlo
@@ -57,9 +58,9 @@ def attempts_on(before: Module, after: Module, stated: Module | None = None) -> 
         raise
     if made.draws:
         yield from _drawn_late(before, after, stated)
-    if not all(map(made.is_random, made.draws)):
+    if made.not_random is not None:
         yield Attempt(made.plans, decides=False)
-        _check_random(before, made)
+    _check_random(before, made)
     yield Attempt(made.plans)
 
 
@@ -82,13 +83,12 @@ def _check_random(before: Module, made: Made) -> None:
     Those that little is done to may be equal though their codes are not. So a difference says
     nothing.
     """
-    for draw in made.draws:
-        if not made.is_random(draw):
-            raise UnsupportedError(
-                f"{before.file}: {draw.name} is of integers that wrap around or whose bits are "
-                f"mixed, and of no generator of random numbers, or always one number; nothing but "
-                f"that they are computed in the same way can be shown of them"
-            )
+    if made.not_random is not None:
+        raise UnsupportedError(
+            f"{before.file}: {made.not_random.name} is of integers that wrap around or whose bits "
+            f"are mixed, and of no generator of random numbers, or always one number; nothing but "
+            f"that they are computed in the same way can be shown of them"
+        )
 
 
 def _folded(before: Module, after: Module) -> Iterator[Attempt]:
@@ -154,11 +154,14 @@ class Made:
     @property
     def has_numbers(self) -> bool:
         """True unless a random number is infinite, or none, for some keys that were tried."""
-        return are_finite(self.book, [draw.codes for draw in self.draws])
+        return Sampled(self.book).are_finite(draw.codes for draw in self.draws)
 
-    def is_random(self, draw: Draw) -> bool:
-        """Return True if bits are mixed as a generator does it, and not undone behind it."""
-        return draw.mixed and varies(self.book, draw.codes)
+    @cached_property
+    def not_random(self) -> Draw | None:
+        """The first draw whose bits are not mixed as a generator does it, or that is constant."""
+        sampled = Sampled(self.book)
+        others = (d for d in self.draws if not (d.mixed and sampled.varies(d.codes)))
+        return next(others, None)
 
 
 def _made(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from pitcheck.frontends.xla.lowering.arrays import Array, Span, limits
+from pitcheck.frontends.xla.lowering.arrays import Array, Span, limits, width_of
 from pitcheck.frontends.xla.text.shapes import ElementType
 
 
@@ -40,7 +40,7 @@ def span_of_bits(opcode: str, operands: Sequence[Array], element: ElementType) -
     It is that of the type where nothing narrower is known.
     """
     if opcode in {"popcnt", "count-leading-zeros"}:
-        return 0, _width(element) + 1
+        return 0, width_of(element) + 1
     if opcode == "convert" and operands[0].shape.element is ElementType.PRED:
         return 0, 2
     found = None
@@ -59,15 +59,10 @@ def _span_of_naturals(opcode: str, operands: Sequence[Array], element: ElementTy
     # An arithmetic shift keeps the highest bit, of an unsigned integer as well.
     most = limits(element)[1]
     if opcode == "shift-right-arithmetic":
-        most = 1 << (_width(element) - 1)
+        most = 1 << (width_of(element) - 1)
     if len(spans) < len(operands) or spans[0][1] > most:
         return None
     return held(_OF_BITS[opcode](*spans), element)
-
-
-def _width(element: ElementType) -> int:
-    """Return the bits of an integer type."""
-    return int(element.value[1:])
 
 
 def joined_span(spans: Sequence[Span | None]) -> Span | None:

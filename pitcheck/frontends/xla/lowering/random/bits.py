@@ -133,8 +133,3 @@ def with_codes(
 def direction_of(instruction: Instruction) -> str:
     """Return the direction of a comparison, "" for other operators."""
     return instruction.get("direction", "EQ") if instruction.opcode == "compare" else ""
-
-
-def widest(element: ElementType) -> tuple[int, int] | None:
-    """Return the span of all integers of a type; None for truths and others."""
-    return limits(element) if element.is_integer else None

@@ -95,7 +95,7 @@ class Codes:
                 continue
             if codes._held is None and codes._make is not None:
                 codes._held = codes._make(book, [i._held for i in codes._inputs if i._held])
-            # What it is made of may go.
+            # Its operands are not needed any longer.
             codes._inputs, codes._make = (), None
             waiting.pop()
         if self._held is None:

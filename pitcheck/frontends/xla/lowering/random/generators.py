@@ -14,9 +14,16 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Tuple, Value
+from pitcheck.frontends.xla.lowering.arrays import (
+    NUMPY,
+    Array,
+    Numbers,
+    Tuple,
+    Value,
+    limits,
+    width_of,
+)
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
-from pitcheck.frontends.xla.lowering.random.bits import widest
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.lowering.random.codes import MIXED, Codes, coded
 from pitcheck.frontends.xla.text.literals import Special
@@ -59,7 +66,7 @@ def _generator(b: Building, instruction: Instruction, given: Sequence[Array]) ->
         algorithm = str(instruction.attributes["algorithm"])
         operator = "rng-bit-generator", algorithm, state.shape, shapes, number
         codes = _of_state(operator, state.codes, shape)
-        results.append(b.drawn(shape, codes, widest(shape.element)))
+        results.append(b.drawn(shape, codes, limits(shape.element)))
     return Tuple(tuple(results))
 
 
@@ -100,17 +107,13 @@ def _integers(b: Building, x: Array, codes: Codes, shape: ArrayShape) -> Array |
     source, target = x.shape.element, shape.element
     if not target.is_integer or target not in NUMPY:
         raise unsupported(b, f"bits of integers as {target}")
-    ratio = NUMPY[target]().itemsize / NUMPY[source]().itemsize
+    ratio = width_of(target) / width_of(source)
     if shape.dimensions != _sizes(x.sizes, ratio):
         return None
     if x.known is not None and b.computes(shape, x):
         return b.known(shape, _viewed(x.known, shape))
-    is_same = ratio == 1 and x.within(0, 1 << (_bits(source) - 1))
-    return b.drawn(shape, _cast(codes, source, shape, ratio), x.span if is_same else widest(target))
-
-
-def _bits(element: ElementType) -> int:
-    return 8 * int(NUMPY[element]().itemsize)
+    is_same = ratio == 1 and x.within(0, 1 << (width_of(source) - 1))
+    return b.drawn(shape, _cast(codes, source, shape, ratio), x.span if is_same else limits(target))
 
 
 def _sizes(sizes: tuple[int, ...], ratio: float) -> tuple[int, ...] | None:
@@ -147,7 +150,7 @@ def _cast(x: Codes, source: ElementType, shape: ArrayShape, ratio: float) -> Cod
 def _floats(b: Building, x: Array, codes: Codes, shape: ArrayShape) -> Array | None:
     """Return bits as floating-point numbers; None if the shapes do not fit."""
     width, fraction, bias = _FLOATS[shape.element]
-    if x.sizes != shape.dimensions or _bits(x.shape.element) != width:
+    if x.sizes != shape.dimensions or width_of(x.shape.element) != width:
         return None
     infinity = (2 * bias + 1) << fraction
     if x.known is not None:
@@ -168,7 +171,7 @@ def _of_float(b: Building, x: Array, shape: ArrayShape) -> Array | None:
     None if the shapes do not fit.
     """
     width, fraction, bias = _FLOATS[x.shape.element]
-    if x.sizes != shape.dimensions or _bits(shape.element) != width:
+    if x.sizes != shape.dimensions or width_of(shape.element) != width:
         return None
     number = x.number
     bits = 0

@@ -7,14 +7,14 @@ this shows that random numbers are not what they are taken for, and never that t
 >>> word = book.code(("parameter", 0), np.arange(1))
 >>> types = ElementType.U32, ElementType.U32, ElementType.U32
 >>> zero = book.code(("subtract", "", types), word, word)
->>> [Samples(book.by_code(), seed).value(int(zero[0])) for seed in (0, 1)]
+>>> [Choice(book.by_code(), seed).value(int(zero[0])) for seed in (0, 1)]
 [0, 0]
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from hashlib import blake2b
 from types import MappingProxyType
@@ -22,7 +22,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pitcheck.frontends.xla.lowering.arrays import NUMPY
+from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.xla.lowering.arrays import NUMPY, width_of
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.text.literals import Special
 from pitcheck.frontends.xla.text.shapes import ElementType
@@ -40,54 +41,56 @@ _PATTERNS = {ElementType.F16: np.uint16, ElementType.F32: np.uint32, ElementType
 _FLOATS = {ElementType.F16: np.float16, ElementType.F32: np.float32, ElementType.F64: np.float64}
 
 
-class UnknownValueError(Exception):
-    """No value is known of an operator."""
-
-
 Entry = Callable[[int], tuple[Any, int]]
 """A function that gives the operator of a code, and the key of its operands."""
 
 
-def are_finite(book: Codebook, arrays: Sequence[Ints]) -> bool:
-    """Return True if no sample of arrays of codes is infinite, or no number, or unknown."""
-    entry = book.by_code()
-    try:
-        return all(
-            math.isfinite(value) for codes in arrays for value in _samples(entry, codes, FEW)
-        )
-    except UnknownValueError:
-        return False
+class Sampled:
+    """Samples of the expressions of a codebook, which is complete."""
+
+    def __init__(self, book: Codebook) -> None:
+        self._entry = book.by_code()
+        self._choices: list[Choice] = []
+        """The values for one choice of all keys and bits after the other."""
+
+    def are_finite(self, arrays: Iterable[Ints]) -> bool:
+        """Return True if no sample of arrays of codes is infinite, or no number, or unknown."""
+        try:
+            return all(
+                math.isfinite(value) for codes in arrays for value in self._taken(codes, FEW)
+            )
+        except UnsupportedError:
+            return False
+
+    def varies(self, codes: Ints) -> bool:
+        """Return True if two samples of an array of codes differ, and none is unknown."""
+        try:
+            return len({*self._taken(codes, MANY)}) > 1
+        except UnsupportedError:
+            return False
+
+    def _taken(self, codes: Ints, count: int) -> Iterator[Sample]:
+        """Yield values of elements of an array, for as many choices as make up ``count``."""
+        flat = codes.reshape(-1)
+        places = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), ELEMENTS)).astype(int))
+        for number in range(-(-count // len(places))):
+            if number == len(self._choices):
+                self._choices.append(Choice(self._entry, number))
+            yield from (self._choices[number].value(int(flat[place])) for place in places)
 
 
-def varies(book: Codebook, codes: Ints) -> bool:
-    """Return True if two samples of an array of codes differ."""
-    try:
-        return len({*_samples(book.by_code(), codes, MANY)}) > 1
-    except UnknownValueError:
-        return False
-
-
-def _samples(entry: Entry, codes: Ints, count: int) -> Iterator[Sample]:
-    """Yield values of elements of an array, for as many keys as make up ``count``."""
-    flat = codes.reshape(-1)
-    places = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), ELEMENTS)).astype(int))
-    for seed in range(-(-count // len(places))):
-        samples = Samples(entry, seed)
-        yield from (samples.value(int(flat[place])) for place in places)
-
-
-class Samples:
+class Choice:
     """The values of the expressions of a codebook for one choice of all keys and bits."""
 
     def __init__(self, entry: Entry, seed: int) -> None:
-        self._entries = entry
+        self._entry = entry
         self._seed = seed
         self._values: dict[int, Sample] = {}
 
     def value(self, code: int) -> Sample:
         """Return the value of an expression.
 
-        Raises UnknownValueError if it has an operator without a value.
+        Raises UnsupportedError if it has an operator without a value.
         """
         waiting = [code]
         while waiting:
@@ -104,7 +107,7 @@ class Samples:
 
     def _of(self, code: int) -> tuple[Any, tuple[int, ...]]:
         """Return the operator of an expression, and the codes of the operands that have values."""
-        operator, key = self._entries(code)
+        operator, key = self._entry(code)
         name, *form = operator
         if form == [1]:
             is_leaf = name[0] in {"number", "parameter", "real"}
@@ -113,19 +116,19 @@ class Samples:
             return name, ()
         first, last = key >> 32, key & _LOW
         if form == [2]:
-            of_part = name[0] == "bitcast-convert" and _width(name[1]) > _width(name[2])
+            of_part = name[0] == "bitcast-convert" and width_of(name[1]) > width_of(name[2])
             return name, (first,) if of_part else (first, last)
         return name, (*self._before(first, form[-1] - 1), last)
 
     def _before(self, code: int, count: int) -> tuple[int, ...]:
         """Return so many operands that were entered as one code."""
-        _, key = self._entries(code)
+        _, key = self._entry(code)
         first, last = key >> 32, key & _LOW
         return (first, last) if count == 2 else (*self._before(first, count - 1), last)
 
     def _made(self, code: int, operator: Any, operands: Sequence[int]) -> Sample:
         name, given = operator[0], [self._values[each] for each in operands]
-        _, key = self._entries(code)
+        _, key = self._entry(code)
         if name == "number":
             return key % (1 << 64) if operator[1] is ElementType.U64 else key
         if name == "real":
@@ -149,35 +152,31 @@ def _real(number: Fraction | Special) -> float:
     return float(number.value) if isinstance(number, Special) else float(number)
 
 
-def _width(element: ElementType) -> int:
-    return 1 if element is ElementType.PRED else 8 * int(NUMPY[element]().itemsize)
-
-
 def _held(number: int, element: ElementType) -> int:
     """Return the integer of a type that has the same bits, as many as it has."""
     if element is ElementType.PRED:
         return int(bool(number))
-    number %= 1 << _width(element)
-    is_negative = element.value[0] == "s" and number >> (_width(element) - 1)
-    return number - (1 << _width(element)) if is_negative else number
+    number %= 1 << width_of(element)
+    is_negative = element.value[0] == "s" and number >> (width_of(element) - 1)
+    return number - (1 << width_of(element)) if is_negative else number
 
 
 def _reinterpreted(operator: Any, given: Sequence[Sample], part: int) -> Sample:
     """Return the bits of one integer, of several or of a part of one as another type."""
     _, source, target = operator
-    words = [int(each) % (1 << _width(source)) for each in given]
+    words = [int(each) % (1 << width_of(source)) for each in given]
     if target is ElementType.BF16:
         return float(np.array(words[0] << 16, np.uint32).view(np.float32))
     if target in _FLOATS:
         return float(np.array(words[0], _PATTERNS[target]).view(_FLOATS[target]))
     if len(words) > 1:
-        return _held(sum(n << (_width(source) * at) for at, n in enumerate(words)), target)
-    is_part = _width(source) > _width(target)
-    return _held(words[0] >> (_width(target) * part) if is_part else words[0], target)
+        return _held(sum(n << (width_of(source) * at) for at, n in enumerate(words)), target)
+    is_part = width_of(source) > width_of(target)
+    return _held(words[0] >> (width_of(target) * part) if is_part else words[0], target)
 
 
 def _computed(operator: Any, given: Sequence[Sample]) -> Sample:
-    """Return the value of an elementwise operator. Raises UnknownValueError for another."""
+    """Return the value of an elementwise operator. Raises UnsupportedError for another."""
     opcode, direction, (target, *sources) = operator
     held = [
         _held(int(each), source) if source in NUMPY else float(each)
@@ -193,9 +192,9 @@ def _computed(operator: Any, given: Sequence[Sample]) -> Sample:
     elif opcode == "convert":
         function = _converted
     elif opcode in _SHIFTS:
-        function = _SHIFTS[opcode](_width(sources[0]))
+        function = _SHIFTS[opcode](width_of(sources[0]))
     if function is None:
-        raise UnknownValueError(opcode)
+        raise UnsupportedError(f"values of the operator {opcode} are not known")
     try:
         with np.errstate(all="ignore"):
             found = function(*held)
