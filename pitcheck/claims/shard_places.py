@@ -49,6 +49,11 @@ class Places:
         order = np.lexsort((references, otherwise, references != namesake, references != hint))
         return references[order]
 
+    def computed_like(self, value: int, references: Codes) -> Codes:
+        """Return those of some reference values that the operator of ``value`` computes."""
+        same: Codes = references[self._kinds[references] == self._kinds[value]]
+        return same
+
     def learn(self, cut: Cut) -> None:
         """Note the offsets of a cut along each axis for which none of that size are known yet."""
         dims = self.symbolic.reference.values.get(cut.reference)

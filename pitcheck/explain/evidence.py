@@ -10,15 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import (
-    VIEWS,
-    Corners,
-    Floats,
-    Index,
-    build_index,
-    lookup,
-    real_differences,
-)
+from pitcheck.claims.conjecture import VIEWS
+from pitcheck.claims.real_numbers import Floats, real_differences
+from pitcheck.claims.reference_index import Corners, Index, build_index, lookup
 from pitcheck.claims.specification import Specification
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.families import MOVES

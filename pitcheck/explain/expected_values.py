@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import SAME, Evidence, Grouping
 from pitcheck.explain.inferred_lineage import summed_in_rounds, summed_over

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from pitcheck.claims.conjecture import Floats, real_differences
+from pitcheck.claims.real_numbers import Floats, real_differences
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.observations.observation import numbers_of
 from pitcheck.graph.grids import Codes

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.claims.shard_places import Places
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import REDUCTIONS

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.families import ADDITIONS, MOVES, REDUCTIONS, SCALES

@@ -11,7 +11,8 @@ from copy import copy
 
 import numpy as np
 
-from pitcheck.claims.conjecture import VIEWS, of_numbers, real_differences
+from pitcheck.claims.conjecture import VIEWS, of_numbers
+from pitcheck.claims.real_numbers import real_differences
 from pitcheck.errors import BudgetError
 from pitcheck.explain.evidence import SAME, Evidence
 from pitcheck.explain.expected_values import ExpectedValues, Mask, Root, far, stated

@@ -25,7 +25,7 @@ import numpy as np
 from pitcheck.algebra.reals.precise import PreciseAlgebra
 from pitcheck.algebra.reals.watched import WatchedAlgebra
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import Floats, real_differences
+from pitcheck.claims.real_numbers import Floats, real_differences
 from pitcheck.errors import PitcheckError
 from pitcheck.graph.cuts import Cut
 from pitcheck.ops.registry import BACKWARD, kinds_with

@@ -14,7 +14,7 @@ import numpy as np
 from pitcheck.algebra.reals.noisy import DISTURBANCE, Noise
 from pitcheck.algebra.reals.real import RealAlgebra
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import real_differences
+from pitcheck.claims.real_numbers import real_differences
 from pitcheck.errors import PitcheckError
 from pitcheck.refute.whole_run import WholeRun
 from pitcheck.stage.evaluate import Comparison, Keeping, compare_target, evaluate_stage

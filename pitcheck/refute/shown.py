@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.claims.conjecture import real_differences
+from pitcheck.claims.real_numbers import real_differences
 from pitcheck.graph.cuts import Interval
 from pitcheck.refute.whole_run import WholeRun
 from pitcheck.report.report import Shown

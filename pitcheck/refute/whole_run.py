@@ -10,8 +10,9 @@ import numpy as np
 
 from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes
 from pitcheck.algebra.reals.real import RealAlgebra
-from pitcheck.claims.conjecture import find_cuts, real_differences, telling_trials
+from pitcheck.claims.conjecture import find_cuts, telling_trials
 from pitcheck.claims.problem import Problem
+from pitcheck.claims.real_numbers import real_differences
 from pitcheck.errors import BudgetError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Source

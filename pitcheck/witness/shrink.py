@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from pitcheck.algebra.reals.real import RealAlgebra
-from pitcheck.claims.conjecture import real_differences
+from pitcheck.claims.real_numbers import real_differences
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph

@@ -7,8 +7,8 @@ import pytest
 from zoo.training import masked_mean
 
 from pitcheck.base.options import Options
-from pitcheck.claims.conjecture import Index, lookup
 from pitcheck.claims.problem import Problem
+from pitcheck.claims.reference_index import Index, lookup
 from pitcheck.claims.specification import specify
 from pitcheck.engine.check import check
 from pitcheck.graph.graph import Graph

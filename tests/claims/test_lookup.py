@@ -9,7 +9,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pitcheck.claims.conjecture import CANDIDATES, Floats, Index, _starts, lookup
+from pitcheck.claims.real_numbers import Floats
+from pitcheck.claims.reference_index import CANDIDATES, Index, fitting_starts, lookup
 
 OTHERS = 200
 
@@ -39,7 +40,9 @@ def test_equal_tensors_are_not_all_looked_at() -> None:
     """Thousands of tensors begin with the same number, and only the first few are compared."""
     array = np.random.default_rng(5).normal(size=(2, 4, 6))
     index = index_of(*([array] * 3000))
-    with patch("pitcheck.claims.conjecture._starts", side_effect=_starts) as looked:
+    with patch(
+        "pitcheck.claims.reference_index.fitting_starts", side_effect=fitting_starts
+    ) as looked:
         assert lookup(array[:, None], index) == 0
     assert looked.call_count <= 2 * CANDIDATES
 

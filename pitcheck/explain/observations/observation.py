@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.expected_values import Root

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pitcheck.claims.conjecture import VIEWS, lookup, varies
+from pitcheck.claims.conjecture import VIEWS
+from pitcheck.claims.real_numbers import varies
+from pitcheck.claims.reference_index import lookup
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import ACCUMULATIONS, CUTS, JOINS, MOVES, REDUCTIONS

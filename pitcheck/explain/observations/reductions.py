@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pitcheck.claims.conjecture import VIEWS, Floats, varies
+from pitcheck.claims.conjecture import VIEWS
+from pitcheck.claims.real_numbers import Floats, varies
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.expected_values import far

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pitcheck.claims.conjecture import Floats, lookup, real_differences, varies
+from pitcheck.claims.real_numbers import Floats, real_differences, varies
+from pitcheck.claims.reference_index import lookup
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import COPIES

@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import SAME
 from pitcheck.explain.families import JOINS, WHOLE_REDUCTIONS

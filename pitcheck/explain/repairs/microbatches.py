@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.expected_values import far

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import varies
+from pitcheck.claims.real_numbers import varies
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import SAME, Evidence
 from pitcheck.explain.families import JOINS, PRODUCTS, ROOTS, SUMS_ALONG

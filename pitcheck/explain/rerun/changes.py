@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
 from pitcheck.base.numbers import Literal
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Node, Operand, Source, Stacked
 from pitcheck.graph.grids import Codes

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import real_differences
+from pitcheck.claims.real_numbers import real_differences
 from pitcheck.explain.evidence import SAME
 from pitcheck.explain.expected_values import far
 from pitcheck.explain.rerun.changes import (

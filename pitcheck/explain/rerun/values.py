@@ -14,7 +14,7 @@ import numpy as np
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import Floats
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, UnsupportedError
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.rerun.changes import (
