@@ -1,12 +1,13 @@
 """A hunt for faults in XLA's partitioner, and in the check of it, with random programs.
 
 ``python bench/xla_hunt.py [--seed S] [--count N] [--jobs J] [--seconds T] [--out FILE] [--run-only]
-[--minimize] [--show SEED]`` makes N programs from seeds, of operators that the partitioner treats
-specially, with random meshes and shardings. Each runs on 8 devices of the processor and on one,
-which is the judge. pitcheck checks the texts before and after the partitioner, T seconds at most
-for each. ``--run-only`` leaves the checks out. FILE gets a line of JSON for each program; called
-again, only seeds that it lacks are tried. ``--minimize`` makes programs on which XLA disagrees with
-itself, or that abort it, small, and prints them. It needs JAX.
+[--minimize] [--keyed] [--show SEED]`` makes N programs from seeds, of operators that the
+partitioner treats specially, with random meshes and shardings. Each runs on 8 devices of the
+processor and on one, which is the judge. pitcheck checks the texts before and after the
+partitioner, T seconds at most for each. ``--run-only`` leaves the checks out. FILE gets a line of
+JSON for each program; called again, only seeds that it lacks are tried. ``--minimize`` makes
+programs on which XLA disagrees with itself, or that abort it, small, and prints them. With
+``--keyed`` the programs take random numbers from keys. It needs JAX.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 from hunt.generating import program_of
 from hunt.judging import ABORTED, BAD, FAULTS
 from hunt.processes import Worker
+from hunt.programs import Program
 from hunt.scripts import script_of
 from hunt.shrinking import shrunk
 
@@ -31,15 +33,14 @@ Record = dict[str, Any]
 NOTED = frozenset({*FAULTS, *BAD, ABORTED})
 
 
-def hunted(seeds: Sequence[int], seconds: float, *, checked: bool) -> Iterator[Record]:
-    """Yield the record of each seed."""
+def hunted(programs: Sequence[Program], seconds: float, *, checked: bool) -> Iterator[Record]:
+    """Yield the record of each program."""
     with Worker(seconds, checked=checked) as worker:
-        for seed in seeds:
-            program = program_of(seed)
+        for program in programs:
             start = time.perf_counter()
-            record = worker.tried(seed)
+            record = worker.tried(program)
             yield {
-                "seed": seed,
+                "seed": program.seed,
                 **record,
                 "operators": program.operators,
                 "gradient": program.gradient,
@@ -48,12 +49,14 @@ def hunted(seeds: Sequence[int], seconds: float, *, checked: bool) -> Iterator[R
             }
 
 
-def collect(seeds: Sequence[int], jobs: int, seconds: float, out: Path, *, checked: bool) -> None:
-    """Try seeds in several processes, and add a line for each to a file."""
-    parts = [seeds[number::jobs] for number in range(jobs)]
+def collect(
+    programs: Sequence[Program], jobs: int, seconds: float, out: Path, *, checked: bool
+) -> None:
+    """Try programs in several processes, and add a line for each to a file."""
+    parts = [programs[number::jobs] for number in range(jobs)]
     with out.open("a", encoding="utf-8") as file, ThreadPoolExecutor(jobs) as pool:
 
-        def one(part: Sequence[int]) -> None:
+        def one(part: Sequence[Program]) -> None:
             for record in hunted(part, seconds, checked=checked):
                 file.write(json.dumps(record) + "\n")
                 file.flush()
@@ -111,14 +114,15 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("xla_hunt.jsonl"))
     parser.add_argument("--run-only", action="store_true")
     parser.add_argument("--minimize", action="store_true")
+    parser.add_argument("--keyed", action="store_true")
     parser.add_argument("--show", type=int, metavar="SEED")
     options = parser.parse_args()
     if options.show is not None:
-        print(script_of(program_of(options.show)))
+        print(script_of(program_of(options.show, keyed=options.keyed)))
         return 0
     seeds = range(options.seed, options.seed + options.count)
     done = {record["seed"] for record in records_in(options.out)}
-    missing = [seed for seed in seeds if seed not in done]
+    missing = [program_of(seed, keyed=options.keyed) for seed in seeds if seed not in done]
     checked = not options.run_only
     collect(missing, options.jobs, options.seconds, options.out, checked=checked)
     found = [record for record in records_in(options.out) if record["seed"] in seeds]
@@ -127,7 +131,9 @@ def main() -> int:
         for record in found:
             if record["class"] in {*FAULTS, ABORTED}:
                 print(f"# seed {record['seed']}: {record['class']}: {record['reason']}")
-                print(script_of(shrunk(program_of(record["seed"]))), flush=True)
+                print(
+                    script_of(shrunk(program_of(record["seed"], keyed=options.keyed))), flush=True
+                )
     return 1 if any(record["class"] in BAD for record in found) else 0
 
 

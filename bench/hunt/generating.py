@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from random import Random
 
 from hunt.drawing import Draw
+from hunt.keyed import KEYED
 from hunt.moving import MOVING
 from hunt.programs import FLOAT, Output, Program, with_used
 from hunt.reducing import RARE, REDUCING
@@ -17,8 +19,8 @@ NOT_DIFFERENTIATED = frozenset(
 """Operators of which JAX takes no gradient, or whose gradient is zero."""
 
 
-def program_of(seed: int) -> Program:
-    """Return the program of a seed.
+def program_of(seed: int, *, keyed: bool = False) -> Program:
+    """Return the program of a seed; with ``keyed``, one that takes random numbers from keys.
 
     >>> program_of(3) == program_of(3)
     True
@@ -29,8 +31,7 @@ def program_of(seed: int) -> Program:
     draw.argument(shape)
     wanted = random.choice((1, 1, 2, 2, 3, 4))
     while len(draw.steps) < wanted:
-        chosen = RARE if random.random() < 0.01 else (*MOVING, *REDUCING)
-        random.choice(chosen)(draw)
+        random.choice(_operators(draw, keyed=keyed, left=wanted - len(draw.steps)))(draw)
     outputs = [Output(draw.steps[-1].name, draw.spec(draw.steps[-1].shape, even=True))]
     if len(draw.steps) > 1 and random.random() < 0.2:
         other = draw.steps[-2]
@@ -48,6 +49,13 @@ def program_of(seed: int) -> Program:
         )
     )
     return _differentiated(found) if random.random() < 0.35 else found
+
+
+def _operators(draw: Draw, *, keyed: bool, left: int) -> Sequence[Callable[[Draw], None]]:
+    """Return the operators of which the next one is chosen, if so many steps are left."""
+    if keyed and (left == 1 or draw.chance(0.5)):
+        return KEYED
+    return RARE if draw.chance(0.01) else (*MOVING, *REDUCING)
 
 
 def _differentiated(program: Program) -> Program:

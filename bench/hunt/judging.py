@@ -8,13 +8,15 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pitcheck.base.options import Options
-from pitcheck.engine.check import check
+from pitcheck.commands.checking.attempts import checked_in_turn
 from pitcheck.errors import PitcheckError
 from pitcheck.execution.judge import judge
-from pitcheck.frontends.xla.lowering.pair import plans_of
+from pitcheck.frontends.protocol import Attempt
+from pitcheck.frontends.xla.lowering.pair import attempts_on, plans_of
 from pitcheck.frontends.xla.running.dumping import texts_in
 from pitcheck.frontends.xla.text.parser import parse_hlo
 
@@ -42,26 +44,34 @@ class Verdict:
         return _NUMBERS.sub("_", self.reason)[:120]
 
 
-class TooLongError(Exception):
-    """A check took longer than it may."""
+class TooLongError(BaseException):
+    """A check took longer than it may. It is no Exception, of which a check makes findings."""
 
 
 def verdict_of(before: str, after: str, seconds: float) -> Verdict:
     """Return the verdict of a check on two texts, within a number of seconds."""
+    errors: list[Exception] = []
     try:
         with _limited(seconds):
-            pair = plans_of(parse_hlo(before), parse_hlo(after))
-            report = check(*pair, Options(seed=1, explain=False))
-    except PitcheckError as error:
-        return Verdict("refused", str(error))
+            report = checked_in_turn(
+                partial(_attempts, before, after),
+                Options(seed=1, jobs=1, explain=False),
+                stopped=errors.append,
+            )
     except TooLongError:
         return Verdict("timeout", f"more than {seconds:g} s")
-    except Exception as error:
+    for error in errors:
+        if isinstance(error, PitcheckError):
+            return Verdict("refused", str(error))
         place = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         return Verdict("raised", said)
     findings = [f"{each.code} {each.title}" for each in report.findings if each.code]
     return Verdict(report.verdict, findings[0] if findings else "")
+
+
+def _attempts(before: str, after: str) -> Iterator[Attempt]:
+    yield from attempts_on(parse_hlo(before), parse_hlo(after))
 
 
 def executor_sees(before: str, after: str, seconds: float) -> str:

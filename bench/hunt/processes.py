@@ -43,12 +43,12 @@ class Worker:
             self._process.communicate()
         self._errors.close()
 
-    def tried(self, given: int | Program) -> dict[str, Any]:
-        """Return the record of a program, or of the program of a seed."""
+    def tried(self, program: Program) -> dict[str, Any]:
+        """Return the record of a program."""
         process = self._started()
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the process has no pipes")
-        line = json.dumps(given if isinstance(given, int) else given.as_json())
+        line = json.dumps(program.as_json())
         answer = ""
         try:
             process.stdin.write(f"{line}\n")

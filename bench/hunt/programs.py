@@ -13,9 +13,9 @@ Shape = tuple[int, ...]
 Axes = tuple[str, ...]
 Spec = tuple[Axes, ...]
 """The axes of the mesh over which each dimension is split."""
-FLOAT, INDEX, UNIQUE, PERMUTED = "float", "index", "unique", "permuted"
+FLOAT, INDEX, UNIQUE, PERMUTED, KEY = "float", "index", "unique", "permuted", "key"
 """Kinds of arguments: small integers as reals; indices below a bound, that may be equal; different
-ones; reals that are all different."""
+ones; reals that are all different; the words of keys of random numbers."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Argument:
     def data(self, generator: np.random.Generator) -> np.ndarray[Any, Any]:
         """Return values that sums and products of a few keep exact."""
         size = prod(self.shape)
+        if self.kind == KEY:
+            return generator.integers(0, 2**32, self.shape).astype(np.uint32)
         if self.kind == INDEX:
             return generator.integers(0, self.bound, self.shape).astype(np.int32)
         if self.kind == UNIQUE:

@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hunt.generating import program_of
 from hunt.judging import (
     AGREES,
     BAD,
@@ -89,11 +88,9 @@ def _first_line(error: Exception) -> str:
 
 
 def main(seconds: str, checked: str) -> None:
-    """Try the programs on standard input: seeds, or programs."""
+    """Try the programs on standard input."""
     for number, line in enumerate(sys.stdin):
-        given = json.loads(line)
-        program = program_of(given) if isinstance(given, int) else from_json(given)
-        record = tried(program, float(seconds), checked=checked == "checked")
+        record = tried(from_json(json.loads(line)), float(seconds), checked=checked == "checked")
         print(json.dumps(record), flush=True)
         if number % KEPT == KEPT - 1:
             forget()

@@ -122,6 +122,27 @@ def filled(key: Any, x: Any) -> Any:
     return x * noise
 
 
+def columns(key: Any, x: Any) -> Any:
+    """Return rows with noise that is cut by columns, which do not divide by the devices.
+
+    Behind the last column a generator that counts draws the first number of the next row.
+    """
+    noise = lax.with_sharding_constraint(random.uniform(key, x.shape), sharded(None, ALL))
+    return x * noise
+
+
+def spread(key: Any, x: Any) -> Any:
+    """Return the gradient of rows at random places: a device looks for them among its own."""
+    places = random.randint(key, (6,), 0, 8)
+    return jax.grad(lambda x: jnp.sum(x[places] ** 2))(x)
+
+
+def fixed(key: Any, x: Any) -> Any:
+    """Return rows at random places of a key that is a constant, of which some are left out."""
+    rows = x[random.randint(random.key(6), (6,), 0, 8)]
+    return jnp.where(random.bernoulli(key, 0.5, rows.shape), rows, 0)
+
+
 def bits(key: Any, x: Any) -> Any:
     """Return random bits, and an array."""
     return random.bits(key, x.shape), x
@@ -215,6 +236,9 @@ def cases() -> list[Any]:
         (short, square, (rows,)),
         (filled, (reals(6, 4),), (whole,)),
         (bits, square, (rows,)),
+        (columns, (reals(4, 7),), (whole,)),
+        (spread, square, (rows,)),
+        (fixed, square, (rows,)),
     ]
     results = {
         "trained": (whole, (whole, whole)),
@@ -223,6 +247,8 @@ def cases() -> list[Any]:
         "scanned": (whole, whole),
         "carried": (rows, whole),
         "filled": whole,
+        "columns": whole,
+        "fixed": whole,
         "bits": (rows, rows),
     }
     found = []

@@ -36,6 +36,9 @@ PROGRAMS = (
     "short",
     "filled",
     "bits",
+    "columns",
+    "spread",
+    "fixed",
 )
 KINDS = ("threefry2x32", "threefry2x32 of halves", "rbg")
 NAMES = [f"{program}, {kind}" for kind in KINDS for program in PROGRAMS]

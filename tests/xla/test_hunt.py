@@ -32,17 +32,19 @@ from xla.hlo_pairs import cases_in, edits
 SEEDS = range(200)
 
 
-def test_a_seed_gives_one_program() -> None:
-    for seed in SEEDS:
-        program = program_of(seed)
-        assert program == program_of(seed)
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_seed_gives_one_program(keyed: bool) -> None:
+    programs = [program_of(seed, keyed=keyed) for seed in SEEDS]
+    for seed, program in zip(SEEDS, programs, strict=True):
+        assert program == program_of(seed, keyed=keyed)
         assert program == from_json(json.loads(json.dumps(program.as_json())))
-    assert len({program_of(seed) for seed in SEEDS}) == len(SEEDS)
+        assert keyed == any("jax.random" in step.source for step in program.steps)
+    assert len(set(programs)) == len(SEEDS)
 
 
 def test_programs_are_python_and_their_values_are_defined_before_they_are_used() -> None:
     for seed in SEEDS:
-        program = program_of(seed)
+        program = program_of(seed // 2, keyed=seed % 2 == 0)
         ast.parse("\n".join(function_source(program)))
         ast.parse(script_of(program))
         defined = {argument.name for argument in program.arguments}
@@ -54,7 +56,7 @@ def test_programs_are_python_and_their_values_are_defined_before_they_are_used()
 
 def test_shardings_of_arguments_and_results_divide() -> None:
     for seed in SEEDS:
-        program = program_of(seed)
+        program = program_of(seed // 2, keyed=seed % 2 == 0)
         sizes = dict(program.mesh)
         shapes = program.shapes()
         held = [(a.shape, a.spec) for a in program.arguments]
@@ -99,7 +101,7 @@ def test_a_check_that_raises_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None
     def broken(*_: object) -> None:
         raise IndexError("index 3")
 
-    monkeypatch.setattr("hunt.judging.check", broken)
+    monkeypatch.setattr("pitcheck.engine.check.check", broken)
     case = cases_in("pairs.jsonl")["mlp"]
     raised = verdict_of(case["before"], case["after"], 60)
     assert raised.reason.startswith("IndexError: index 3 (test_hunt.py:")

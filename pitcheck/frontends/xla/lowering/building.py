@@ -58,9 +58,16 @@ class Drawing(Protocol):
     def tensor(self, b: Building, x: Array) -> str:
         """Return the tensor that holds an array of which codes tell the elements.
 
-        Raises UnsupportedError if nothing says so, and BudgetError if that takes too many steps.
+        Raises:
+            NotDrawnError: the plan is not given these numbers.
+            UnsupportedError: nothing may be said of them.
+            BudgetError: to tell takes too many steps.
         """
         ...
+
+
+class NotDrawnError(UnsupportedError):
+    """Random numbers that a plan is not given."""
 
 
 class Building:
@@ -235,8 +242,16 @@ class Building:
         name = self.emit(kind, inputs, shape, attributes, group=group)
         return Array(shape, lambda: name, span=span)
 
-    def drawn(self, shape: ArrayShape, codes: Codes, span: Span | None) -> Array:
+    def drawn(
+        self,
+        shape: ArrayShape,
+        codes: Codes,
+        span: Span | None,
+        otherwise: Callable[[], Array] | None = None,
+    ) -> Array:
         """Return an array of random numbers, or of others that only their codes tell.
+
+        ``otherwise`` makes it by its operator, if the plan is not given the numbers themselves.
 
         Raises BudgetError if these are too many: the time that each takes grows with their number.
         """
@@ -246,14 +261,20 @@ class Building:
                 f"{self.module.file}: more than {MOST_DRAWN} operators on random numbers, or on "
                 f"integers that wrap around, with those of loops and calls counted each time"
             )
-        found = Array(shape, self.later(lambda: self._given(found)), span=span, codes=codes)
+        make = self.later(lambda: self._given(found, otherwise))
+        found = Array(shape, make, span=span, codes=codes)
         found.drawn = True
         return found
 
-    def _given(self, x: Array) -> str:
+    def _given(self, x: Array, otherwise: Callable[[], Array] | None) -> str:
         if self.drawing is None:
             raise unsupported(self, "an array of random numbers")
-        return self.drawing.tensor(self, x)
+        try:
+            return self.drawing.tensor(self, x)
+        except NotDrawnError:
+            if otherwise is None:
+                raise
+        return otherwise().name
 
     def moved(
         self,

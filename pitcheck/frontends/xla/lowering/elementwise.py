@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -17,6 +18,7 @@ from pitcheck.frontends.xla.lowering.random.bits import (
     direction_of,
     has_code,
     is_drawn_later,
+    is_late,
     with_codes,
 )
 from pitcheck.frontends.xla.lowering.rounding import is_finite, rounded
@@ -63,6 +65,8 @@ _NEUTRAL = MappingProxyType({"maximum": Special.MINUS_INFINITY, "minimum": Speci
 """The operand that changes nothing. JAX takes an extremum with it once more."""
 
 
+MOST_COUNTED = 1 << 24
+"""The magnitude below which plans compute with known integers. Larger ones are bits, not counts."""
 LARGEST_LITERAL = 1 << 62
 """The magnitude below which a literal is compared as a 64-bit integer."""
 
@@ -89,7 +93,8 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
         return _known(b, instruction, shape, operands, numbers)
     has_codes = has_code(b, instruction, shape, operands)
     if has_codes and is_drawn_later(b, instruction, shape, operands):
-        return coded(b, instruction, shape, operands)
+        made = partial(lower, b, instruction, shape, operands) if is_late(b) else None
+        return coded(b, instruction, shape, operands, made)
     try:
         found = lower(b, instruction, shape, operands)
     except UnsupportedError:
@@ -106,9 +111,11 @@ def _known(
     operands: Sequence[Array],
     numbers: Numbers,
 ) -> Array:
-    """Return known numbers, made by their operator, or one by one if a plan has none."""
+    """Return known numbers, made by their operator, or one by one if a plan has none for them."""
 
     def made() -> str:
+        if any(a.span is not None and not a.within(-MOST_COUNTED, MOST_COUNTED) for a in operands):
+            return b.listed(shape, numbers)
         try:
             return _LOWER[instruction.opcode](b, instruction, shape, operands).name
         except UnsupportedError:

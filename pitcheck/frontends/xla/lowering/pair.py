@@ -58,9 +58,9 @@ def attempts_on(before: Module, after: Module, stated: Module | None = None) -> 
         raise
     if made.draws:
         yield from _drawn_late(before, after, stated)
-    if made.not_random is not None:
+    if made.doubt is not None:
         yield Attempt(made.plans, decides=False)
-    _check_random(before, made)
+        raise made.doubt
     yield Attempt(made.plans)
 
 
@@ -75,20 +75,6 @@ def _drawn_late(before: Module, after: Module, stated: Module | None) -> Iterato
         return
     if made.draws and made.has_numbers:
         yield Attempt(made.plans, decides=False)
-
-
-def _check_random(before: Module, made: Made) -> None:
-    """Raise UnsupportedError if bits are no random numbers that are taken as free.
-
-    Those that little is done to may be equal though their codes are not. So a difference says
-    nothing.
-    """
-    if made.not_random is not None:
-        raise UnsupportedError(
-            f"{before.file}: {made.not_random.name} is of integers that wrap around or whose bits "
-            f"are mixed, and of no generator of random numbers, or always one number; nothing but "
-            f"that they are computed in the same way can be shown of them"
-        )
 
 
 def _folded(before: Module, after: Module) -> Iterator[Attempt]:
@@ -131,7 +117,8 @@ def plans_of(before: Module, after: Module, stated: Module | None = None) -> tup
         BudgetError: what they unfold to is too large.
     """
     made = _made(before, after, stated)
-    _check_random(before, made)
+    if made.doubt is not None:
+        raise made.doubt
     return made.plans
 
 
@@ -144,12 +131,36 @@ class Made:
         states: for each array of a loop, which is an input, the outputs that it must be like.
         draws: the random numbers that they are given.
         book: the expressions that they are.
+        files: the texts, before and after the partitioner.
+        loose: True if random numbers of the reference are taken for any numbers somewhere.
     """
 
     plans: tuple[Plan, Plan]
     states: Mapping[str, tuple[str, ...]]
     draws: tuple[Draw, ...]
     book: Codebook
+    files: tuple[str, str]
+    loose: bool
+
+    @cached_property
+    def doubt(self) -> UnsupportedError | None:
+        """The reason why a difference says nothing, while a proof holds; None if there is none.
+
+        Bits that little is done to may be equal though their codes are not.
+        """
+        before, after = self.files
+        if self.not_random is not None:
+            return UnsupportedError(
+                f"{before}: {self.not_random.name} is of integers that wrap around or whose bits "
+                f"are mixed, and of no generator of random numbers, or always one number; nothing "
+                f"but that they are computed in the same way can be shown of them"
+            )
+        if self.loose:
+            return UnsupportedError(
+                f"{after}: an array of random numbers is filled up with other numbers of its "
+                f"generator; that a result depends on these cannot be shown"
+            )
+        return None
 
     @property
     def has_numbers(self) -> bool:
@@ -224,7 +235,8 @@ def _made(
             local, (LATER_PASSES, *promises, *_assumed(read, bounds), *_assumed_random(draws.all))
         ),
     )
-    return Made(plans, states, tuple(draws.all), draws.book)
+    files = before.file, after.file
+    return Made(plans, states, tuple(draws.all), draws.book, files, parts.loose)
 
 
 def _inductions(loops: Mapping[Key, Loop]) -> Iterator[str]:

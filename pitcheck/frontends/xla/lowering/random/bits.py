@@ -6,7 +6,7 @@ spans are too wide to be worth a tensor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def is_drawn_later(
     if any(each.element not in DTYPES for each in (shape, *(a.shape for a in given))):
         return True
     drawn = [a for a in given if a.drawn]
-    if drawn and (_is_late(b) or (instruction.opcode == "convert" and shape.element.is_integer)):
+    if drawn and (is_late(b) or (instruction.opcode == "convert" and shape.element.is_integer)):
         return True
     # The sum of a key and 0 does not wrap, but the key is no tensor for it.
     sums = instruction.opcode in _WRAPPING and shape.element in KEYS
@@ -98,7 +98,8 @@ def _is_any(a: Array) -> bool:
     return a.span == limits(a.shape.element)
 
 
-def _is_late(b: Building) -> bool:
+def is_late(b: Building) -> bool:
+    """Return True if what depends on random numbers alone is a random number, too."""
     return b.drawing is not None and b.drawing.late
 
 
@@ -107,16 +108,23 @@ def _is_wide(a: Array) -> bool:
 
 
 def coded(
-    b: Building, instruction: Instruction, shape: ArrayShape, given: Sequence[Array]
+    b: Building,
+    instruction: Instruction,
+    shape: ArrayShape,
+    given: Sequence[Array],
+    made: Callable[[], Array] | None = None,
 ) -> Array:
-    """Return the result of an elementwise operator that :func:`has_code`."""
+    """Return the result of an elementwise operator that :func:`has_code`.
+
+    ``made`` gives it by its meaning in a plan, for a program that draws only its operands.
+    """
     opcode, element = instruction.opcode, shape.element
     codes = [a.codes for a in given if a.codes is not None]
     span = span_of_bits(opcode, given, element) if element.is_integer else None
     if span is not None and span[1] - span[0] == 1:
         whole: Numbers = np.broadcast_to(np.array(span[0], NUMPY[element]), (1, *shape.dimensions))
         return b.known(shape, whole)
-    return b.drawn(shape, operator(opcode, shape, codes, direction_of(instruction)), span)
+    return b.drawn(shape, operator(opcode, shape, codes, direction_of(instruction)), span, made)
 
 
 def with_codes(

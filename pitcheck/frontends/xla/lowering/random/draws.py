@@ -13,19 +13,20 @@ Numbers that depend on random numbers alone may be computed from them by both pl
 their place (``late``), which leaves less to prove.
 
 Where an array is filled up, each device holds the box as far as the reference's array goes, and
-behind it numbers of which nothing is known.
+behind it numbers of which nothing is known. They may be numbers of the reference too (those of the
+next row, as a generator counts). What is proven for any numbers there holds all the same; a
+difference says nothing then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import Array, Span, dtype_of
-from pitcheck.frontends.xla.lowering.building import DEVICE, Building, unsupported
+from pitcheck.frontends.xla.lowering.building import DEVICE, Building, NotDrawnError, unsupported
 from pitcheck.frontends.xla.lowering.placement import FREE
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.lowering.random.codes import MIXED
@@ -57,10 +58,14 @@ class Draw:
 
 @dataclass(frozen=True)
 class Place:
-    """The part of an array of the reference that a device holds."""
+    """The part of an array of the reference that a device holds.
+
+    ``loose``: behind it are random numbers of the reference, which are taken for any numbers.
+    """
 
     draw: Draw
     box: Box
+    loose: bool = False
 
 
 class Draws:
@@ -125,7 +130,7 @@ class Draws:
     def place_of(self, codes: Ints) -> Place | None:
         """Return the part of an array of the reference that some codes are; None if there is none.
 
-        Behind the end of that array, codes may be any that the reference has not.
+        Behind the end of that array codes may be any.
         """
         found = self._found(codes.reshape(-1)[:1])
         if not len(found):
@@ -143,9 +148,9 @@ class Draws:
         inside = tuple(slice(0, end - start) for start, end in box)
         behind = np.ones(codes.shape, dtype=bool)
         behind[inside] = False
-        if self.has(codes[behind]) or not np.array_equal(codes[inside], theirs):
+        if not np.array_equal(codes[inside], theirs):
             return None
-        return Place(draw, box)
+        return Place(draw, box, loose=self.has(codes[behind]))
 
     def has(self, codes: Ints) -> bool:
         """Return True if the reference is given a random number that is one of some codes."""
@@ -157,10 +162,12 @@ class PartitionedDraws:
 
     Attributes:
         late: True if what depends on random numbers alone is one of them, too.
+        loose: True if numbers of the reference are taken for any numbers somewhere.
     """
 
     def __init__(self, reference: Draws) -> None:
         self.late = reference.late
+        self.loose = False
         self._reference = reference
         self._names: dict[tuple[tuple[int, ...], bytes], str] = {}
         self._held: dict[str, list[Box]] = {}
@@ -168,7 +175,7 @@ class PartitionedDraws:
     def tensor(self, b: Building, x: Array) -> str:
         """Return the tensor that holds on each device its part of the reference's random numbers.
 
-        Raises UnsupportedError if the reference is not given some of them.
+        Raises NotDrawnError if the reference is not given some of them.
         """
         codes = _codes(b, self._reference.book, x)
         key = codes.shape, codes.tobytes()
@@ -178,18 +185,20 @@ class PartitionedDraws:
 
     def _placed(self, b: Building, x: Array, codes: Ints) -> str:
         found = [self._reference.place_of(row) for row in codes]
+        behind = _behind(x, found)
         places = [
-            place or (None if self._reference.has(row) else _behind(x, found))
+            place or (behind and replace(behind, loose=self._reference.has(row)))
             for place, row in zip(found, codes, strict=True)
         ]
         missing = [device for device, place in enumerate(places) if place is None]
         if missing:
-            raise UnsupportedError(
+            raise NotDrawnError(
                 f"{b.place}: the program before it was partitioned has no random numbers with the "
                 f"key, the algorithm and the places of these"
                 + (f" on device {missing[0]}" if len(codes) > 1 else "")
             )
         held = [place for place in places if place is not None] * (b.devices // len(codes))
+        self.loose |= any(place.loose for place in held)
         for place in held:
             _check_padding(b, x, place)
             self._held.setdefault(place.draw.name, []).append(place.box)
