@@ -10,14 +10,14 @@ nothing of the plan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any
 
 from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue
 from pitcheck.algebra.interface import Comparison, Kind
-from pitcheck.stage.batch import Argument
+from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.run_batch import step_at
 from pitcheck.stage.shaped_stage import ShapedStage
 
@@ -73,6 +73,11 @@ class RangedDegrees(DegreeAlgebra):
         whole = int(number) if kind == "int" else int(number != 0)
         return self._ranged(value, (whole, whole))
 
+    def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
+        # Other operators count along what they make of their operands, whose sizes say nothing.
+        size = self._full_size(like, axis) if self._kind_is("positions") else None
+        return self._ranged(super().arange(like, axis), (0, size - 1) if size else None)
+
     def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:
         size = self._full_size(a, axis)
         return self._ranged(super().order(a, axis, descending), (0, size - 1) if size else None)
@@ -82,17 +87,8 @@ class RangedDegrees(DegreeAlgebra):
 
         The axis must be one of an operand of the step, or of a tensor that is whole.
         """
-        stage = self._shaped.stage
-        for side, batch, shapes in (
-            ("reference ", stage.reference, self._shaped.shapes[0]),
-            ("parallel ", stage.parallel, self._shaped.shapes[1]),
-        ):
-            number = step_at(self.site, side)
-            operand = (
-                batch.steps[number].inputs[0]
-                if number is not None and batch.steps[number].inputs
-                else None
-            )
+        for step, batch, shapes in self._steps():
+            operand = step.inputs[0] if step.inputs else None
             if (
                 not isinstance(operand, Argument)
                 or operand.rows.ndim != 1
@@ -105,6 +101,21 @@ class RangedDegrees(DegreeAlgebra):
             if small == a.shape:
                 return int(full[axis])
         return None
+
+    def _kind_is(self, kind: str) -> bool:
+        """Return True if the step that is evaluated is one of a kind of operator."""
+        return any(step.kind == kind for step, _, _ in self._steps())
+
+    def _steps(self) -> Iterator[tuple[Step, Batch, Mapping[int, tuple[int, ...]]]]:
+        """Yield the step that is evaluated, its side and the shapes of that, if there is one."""
+        stage, shapes = self._shaped.stage, self._shaped.shapes
+        for side, batch, own in (
+            ("reference ", stage.reference, shapes[0]),
+            ("parallel ", stage.parallel, shapes[1]),
+        ):
+            number = step_at(self.site, side)
+            if number is not None:
+                yield batch.steps[number], batch, own
 
     # --- arithmetic
     def _with_both(

@@ -8,9 +8,14 @@ from __future__ import annotations
 import itertools
 import operator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zoo.builder import Builder
 
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+from pitcheck.plan.model import Number, Plan
 from pitcheck.prove.known_ranges import _decided
 
 COMPARISONS = {
@@ -29,3 +34,40 @@ def test_what_is_decided_is_so_for_all(a: int, b: int, c: int, d: int, name: str
     pairs = itertools.product(range(first[0], first[1] + 1), range(second[0], second[1] + 1))
     outcomes = {COMPARISONS[name](x, y) for x, y in pairs}
     assert _decided(name, first, second) == (outcomes.pop() if len(outcomes) == 1 else None)  # type: ignore[arg-type]
+
+
+def _chosen(comparison: str, number: int) -> Plan:
+    """Return a where b is not, by the places of ordered numbers, counted from 2."""
+    b = Builder("places", {"device": 1})
+    x, first, second = (b.input(name, (12,)) for name in ("x", "a", "b"))
+    _, order = b.op("sort", x, axis=0, out=("sorted", "order"))
+    counted = b.op("positions", x, axis=0, offset=2)
+    place = b.op("gather", counted, order, axis=0)
+    holds = b.op(comparison, place, Number(number))
+    b.output(b.op("where", holds, first, second, out="y"))
+    return b.plan()
+
+
+def _all_of_first() -> Plan:
+    b = Builder("places", {"device": 1})
+    for name in ("x", "b"):
+        b.input(name, (12,))
+    b.output(b.op("identity", b.input("a", (12,)), out="y"))
+    return b.plan()
+
+
+@pytest.mark.parametrize(
+    ("comparison", "number", "verdict"),
+    [
+        ("ge", 2, "equivalent"),
+        ("lt", 14, "equivalent"),
+        ("ge", 3, "mismatch"),
+        ("lt", 13, "mismatch"),
+    ],
+)
+def test_places_of_ordered_numbers_lie_along_their_axis(
+    comparison: str, number: int, verdict: str
+) -> None:
+    pair = _chosen(comparison, number), _all_of_first()
+    assert check(*pair, Options(seed=1)).verdict == verdict
+    assert check(*reversed(pair), Options(seed=1)).verdict == verdict

@@ -45,6 +45,8 @@ class Sizes:
     """The experts that a token is sent to."""
     capacity: int = 0
     """The tokens of a sequence that an expert takes; 0: all, and none is dropped."""
+    ragged: bool = False
+    """True if each expert is given its tokens alone, which are sorted by experts."""
     dtype: Any = jnp.float32
 
 
@@ -150,6 +152,8 @@ class Experts(nn.Module):
         layers = gate, up, down.astype(s.dtype)
         if s.capacity:
             y = _into_slots(x, *_slots(hot, weights, s.capacity), layers)
+        elif s.ragged:
+            y = _to_chosen(x, chosen, weights, layers)
         else:
             y = _to_all(x, (hot * weights[..., None]).sum(2), layers)
         return y, _balance(chances, hot)
@@ -174,6 +178,20 @@ def _to_all(x: Any, weights: Any, layers: tuple[Any, Any, Any]) -> Any:
     hidden = hidden * jnp.einsum("bse,xem->bsxm", x, up)
     hidden = nn.with_logical_constraint(hidden, ("batch", "length", "experts", "mlp"))
     return jnp.einsum("bsxe,bsx->bse", jnp.einsum("bsxm,xme->bsxe", hidden, down), weights)
+
+
+def _to_chosen(x: Any, chosen: Any, weights: Any, layers: tuple[Any, Any, Any]) -> Any:
+    """Return what the chosen experts make of tokens, which are sorted by experts, and back."""
+    gate, up, down = layers
+    flat = chosen.reshape(-1)
+    order = jnp.argsort(flat)
+    rows = jnp.take(x.reshape(-1, x.shape[-1]), order // chosen.shape[-1], axis=0)
+    counts = jnp.bincount(flat, length=gate.shape[0])
+    hidden = jax.nn.silu(lax.ragged_dot(rows, gate, counts))
+    hidden = hidden * lax.ragged_dot(rows, up, counts)
+    made = lax.ragged_dot(hidden, down, counts)
+    back = jnp.take(made, jnp.argsort(order), axis=0).reshape(*chosen.shape, -1)
+    return jnp.einsum("bske,bsk->bse", back, weights)
 
 
 def _balance(chances: Any, hot: Any) -> Any:

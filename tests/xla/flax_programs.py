@@ -22,6 +22,7 @@ DECODERS = {
     "dense": Sizes(),
     "experts": Sizes(experts=4),
     "slots": Sizes(experts=4, capacity=3),
+    "ragged": Sizes(experts=4, ragged=True),
 }
 BATCH, LENGTH = 8, 4
 

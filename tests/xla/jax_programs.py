@@ -154,6 +154,20 @@ def parts(x: Any, starts: Any) -> Any:
     return jax.grad(loss)(x)
 
 
+def routed(x: Any, router: Any, up: Any, down: Any) -> Any:
+    """Return gradients through two experts of each token, which are given their tokens sorted."""
+
+    def loss(up: Any, down: Any) -> Any:
+        weights, chosen = jax.lax.top_k(jax.nn.softmax(x @ router), 2)
+        order = jnp.argsort(chosen.reshape(-1))
+        counts = jnp.bincount(chosen.reshape(-1), length=len(up))
+        hidden = jnp.tanh(jax.lax.ragged_dot(x[order // 2], up, counts))
+        made = jax.lax.ragged_dot(hidden, down, counts)[jnp.argsort(order)]
+        return jnp.sum((made.reshape(len(x), 2, -1) * weights[..., None]).sum(1) ** 2)
+
+    return jax.grad(loss, (0, 1))(up, down)
+
+
 def finite(x: Any) -> Any:
     """Return which elements are finite."""
     return jnp.isfinite(x)
@@ -270,6 +284,7 @@ def main() -> None:
         (parts, (square, starts), (d, d), d),
         (finite, (square,), (both,), both),
         (strided, (reals(4, 4, 3, 2), reals(3, 3, 2, 2)), (d, s()), (d, s())),
+        (routed, (square, reals(4, 4), reals(4, 4, 6), reals(4, 6, 4)), (d, s(), t, t), (t, t)),
     ]
     for case in cases:
         print(json.dumps(pair(*case)))

@@ -27,7 +27,7 @@ from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
 
 TEXTS = Path(__file__).parent / "texts"
-DECODERS = ("dense", "experts", "slots")
+DECODERS = ("dense", "experts", "slots", "ragged")
 MESHES = (
     "exchanged_heads",
     "ring",

@@ -36,6 +36,7 @@ MORE = (
     "parts",
     "finite",
     "strided",
+    "routed",
 )
 
 
@@ -107,6 +108,12 @@ _OTHER = (
     ("strided", "pad=2_1x1_1 lhs", "pad=1_2x1_1 lhs"),
     ("strided", r"(reverse\(%\S+\), dimensions=)\{0,1\}", r"\1{0}"),
     ("strided", r"all-reduce\((%\S+)\).*", r"copy(\1)"),
+    ("routed", r"(%lt_to.* compare.*) direction=LT", r"\1 direction=GT"),
+    ("routed", r"(%sort\S+ = \(s32.*)sort\((%get\S+), (%\S+)\)", r"\1sort(\3, \2)"),
+    ("routed", r"divide\((%get\S+), (%\S+)\)", r"remainder(\1, \2)"),
+    ("routed", r"(compare\(\S+, %iota\S+), direction=LE", r"\1, direction=LT"),
+    ("routed", r"(all-gather\(%copy\).*T)\(1,0\)", r"\1(0,1)"),
+    ("routed", r"all-reduce\((%(?:select|scatter)\S+|%dot.2)\).*", r"copy(\1)"),
 )
 """A program, what is edited in it once it is partitioned, and the edit."""
 _TIES = (

@@ -7,10 +7,11 @@ import operator
 from collections.abc import Callable
 from itertools import product
 
+import numpy as np
 import pytest
 
 from pitcheck.frontends.xla.lowering.arrays import Array, Span
-from pitcheck.frontends.xla.lowering.spans import decided, spanned
+from pitcheck.frontends.xla.lowering.spans import contradict, decided, fact_of, spanned
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 
 SPANS = [(low, high) for low in range(-3, 4) for high in range(low + 1, 5)]
@@ -76,3 +77,49 @@ def test_a_span_that_the_type_does_not_hold_is_none() -> None:
     assert spanned("add", (most, _array((0, 1))), ElementType.S8) == (127, 128)
     assert spanned("add", (most, _array((0, 2))), ElementType.S8) is None
     assert spanned("negate", (_array((-128, 0)),), ElementType.S8) is None
+
+
+FACTS = [("sign", 1), ("remainder", 2), ("remainder", 3)]
+"""Operators on a number, with the second operand of those of two."""
+
+
+def _made(opcode: str, number: int) -> Callable[[int], int]:
+    return ONE["sign"] if opcode == "sign" else lambda x: TWO[opcode](x, number)
+
+
+def _compared(x: Array, fact: tuple[str, int], direction: str, number: int) -> Array:
+    """Return the comparison of an operator on ``x`` with a number."""
+    shape, truths = ArrayShape(ElementType.S8, ()), ArrayShape(ElementType.PRED, ())
+    made = Array(shape, lambda: "")
+    made.fact = fact_of(fact[0], "", (x, _number(fact[1])))
+    found = Array(truths, lambda: "")
+    found.fact = fact_of("compare", direction, (made, _number(number)))
+    return found
+
+
+def _number(number: int) -> Array:
+    known = np.full((1,), number, dtype=np.int8)
+    return Array(ArrayShape(ElementType.S8, ()), lambda: "", known=known)
+
+
+@pytest.mark.parametrize("span", [(0, 5), (1, 4), (-2, 3), (-3, 0)])
+def test_truths_that_contradict_each_other_never_both_hold(span: Span) -> None:
+    x, found = _array(span), 0
+    comparisons = list(product(FACTS, COMPARE, (-1, 0, 1, 2)))
+    for first, second in product(comparisons, comparisons):
+        if contradict(_compared(x, *first), _compared(x, *second)):
+            found += 1
+            (one, direction, a), (two, other, b) = first, second
+            assert not any(
+                COMPARE[direction](_made(*one)(n), a) and COMPARE[other](_made(*two)(n), b)
+                for n in range(*span)
+            )
+    # A floor division asks if a number has no sign, and a remainder.
+    assert (found > 0) == (span[0] >= 0)
+
+
+def test_truths_on_other_numbers_do_not_contradict_each_other() -> None:
+    first = _compared(_array((0, 5)), ("sign", 1), "NE", 1)
+    second = _compared(_array((0, 5)), ("remainder", 2), "NE", 0)
+    assert not contradict(first, second)
+    assert not contradict(first, _array((0, 2)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,6 +79,15 @@ def limits(element: ElementType) -> Span:
     return (0, 1 << bits) if element.value[0] == "u" else (-(1 << (bits - 1)), 1 << (bits - 1))
 
 
+class Told(Enum):
+    """What an array tells of another one, of natural numbers, element by element."""
+
+    SIGN = "it is 1 where the other is not 0, else 0"
+    REMAINDER = "it is not 0 only where the other is not 0"
+    ZERO = "it is true only where the other is 0"
+    MORE = "it is true only where the other is not 0"
+
+
 class Array:
     """An array in the making.
 
@@ -92,6 +102,7 @@ class Array:
         parts: the arrays that it joins along ``axis``; () if it joins none.
         moved: the array of integers from which one number was subtracted on each device, and these
             numbers; None if it is no such difference.
+        fact: what it tells of another array; None if nothing is known of that.
         codes: the expression that each element is; None if that is not followed.
         drawn: True if it is one of random numbers, or others that only their codes tell: its
             tensor is an input of the plan, or made of one.
@@ -123,6 +134,7 @@ class Array:
         self.parts = parts
         self.axis = axis
         self.moved: tuple[Array, tuple[int, ...]] | None = None
+        self.fact: tuple[Told, Array] | None = None
         self.codes = codes
         if known is not None:
             self.codes = of_numbers(shape.element, known)

@@ -22,7 +22,14 @@ from pitcheck.frontends.xla.lowering.random.bits import (
     with_codes,
 )
 from pitcheck.frontends.xla.lowering.rounding import is_finite, rounded
-from pitcheck.frontends.xla.lowering.spans import decided, held, joined_span, spanned
+from pitcheck.frontends.xla.lowering.spans import (
+    contradict,
+    decided,
+    fact_of,
+    held,
+    joined_span,
+    spanned,
+)
 from pitcheck.frontends.xla.text.literals import Real, Special
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
@@ -101,6 +108,8 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
         if not has_codes:
             raise
         return coded(b, instruction, shape, operands)
+    if all(found is not a for a in operands):
+        found.fact = fact_of(opcode, direction_of(instruction), operands)
     return with_codes(b, instruction, found, operands)
 
 
@@ -272,6 +281,8 @@ def _logic(
         if opcode != "xor" and isinstance(a.uniform, bool):
             # True decides "or", and is nothing to "and"; false the other way round.
             return a if a.uniform == (opcode == "or") else given[1 - number]
+    if opcode == "and" and contradict(*given):
+        return b.known(shape, np.zeros((1, *shape.dimensions), dtype=np.bool_))
     return b.array(_LOGICAL[opcode], [a.name for a in given], shape)
 
 

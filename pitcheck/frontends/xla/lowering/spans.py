@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from pitcheck.frontends.xla.lowering.arrays import Array, Span, limits, width_of
+from pitcheck.frontends.xla.lowering.arrays import Array, Span, Told, limits, width_of
 from pitcheck.frontends.xla.text.shapes import ElementType
 
 
@@ -97,6 +97,29 @@ def decided(direction: str, a: Span | None, b: Span | None) -> bool | None:
     return true if true or false else None
 
 
+def fact_of(opcode: str, direction: str, operands: Sequence[Array]) -> tuple[Told, Array] | None:
+    """Return what the result of an operator tells of an array of natural numbers, or None.
+
+    ``direction``: that of a comparison.
+    """
+    x = operands[0]
+    if opcode in _TOLD:
+        natural = x.span is not None and x.span[0] >= 0
+        return (_TOLD[opcode], x) if natural else None
+    if opcode != "compare" or x.fact is None:
+        return None
+    told, of = x.fact
+    found = _TOLD_BY_COMPARISON.get((told, direction, operands[1].uniform))
+    return None if found is None else (found, of)
+
+
+def contradict(first: Array, second: Array) -> bool:
+    """Return True if two truths never both hold, by what they tell of one array."""
+    if first.fact is None or second.fact is None or first.fact[1] is not second.fact[1]:
+        return False
+    return {first.fact[0], second.fact[0]} == {Told.ZERO, Told.MORE}
+
+
 def _corners(operator: Callable[[int, int], int], a: Span, b: Span) -> Span:
     """Return the span of an operator that is monotone in each operand, up or down."""
     found = [operator(x, y) for x in (a[0], a[1] - 1) for y in (b[0], b[1] - 1)]
@@ -177,3 +200,13 @@ _RULES: Mapping[str, Callable[..., Span]] = MappingProxyType(
         "convert": lambda a: a,
     }
 )
+_TOLD: Mapping[str, Told] = MappingProxyType({"sign": Told.SIGN, "remainder": Told.REMAINDER})
+_TOLD_BY_COMPARISON: Mapping[tuple[Told, str, object], Told] = MappingProxyType(
+    {
+        (Told.SIGN, "NE", 1): Told.ZERO,
+        (Told.SIGN, "EQ", 0): Told.ZERO,
+        (Told.REMAINDER, "NE", 0): Told.MORE,
+        (Told.REMAINDER, "GT", 0): Told.MORE,
+    }
+)
+"""What a comparison with a number tells, by what its first operand tells."""
