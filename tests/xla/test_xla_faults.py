@@ -18,6 +18,7 @@ CODES = {
     "embedding_gradient": "PIT100",
     "pad_of_replicated": "PIT103",
     "pooling_gradient": "PIT104",
+    "shared_padding": "PIT102",
 }
 
 
