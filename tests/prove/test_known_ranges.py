@@ -71,3 +71,53 @@ def test_places_of_ordered_numbers_lie_along_their_axis(
     pair = _chosen(comparison, number), _all_of_first()
     assert check(*pair, Options(seed=1)).verdict == verdict
     assert check(*reversed(pair), Options(seed=1)).verdict == verdict
+
+
+def _signed(kind: str, comparison: str, *, mirrored: bool = False, twice: str = "") -> Plan:
+    """Return a where a function of x compares with 0, else b; ``twice`` is doubled."""
+    b = Builder("signs", {"device": 1})
+    x, first, second = (b.input(name, (6,)) for name in ("x", "a", "b"))
+    chosen = [b.op("mul", each, Number(2 if each == twice else 1)) for each in (first, second)]
+    found, zero = b.op(kind, x), b.constant("zero", 0.0)
+    holds = b.op(comparison, *((zero, found) if mirrored else (found, zero)))
+    b.output(b.op("where", holds, *chosen, out="y"))
+    return b.plan()
+
+
+@pytest.mark.parametrize(
+    ("kind", "comparison", "mirrored", "chosen"),
+    [
+        ("exp", "ge", False, "a"),
+        ("exp", "gt", False, "a"),
+        ("exp", "lt", False, "b"),
+        ("exp", "le", False, "b"),
+        ("exp", "le", True, "a"),
+        ("square", "ge", False, "a"),
+        ("square", "gt", True, "b"),
+    ],
+)
+def test_what_is_never_negative_compares_with_0_in_one_way(
+    kind: str, comparison: str, mirrored: bool, chosen: str
+) -> None:
+    """No draw shows the other outcome, and none needs to."""
+    plan = _signed(kind, comparison, mirrored=mirrored)
+    assert check(plan, plan, Options(seed=1)).verdict == "equivalent"
+    wrong = _signed(kind, comparison, mirrored=mirrored, twice=chosen)
+    assert check(plan, wrong, Options(seed=1)).verdict == "mismatch"
+
+
+@pytest.mark.parametrize(
+    ("kind", "comparison", "twice"),
+    [
+        ("square", "gt", "b"),  # it is 0 where x is
+        ("square", "le", "a"),
+        ("sin", "ge", "b"),
+        ("log", "lt", "a"),
+        ("identity", "ge", "b"),
+    ],
+)
+def test_the_other_outcome_of_what_may_be_0_or_negative_counts(
+    kind: str, comparison: str, twice: str
+) -> None:
+    pair = _signed(kind, comparison), _signed(kind, comparison, twice=twice)
+    assert check(*pair, Options(seed=1)).verdict in {"mismatch", "inconclusive"}
