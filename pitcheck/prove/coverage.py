@@ -118,7 +118,7 @@ class Outcomes:
         lacking = "" if self._routing is None else self._routing.lacking()
         site = uncovered(self._first, {} if self._reals is None else self._reals.choices)
         return lacking or self._open or (
-            f"an element never came first: {site}" if site else ""
+            f"an element never came first: {self.shaped.stage.operator_at(site)}" if site else ""
         ), found
 
     def _real_trials(self) -> RealTrials:

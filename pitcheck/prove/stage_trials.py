@@ -275,9 +275,10 @@ class StageTrials:
             tested.observe(seen, self._settings.seed)
         self._undecided = undecided(self.shaped, unseen)
         if self.number < self._until_first and (site := self._outcomes.never_first):
-            return f"an element never came first: {site}"
+            return f"an element never came first: {self.shaped.stage.operator_at(site)}"
         if unseen:
-            return f"an outcome was not seen often enough: {unseen}"
+            operator = self.shaped.stage.operator_at(unseen)
+            return f"an outcome was not seen often enough: {operator}"
         if case:
             return f"a discrete case was not tried: {case}"
         if tested is not None and (lacking := tested.lacking()):

@@ -129,6 +129,18 @@ def step_at(site: str, side: str) -> int | None:
     return int(number) if site.startswith(side) and number.isdecimal() else None
 
 
+def operator_at(site: str, side: str, batch: Batch) -> str:
+    """Return the operator of a side that a site names, in words; the site if it names none.
+
+    ``side`` is "reference " or "parallel ", whose steps are those of ``batch``.
+    """
+    number = step_at(site, side)
+    if number is None:
+        return site
+    step = batch.steps[number]
+    return f"{side}{step.kind} {batch.graph.nodes[step.node].operator!r}"
+
+
 def touched(step: Step) -> list[int]:
     """Return the values that a step reads or writes, each once."""
     read = (argument.value for argument in step.arguments)

@@ -26,6 +26,7 @@ from pitcheck.graph.distinct import distinct
 from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Codes, Grid, Home, Mask, far, focus, near
 from pitcheck.stage.batch import Batch
+from pitcheck.stage.run_batch import operator_at
 from pitcheck.stage.sample_conditions import Sampling
 
 CutOf = Callable[[int], Cut | None]
@@ -76,6 +77,15 @@ class Stage:
     def all_cuts(self) -> list[Cut]:
         """Return the cuts of inputs and targets, by which the two sides' dimensions are tied."""
         return [*self.cuts.values(), *(target.cut for target in self.targets)]
+
+    def operator_at(self, site: str) -> str:
+        """Return the operator of either side that a site names, in words."""
+        side, batch = (
+            ("reference ", self.reference)
+            if site.startswith("reference ")
+            else ("parallel ", self.parallel)
+        )
+        return operator_at(site, side, batch)
 
     def with_parallel(self, parallel: Batch, **changes: Any) -> Stage:
         """Return the stage with another parallel side and the cuts of its inputs.

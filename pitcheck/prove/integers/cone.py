@@ -24,7 +24,7 @@ from pitcheck.stage.batch import Batch, Step
 from pitcheck.stage.drawn_inputs import derive_all
 from pitcheck.stage.evaluate import constant_value
 from pitcheck.stage.literals import integers_named
-from pitcheck.stage.run_batch import run_batch, step_at
+from pitcheck.stage.run_batch import operator_at, run_batch, step_at
 from pitcheck.stage.shaped_stage import ShapedStage
 
 SIDES = ("reference ", "parallel ")
@@ -105,10 +105,7 @@ class Side:
 
     def operator(self, site: str) -> str:
         """Return the operator of a site of this side, or a divisor, in words."""
-        if step_at(site, self.name) is None:
-            return site
-        step = self.batch.steps[int(site.removeprefix(self.name).partition(" ")[0])]
-        return f"{self.name}{step.kind} {self.batch.graph.nodes[step.node].operator!r}"
+        return operator_at(site, self.name, self.batch)
 
     def described(self, value: int) -> str:
         """Return a value of this side, in words."""

@@ -347,17 +347,17 @@ class RealTrials:
         if not conditions and not meetings:
             return ""
         depending = depending_on_order(self.shaped)
-        names = [
-            f"a condition never had both outcomes: {site}"
-            for site in conditions
+        said = {
+            "a condition never had both outcomes": conditions,
+            "what decisions lead to never came about": meetings,
+        }
+        names = (
+            f"{what}: {self.shaped.stage.operator_at(site)}"
+            for what, sites in said.items()
+            for site in sites
             if site in depending
-        ]
-        names += [
-            f"what decisions lead to never came about: {site}"
-            for site in meetings
-            if site in depending
-        ]
-        return names[0] if names else ""
+        )
+        return next(names, "")
 
     def _different(
         self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]
