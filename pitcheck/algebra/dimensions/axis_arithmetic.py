@@ -257,7 +257,7 @@ class AxisArithmetic:
         of the segment that ends there.
         """
         if a.boundary and not b.dims and b.kind == "int" and b.literal == 1:
-            return replace(a, boundary=False)
+            return AxisValue("int", a.dims, places=a.places, counting=counted_along(a))
         return self._moved("subtract", a, b, movable=b.boundary)
 
     def multiply(self, a: AxisValue, b: AxisValue) -> AxisValue:
