@@ -63,6 +63,10 @@ def lineage(reference: str, shards: dict[int, Any] | None = None, **more: Any) -
     return Lineage(reference, tuple(found), **more)
 
 
+_WHOLE = {"add", "sub", "maximum", "minimum"}
+"""Operators of two tensors of one type: a literal beside integers is an integer."""
+
+
 class Builder:
     """Appends tensors and operators; ``plan()`` gives the plan."""
 
@@ -240,6 +244,8 @@ class Builder:
     ) -> list[tuple[tuple[int, ...], DType]]:
         plain = {k: v.values[0] if isinstance(v, Table) else v for k, v in attributes.items()}
         given = [self._zeros(o) for o in inputs]
+        if kind in _WHOLE and any(x.dtype == torch.int64 for x in given):
+            given = [x.to(torch.int64) for x in given]
         if kind == "accumulate":
             results: list[torch.Tensor | None] = [given[0]]
         elif group is not None:

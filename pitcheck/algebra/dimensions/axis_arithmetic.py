@@ -248,16 +248,16 @@ class AxisArithmetic:
         node = self._places(a, b) if movable else None
         if node is None:
             return self._binary(name, a, b, ("field", "int"))
-        return AxisValue(
-            "int",
-            self._broadcast(a, b),
-            places=node,
-            boundary=at_boundary(a) and at_boundary(b),
-            counting=counted_along(a, b),
-        )
+        return self._place(node, a, b)
 
     def subtract(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Return an elementwise difference; a boundary may be subtracted from places."""
+        """Return an elementwise difference.
+
+        A boundary may be subtracted from places, and 1 from a boundary: that gives the last place
+        of the segment that ends there.
+        """
+        if a.boundary and not b.dims and b.kind == "int" and b.literal == 1:
+            return AxisValue("int", a.dims, places=a.places, counting=counted_along(a))
         return self._moved("subtract", a, b, movable=b.boundary)
 
     def multiply(self, a: AxisValue, b: AxisValue) -> AxisValue:
@@ -277,12 +277,30 @@ class AxisArithmetic:
         return self._binary("remainder", a, b, ("int",))
 
     def maximum(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Return an elementwise maximum."""
-        return self._binary("maximum", a, b, ("field", "int"))
+        """Return an elementwise maximum; that of places is one of them at every size."""
+        return self._further("maximum", a, b)
 
     def minimum(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Return an elementwise minimum."""
-        return self._binary("minimum", a, b, ("field", "int"))
+        """Return an elementwise minimum; that of places is one of them at every size."""
+        return self._further("minimum", a, b)
+
+    def _further(self, name: str, a: AxisValue, b: AxisValue) -> AxisValue:
+        """Return the place that comes last, or first; of other numbers that is a number."""
+        same_kind(name, a, b)
+        node = self._places(a, b)
+        return (
+            self._binary(name, a, b, ("field", "int")) if node is None else self._place(node, a, b)
+        )
+
+    def _place(self, node: Dimension, a: AxisValue, b: AxisValue) -> AxisValue:
+        """Return places along a dimension that are made of two, and are boundaries if both are."""
+        return AxisValue(
+            "int",
+            self._broadcast(a, b),
+            places=node,
+            boundary=at_boundary(a) and at_boundary(b),
+            counting=counted_along(a, b),
+        )
 
     def logical_and(self, a: AxisValue, b: AxisValue) -> AxisValue:
         """Return an elementwise conjunction of bools."""

@@ -409,7 +409,8 @@ OPERATORS = (
         required=("axis", "offset"),
         traits=(Trait.READS_SHAPE,),
         doc="The number `offset`, 0-dimensional int: the place between two shards of what x is a "
-        "part of along `axis`; the values of x do not matter.",
+        "part of along `axis`; the values of x do not matter. Less 1, it is the last place of the "
+        "shard before it.",
     ),
     declare(
         "causal_mask",

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_CASES = 160
+MOST_CASES = 256
 """The values of one integer that are tried at most."""
 FEW = 16
 """The number of different results up to which each must be seen."""

@@ -103,6 +103,8 @@ class Array:
         moved: the array of integers from which one number was subtracted on each device, and these
             numbers; None if it is no such difference.
         fact: what it tells of another array; None if nothing is known of that.
+        places: the array, and its axis, of which some of the integers are places on each device,
+            and others lie before or behind; None if none is known (yet).
         codes: the expression that each element is; None if that is not followed.
         drawn: True if it is one of random numbers, or others that only their codes tell: its
             tensor is an input of the plan, or made of one.
@@ -135,6 +137,7 @@ class Array:
         self.axis = axis
         self.moved: tuple[Array, tuple[int, ...]] | None = None
         self.fact: tuple[Told, Array] | None = None
+        self.places: tuple[Array, int] | None = None
         self.codes = codes
         if known is not None:
             self.codes = of_numbers(shape.element, known)

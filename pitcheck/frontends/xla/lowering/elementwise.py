@@ -12,6 +12,7 @@ import numpy as np
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
+from pitcheck.frontends.xla.lowering.indexed.boundaries import boundary
 from pitcheck.frontends.xla.lowering.known_numbers import computed
 from pitcheck.frontends.xla.lowering.random.bits import (
     coded,
@@ -283,6 +284,9 @@ def _logic(
             return a if a.uniform == (opcode == "or") else given[1 - number]
     if opcode == "and" and contradict(*given):
         return b.known(shape, np.zeros((1, *shape.dimensions), dtype=np.bool_))
+    if not any(a.drawn for a in given):
+        make = b.later(lambda: b.emit(_LOGICAL[opcode], [a.name for a in given], shape))
+        return Array(shape, make)
     return b.array(_LOGICAL[opcode], [a.name for a in given], shape)
 
 
@@ -311,29 +315,33 @@ def _compare(
         answer = decided(direction, first.span, second.span)
         if answer is not None:
             return b.known(shape, np.full((1, *shape.dimensions), answer))
-    return b.array(*_compared(b, direction, first, second), shape)
-
-
-def _compared(
-    b: Building, direction: str, first: Array, second: Array
-) -> tuple[str, list[str | Number]]:
-    """Return the kind and the operands of a comparison.
-
-    Integers are compared with < and >= where a literal allows it: then the literal is the place
-    between two shards, not the one before it.
-    """
     if first.per_device is not None and second.per_device is None:
         first, second, direction = second, first, _MIRRORED[direction]
     places = second.per_device
-    if (
-        direction in {"LE", "GT"}
-        and first.is_integer
-        and places is not None
-        and max(places) < LARGEST_LITERAL
-    ):
+    if not first.is_integer or places is None or max(places) >= LARGEST_LITERAL:
+        return b.array(_COMPARE[direction], _operands(b, (first, second)), shape)
+    if direction in {"LE", "GT"}:
         second = _next(b, second, places)
         direction = "LT" if direction == "LE" else "GE"
-    return _COMPARE[direction], _operands(b, (first, second))
+    return _compared_with(b, _COMPARE[direction], first, second, shape)
+
+
+def _compared_with(b: Building, kind: str, first: Array, second: Array, shape: ArrayShape) -> Array:
+    """Return a comparison of integers with one that is known on each device, by < or >= if ordered.
+
+    That one is a place between two shards then, and not the one before it. It is made when it is
+    asked for: what the integers are places of is said by a later gather, whose result it masks.
+    """
+    made, source = first.name, first.shown or first
+
+    def make() -> str:
+        offsets = second.per_device
+        if source.places is None or not offsets or min(offsets) < 0 or not any(offsets):
+            return b.emit(kind, _operands(b, (first, second)), shape)
+        place = boundary(b, *source.places, offsets, first.shape.element)
+        return b.emit(kind, (made, place), shape)
+
+    return Array(shape, b.later(make))
 
 
 def _next(b: Building, x: Array, places: Sequence[int]) -> Array:

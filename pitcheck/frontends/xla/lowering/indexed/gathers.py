@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.arrays import Array
@@ -18,6 +18,7 @@ from pitcheck.frontends.xla.lowering.indexed.index_vectors import (
     rows_of,
     widened,
 )
+from pitcheck.frontends.xla.lowering.indexed.shard_places import clamped_in_part
 from pitcheck.frontends.xla.lowering.structure import permuted, reshaped, sliced
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape
@@ -33,13 +34,21 @@ def gather(b: Building, instruction: Instruction, given: Sequence[Array]) -> Arr
         x = sliced(b, x, d, 0, sizes[d])
     mapped = numbers.mapped
     starts = components(b, indices, numbers)
-    inside = [
-        clamped(b, part, 0, x.sizes[d] - sizes[d]) for part, d in zip(starts, mapped, strict=True)
-    ]
+    inside = _inside(b, x, starts, {d: x.sizes[d] - sizes[d] for d in mapped})
     parts = widened(b, inside, [sizes[d] for d in mapped])
     place = flat_places(b, parts, [x.sizes[d] for d in mapped])
     found = _taken(b, x, place, numbers)
     return _with_offsets(b, found, inside[0].sizes, sizes, numbers)
+
+
+def _inside(b: Building, x: Array, starts: Sequence[Array], most: Mapping[int, int]) -> list[Array]:
+    """Return where slices begin, so that they lie inside. ``most``: where the last ones do."""
+    if len(most) == 1:
+        ((axis, last),) = most.items()
+        found = clamped_in_part(b, x, axis, starts[0]) if last == x.sizes[axis] - 1 else None
+        if found is not None:
+            return [found]
+    return [clamped(b, part, 0, last) for part, last in zip(starts, most.values(), strict=True)]
 
 
 def _check_slices(b: Building, sizes: tuple[int, ...], x: Array, numbers: DimensionNumbers) -> None:

@@ -1,0 +1,165 @@
+"""Rows and scores taken at indices from a vocabulary in shards, which shrinks with its indices.
+
+A device clamps what lies before or behind its shard, takes a row there, and masks it.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from xla.hlo_pairs import cases_in, edits, is_right, plans_in
+
+from pitcheck.base.options import Options
+from pitcheck.engine import strategies
+from pitcheck.engine.check import check
+from pitcheck.errors import PlanError
+from pitcheck.frontends.xla.lowering.pair import plans_of
+from pitcheck.frontends.xla.text.parser import parse_hlo
+from pitcheck.plan.model import Plan
+from pitcheck.report.report import Report
+
+FILE = "lookups.jsonl.gz"
+CASES = tuple(cases_in(FILE))
+"""Each program with the size of its vocabulary: 16, 256 or 32000."""
+
+
+def report(reference: Plan, parallel: Plan) -> Report:
+    return check(reference, parallel, Options(seed=1, explain=False))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_device_takes_what_its_shard_has(name: str) -> None:
+    pair = plans_in(cases_in(FILE)[name])
+    found = report(*pair)
+    assert found.verdict == "equivalent", [f.title for f in found.findings]
+    size = int(name.rsplit(maxsplit=1)[-1])
+    if size > 16:
+        assert any(line.startswith(f"{size} -> ") for line in found.reductions), found.reductions
+        assert not any(line.startswith(f"{size} whole") for line in found.reductions)
+    else:
+        assert is_right(*pair)
+
+
+CLAMP = r"clamp\((%\S+), (%\S+), (%\S+)\)"
+OR = r"pred(\S+) or\((%compare\S*), (%compare\S*)\)"
+SELECT = r"select\((%broadcast\S*), (%broadcast\S*), (%gather\S*)\)"
+GROUPS = r"replica_groups=\[4,2\]<=\[8\]"
+
+
+def wrong(size: int) -> list[tuple[str, str]]:
+    """Return mistakes in a program with a vocabulary of a size, in two shards."""
+    own = size // 2
+    begins, last, end = rf"constant\(\{{0, {own}\}}\)", own - 1, rf"constant\(\{{{size - 1}\}}\)"
+    shards = r"constant\(\{0, 1, 0, 1, 0, 1, 0, 1\}\)"
+    return [
+        *(
+            (begins, f"constant({{{first}, {second}}})")
+            for first, second in (
+                (0, last),
+                (0, own + 1),
+                (0, 0),
+                (own, 0),
+                (1, own),
+                (0, size),
+                (own, own),
+            )
+        ),
+        (shards, "constant({0, 1, 0, 1, 0, 1, 1, 0})"),
+        (shards, "constant({0, 1, 0, 0, 0, 1, 0, 1})"),
+        *(
+            (rf"s32\[\] constant\({last}\)", f"s32[] constant({number})")
+            for number in (last - 1, last // 2, 0, size - 1)
+        ),
+        *((end, f"constant({{{number}}})") for number in (size - 2, last, 0)),
+        (r"(compare\(%clamp.*)direction=LT", r"\1direction=LE"),
+        (r"(compare\(%clamp.*)direction=LT", r"\1direction=GT"),
+        (r"(compare\(%clamp.*)direction=GT", r"\1direction=GE"),
+        (r"(compare\(%clamp.*)direction=GT", r"\1direction=LT"),
+        (OR, r"pred\1 and(\2, \3)"),
+        (OR, r"pred\1 or(\2, \2)"),
+        (OR, r"pred\1 or(\3, \3)"),
+        (SELECT, r"select(\1, \3, \2)"),
+        (rf"(%select = \S+) {SELECT}", r"\1 copy(\4)"),
+        (GROUPS, "replica_groups=[4,2]<=[2,4]T(1,0)"),
+        (GROUPS, "replica_groups=[2,4]<=[8]"),
+        (r"subtract\((%clamp), (%broadcast\S*)\)", r"add(\1, \2)"),
+        (r"(gather\(%\S+, )%subtract(\S*\))", r"\1%clamp\2"),
+        (CLAMP, r"clamp(\3, \2, \1)"),
+        (CLAMP, r"maximum(\2, \3)"),
+        (CLAMP, r"minimum(\2, \1)"),
+    ]
+
+
+FAULTY = [
+    (name, fault)
+    for name in ("rows_of_tokens_in_parts 16", "scores_of_labels 256")
+    for fault in wrong(int(name.rsplit(maxsplit=1)[-1]))
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    FAULTY,
+    ids=[f"{n}: {name}: {f[1][:40]}" for n, (name, f) in enumerate(FAULTY)],
+)
+def test_what_is_taken_elsewhere_is_found(name: str, fault: tuple[str, str]) -> None:
+    case = cases_in(FILE)[name]
+    found = edits(case["after"], (fault,))
+    assert found
+    for what, text in found:
+        pair = plans_in(case, after=text)
+        assert not is_right(*pair, seeds=range(1, 7)), what
+        assert report(*pair).verdict == "mismatch", what
+
+
+@pytest.mark.parametrize("fault", wrong(32000)[:18:3], ids=lambda fault: fault[1][:40])
+def test_a_fault_at_one_place_of_many_is_found(fault: tuple[str, str]) -> None:
+    case = cases_in(FILE)["scores_of_labels 32000"]
+    for what, text in edits(case["after"], (fault,)):
+        assert report(*plans_in(case, after=text)).verdict == "mismatch", what
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rows_of_tokens_in_parts 16",
+        pytest.param("scores_of_labels 32000", marks=pytest.mark.slow),
+    ],
+)
+def test_no_fault_is_proven_where_no_run_shows_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs on real numbers find most faults first; proofs must refuse them without that."""
+    for look in ("early_look", "second_look"):
+        monkeypatch.setattr(strategies, look, lambda *_: None)
+    unseen = SimpleNamespace(shown=None, draws={})
+    monkeypatch.setattr(strategies, "count_differences", lambda *_: unseen)
+    case = cases_in(FILE)[name]
+    assert report(*plans_in(case)).verdict == "equivalent"
+    for fault in wrong(int(name.rsplit(maxsplit=1)[-1])):
+        for what, text in edits(case["after"], (fault,)):
+            assert report(*plans_in(case, after=text)).verdict == "inconclusive", what
+
+
+def test_texts_of_two_vocabularies_are_not_one_program() -> None:
+    small, large = (cases_in(FILE)[f"scores_of_labels {size}"] for size in (16, 256))
+    resized = small["after"].replace("constant({15})", "constant({255})")
+    pair = plans_in(small, after=resized)
+    # Indices lie in the vocabulary, so that a bound above it does nothing.
+    assert is_right(*pair)
+    assert report(*pair).verdict == "equivalent"
+    with pytest.raises(PlanError, match="its sharding makes it"):
+        plans_of(parse_hlo(small["before"]), parse_hlo(large["after"]))
+
+
+def test_what_is_masked_by_another_mask_is_found() -> None:
+    """Labels of one token mask the scores of the token before it."""
+    case = cases_in(FILE)["scores_of_labels 256"]
+    line = next(x for x in case["after"].splitlines() if " select(%broadcast" in x)
+    mask = line.split("select(")[1].split(",")[0]
+    turned = f"  %turned = pred[2,1]{{1,0}} reverse({mask}), dimensions={{0}}\n"
+    text = case["after"].replace(line, turned + line.replace(f"select({mask}", "select(%turned"))
+    pair = plans_in(case, after=text)
+    assert not is_right(*pair)
+    assert report(*pair).verdict == "mismatch"
