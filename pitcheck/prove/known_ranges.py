@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
-from pitcheck.algebra.bound.degree_values import Sign
+from pitcheck.algebra.bound.degree_values import compared_with_zero
 from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.stage.batch import Argument, Batch, Step
@@ -178,7 +177,7 @@ class RangedDegrees(DegreeAlgebra):
         first, second = self.known(a), self.known(b)
         decided = None
         if a.kind == "field":
-            decided = _decided_by_sign(comparison, a, b)
+            decided = compared_with_zero(comparison, a, b)
         elif a.kind == "int" and first is not None and second is not None:
             decided = _decided(comparison, first, second)
         return self._ranged(value, None if decided is None else (int(decided), int(decided)))
@@ -247,24 +246,6 @@ def _both(a: Range | None, b: Range | None, absorbing: int) -> Range | None:
     if (absorbing, absorbing) in (a, b):
         return absorbing, absorbing
     return (1 - absorbing, 1 - absorbing) if a == b == (1 - absorbing, 1 - absorbing) else None
-
-
-def _decided_by_sign(comparison: Comparison, a: DegreeValue, b: DegreeValue) -> bool | None:
-    """Return the outcome of a comparison with 0 of what is never negative; None for others."""
-    if a.number == 0 and b.number != 0:
-        a, b, comparison = b, a, _MIRRORED[comparison]
-    if b.number != 0 or Sign.NONNEGATIVE not in a.sign:
-        return None
-    outcomes = {"ge": True, "lt": False}
-    if Sign.NEVER_ZERO in a.sign:
-        outcomes |= {"gt": True, "ne": True, "le": False, "eq": False}
-    return outcomes.get(comparison)
-
-
-_MIRRORED: Mapping[Comparison, Comparison] = MappingProxyType(
-    {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-)
-"""The comparison of both operands in each other's place."""
 
 
 def _decided(comparison: Comparison, a: Range, b: Range) -> bool | None:

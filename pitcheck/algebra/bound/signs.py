@@ -22,15 +22,20 @@ from functools import reduce
 from operator import and_
 
 from pitcheck.algebra.bound.degree_bounds import ONE, Polynomial
-from pitcheck.algebra.bound.degree_values import Axes, DegreeValue, Sign
+from pitcheck.algebra.bound.degree_values import Axes, DegreeValue, Sign, compared_with_zero
 from pitcheck.algebra.bound.degrees import DegreeAlgebra
-from pitcheck.algebra.interface import Kind
+from pitcheck.algebra.interface import Comparison, Kind
 
 ENDS = Sign.BELOW_INFINITY | Sign.FINITE
 
 
 class SignAlgebra(DegreeAlgebra):
     """Degrees whose signs also say what is finite, if it has a value at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outcomes: dict[int, bool] = {}
+        """The outcomes of comparisons that have one for all inputs, by identity."""
 
     # --- making values
     def _value(
@@ -95,6 +100,23 @@ class SignAlgebra(DegreeAlgebra):
         return _with(super()._opaque(use, shape, *arguments), _if_finite(*arguments))
 
     # --- choices
+    def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return the outcome, and note it where signs alone decide.
+
+        It must be that of what has no value, too: of that x >= 0 is false.
+        """
+        found = super().compare(comparison, a, b)
+        outcome = compared_with_zero(comparison, a, b)
+        if outcome is (comparison == "ne"):
+            self._outcomes[found.identity] = outcome
+        return found
+
+    def where(self, condition: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
+        """Return one of two values; what is never negative is its absolute value."""
+        found = super().where(condition, a, b)
+        outcome = self._outcomes.get(condition.identity)
+        return found if outcome is None else replace(found, sign=(a if outcome else b).sign)
+
     def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
         return _with(super()._decided(kind, shape, *arguments), ENDS)
 

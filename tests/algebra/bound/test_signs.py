@@ -39,7 +39,9 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "square": np.square,
     "sqrt": np.sqrt,
     "tanh": np.tanh,
+    "abs": np.abs,
 }
+COMPARISONS = {"gt": np.greater, "ge": np.greater_equal, "lt": np.less, "ne": np.not_equal}
 
 
 def softmax(x: Any) -> Any:
@@ -63,16 +65,17 @@ def grown(algebra: SignAlgebra, pool: list[Pair], step: tuple[str, int, int]) ->
         return evaluate(algebra, kind, [a, b], {})[0], BINARY[kind](x, y)
     if kind in UNARY:
         return evaluate(algebra, kind, [a], {})[0], UNARY[kind](x)
-    if kind == "where":
-        chooser = evaluate(algebra, "gt", [a, b], {})[0]
-        return evaluate(algebra, "where", [chooser, a, b], {})[0], np.where(x > y, x, y)
+    if kind in COMPARISONS:
+        chooser = evaluate(algebra, kind, [a, b], {})[0]
+        chosen = evaluate(algebra, "where", [chooser, a, b], {})[0]
+        return chosen, np.where(COMPARISONS[kind](x, y), x, y)
     if kind == "softmax":
         return evaluate(algebra, "softmax", [a], {"axis": 0})[0], softmax(x)
     total = evaluate(algebra, "sum", [a], {"axes": (0,), "keepdim": True})[0]
     return algebra.expand(total, SHAPE), np.broadcast_to(x.sum(), SHAPE)
 
 
-KINDS = (*BINARY, *UNARY, "where", "softmax", "sum")
+KINDS = (*BINARY, *UNARY, *COMPARISONS, "softmax", "sum")
 
 
 @given(
@@ -114,6 +117,9 @@ def test_no_number_contradicts_what_is_said(
         ("maximum", ["x", "hidden"], {"BELOW_INFINITY"}),
         ("minimum", ["x", "2"], {"FINITE", "BELOW_INFINITY"}),
         ("tanh", ["hidden"], set()),
+        ("abs", ["x"], {"FINITE", "BELOW_INFINITY"}),
+        ("abs", ["2"], {"NEVER_ZERO", "FINITE", "BELOW_INFINITY"}),
+        ("abs", ["hidden"], set()),
     ],
 )
 def test_what_is_finite(kind: str, operands: list[str], expected: set[str]) -> None:
@@ -166,3 +172,32 @@ def test_a_logarithm_of_counted_places_needs_no_guard_if_it_is_of_positive_numbe
     result = algebra.log(algebra.add(steps, algebra.constant(Fraction(added))))
     assert bool(algebra.guards) == guarded
     assert (Sign.FINITE in result.sign) == (not guarded)
+
+
+def test_the_absolute_value_of_what_is_positive_is_positive() -> None:
+    algebra = SignAlgebra()
+    x = algebra.fresh("x", SHAPE)
+    total = evaluate(algebra, "sum", [algebra.exp(x)], {"axes": (0,)})[0]
+    for value, positive in ((total, True), (algebra.negate(total), False), (x, False)):
+        sign = evaluate(algebra, "abs", [value], {})[0].sign
+        assert (sign & ABOVE_ZERO == ABOVE_ZERO) is positive
+        assert (
+            Sign.FINITE
+            in evaluate(algebra, "log", [evaluate(algebra, "abs", [value], {})[0]], {})[0].sign
+        ) is positive
+
+
+@pytest.mark.parametrize(
+    ("comparison", "decided"),
+    [("ge", False), ("gt", False), ("ne", True), ("lt", True), ("le", True), ("eq", True)],
+)
+def test_a_choice_is_decided_as_it_is_where_a_number_has_no_value(
+    comparison: str, decided: bool
+) -> None:
+    """That x >= 0 is false where x has no value: where(x >= 0, x, 0) is 0 there, and x is not."""
+    algebra = SignAlgebra()
+    x, zero = algebra.exp(algebra.fresh("x", SHAPE)), leaf(algebra, "0", np.zeros(4))[0]
+    chosen = (x, zero) if comparison in {"ge", "gt", "ne"} else (zero, x)
+    outcome = evaluate(algebra, comparison, [x, zero], {})[0]
+    sign = evaluate(algebra, "where", [outcome, *chosen], {})[0].sign
+    assert (Sign.NEVER_ZERO in sign) is decided
