@@ -24,6 +24,8 @@ Operands = Mapping[int, Sequence[int]]
 """The values from which each computed value is computed at once."""
 FARTHER = 8
 """The values looked at in the reference for each one between the cuts in the parallel plan."""
+MOST_BETWEEN = 500
+"""The values between cuts that are looked at. A stage of more is not made small by a choice."""
 
 
 class Copies:
@@ -101,10 +103,13 @@ def _elected(cut: Cut, votes: Counter[int]) -> Cut:
 
 
 def _way_back(value: int, operands: Operands, given: Mapping[int, Cut]) -> tuple[int, list[int]]:
-    """Return (the number of values on the way back, the given values that are met first)."""
+    """Return (the number of values on the way back, the given values that are met first).
+
+    Only the first ``MOST_BETWEEN`` are looked at.
+    """
     seen, waiting, between = {value}, [value], 0
     first: list[int] = []
-    while waiting:
+    while waiting and between < MOST_BETWEEN:
         between += 1
         for read in operands.get(waiting.pop(), ()):
             if read not in seen:
