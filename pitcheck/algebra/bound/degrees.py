@@ -278,9 +278,13 @@ class DegreeAlgebra(DegreeMoves):
 
     # --- integers
     def floor_divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Return bounds as of the operands; of two that are not negative the quotient is not."""
+        """Return bounds as of the operands; of two that are not negative the quotient is not.
+
+        It may be 0 though no operand is.
+        """
         found = self._decided("int", broadcast(a.shape, b.shape), a, b)
-        return replace(found, sign=found.sign | a.sign & b.sign & Sign.NONNEGATIVE)
+        kept = found.sign & ~(Sign.POSITIVE | Sign.NEVER_ZERO)
+        return replace(found, sign=kept | a.sign & b.sign & Sign.NONNEGATIVE)
 
     remainder = floor_divide
 

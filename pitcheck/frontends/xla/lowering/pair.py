@@ -132,7 +132,7 @@ class Made:
         draws: the random numbers that they are given.
         book: the expressions that they are.
         files: the texts, before and after the partitioner.
-        loose: True if random numbers of the reference are taken for any numbers somewhere.
+        loose: True if numbers that are known to be others, or the same, are taken for any numbers.
     """
 
     plans: tuple[Plan, Plan]
@@ -157,8 +157,8 @@ class Made:
             )
         if self.loose:
             return UnsupportedError(
-                f"{after}: an array of random numbers is filled up with other numbers of its "
-                f"generator; that a result depends on these cannot be shown"
+                f"{after}: arrays of random numbers are filled up with numbers that stand "
+                f"elsewhere, too; that a result depends on these cannot be shown"
             )
         return None
 

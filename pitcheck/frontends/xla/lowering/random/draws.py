@@ -14,8 +14,8 @@ their place (``late``), which leaves less to prove.
 
 Where an array is filled up, each device holds the box as far as the reference's array goes, and
 behind it numbers of which nothing is known. They may be numbers of the reference too (those of the
-next row, as a generator counts). What is proven for any numbers there holds all the same; a
-difference says nothing then.
+next row, as a generator counts), or the same number in two places. What is proven for any numbers
+there holds all the same; a difference says nothing then.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Draw:
 class Place:
     """The part of an array of the reference that a device holds.
 
-    ``loose``: behind it are random numbers of the reference, which are taken for any numbers.
+    ``behind``: the codes of the numbers behind it, which are taken for any numbers.
     """
 
     draw: Draw
     box: Box
-    loose: bool = False
+    behind: Ints
 
 
 class Draws:
@@ -150,7 +150,7 @@ class Draws:
         behind[inside] = False
         if not np.array_equal(codes[inside], theirs):
             return None
-        return Place(draw, box, loose=self.has(codes[behind]))
+        return Place(draw, box, codes[behind])
 
     def has(self, codes: Ints) -> bool:
         """Return True if the reference is given a random number that is one of some codes."""
@@ -162,12 +162,13 @@ class PartitionedDraws:
 
     Attributes:
         late: True if what depends on random numbers alone is one of them, too.
-        loose: True if numbers of the reference are taken for any numbers somewhere.
+        loose: True if numbers that are known to be others, or the same, are taken for any numbers.
     """
 
     def __init__(self, reference: Draws) -> None:
         self.late = reference.late
         self.loose = False
+        self._padding: Ints = np.zeros(0, dtype=np.int64)
         self._reference = reference
         self._names: dict[tuple[tuple[int, ...], bytes], str] = {}
         self._held: dict[str, list[Box]] = {}
@@ -187,7 +188,7 @@ class PartitionedDraws:
         found = [self._reference.place_of(row) for row in codes]
         behind = _behind(x, found)
         places = [
-            place or (behind and replace(behind, loose=self._reference.has(row)))
+            place or (behind and replace(behind, behind=row.reshape(-1)))
             for place, row in zip(found, codes, strict=True)
         ]
         missing = [device for device, place in enumerate(places) if place is None]
@@ -198,12 +199,19 @@ class PartitionedDraws:
                 + (f" on device {missing[0]}" if len(codes) > 1 else "")
             )
         held = [place for place in places if place is not None] * (b.devices // len(codes))
-        self.loose |= any(place.loose for place in held)
+        self._fill_up(np.concatenate([place.behind for place in held]))
         for place in held:
             _check_padding(b, x, place)
             self._held.setdefault(place.draw.name, []).append(place.box)
         several = len({place.draw.name for place in held}) > 1
         return (_by_device if several else _input)(b, x, held)
+
+    def _fill_up(self, codes: Ints) -> None:
+        """Note the codes of padding, each of which the plan takes for a number like no other."""
+        padding = np.concatenate([self._padding, codes])
+        repeated = len(np.unique(padding)) < len(padding)
+        self.loose |= repeated or self._reference.has(codes)
+        self._padding = padding
 
     def hold_rest(self, b: Building) -> None:
         """Give the plan all random numbers of which no device holds some part.
@@ -246,7 +254,7 @@ def _behind(x: Array, found: Sequence[Place | None]) -> Place | None:
         return None
     end = draw.codes.shape[cut[0]]
     box = tuple((end, end) if d == cut[0] else part for d, part in enumerate(places[0].box))
-    return Place(draw, box)
+    return Place(draw, box, places[0].behind)
 
 
 def _check_padding(b: Building, x: Array, place: Place) -> None:
