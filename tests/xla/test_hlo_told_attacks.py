@@ -6,6 +6,9 @@ import pytest
 from xla.hlo_attacks import EQUIVALENT, OTHERS, REFUSED, program, region, verdict
 from xla.test_hlo_keyed_attacks import ALL, BITS, decided
 
+from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
+from pitcheck.frontends.xla.text.parser import parse_hlo
+
 ARGUMENTS = """%i = s32[4] parameter(0), sharding={replicated}
 %j = s32[4] parameter(1), sharding={replicated}
 %a = f32[4] parameter(2), sharding={replicated}
@@ -183,3 +186,25 @@ PADDED: dict[str, tuple[tuple[str, str], str]] = {
 def test_padding_by_random_numbers(name: str) -> None:
     texts, expected = PADDED[name]
     assert decided(*texts) == expected
+
+
+@pytest.mark.parametrize(("root", "expected"), [("taken", {1: (0, 4)}), ("sum", {})])
+def test_what_no_result_needs_bounds_no_integers(
+    root: str, expected: dict[int, tuple[int, int]]
+) -> None:
+    """Rows that nobody reads are no reason to take their indices to lie within a table."""
+    rows = (
+        "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+        "slice_sizes={1,2}"
+    )
+    text = f"""HloModule m, num_partitions=1
+
+ENTRY %main (t: f32[4,2], i: s8[3]) -> (f32[], f32[]) {{
+  %t = f32[4,2]{{1,0}} parameter(0)
+  %i = s8[3]{{0}} parameter(1)
+  %taken = f32[3,2]{{1,0}} gather(%t, %i), {rows}
+  %sum = f32[3]{{0}} convert(%i)
+  ROOT %result = (f32[3]{{0}}) tuple(%{root})
+}}
+"""
+    assert index_ranges(parse_hlo(text)) == expected

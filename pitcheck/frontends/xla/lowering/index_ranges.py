@@ -41,22 +41,35 @@ _THROUGH = frozenset(
 def index_ranges(module: Module) -> dict[int, tuple[int, int]]:
     """Return the half-open range of each integer parameter that indexes, by its number.
 
-    It is the smallest of all dimensions that it indexes, and has each constant that the integers
-    are asked to be equal to: one that stands for no index would be no case else.
+    What no result needs says nothing of a parameter. The range is the smallest of all dimensions
+    that it indexes, and has each constant that the integers are asked to be equal to: one that
+    stands for no index would be no case else.
     """
     entry = module.computations[module.entry]
+    needed = _needed(entry)
     found: dict[int, int] = {}
-    for instruction in entry.instructions.values():
+    for instruction in needed:
         for operand, size in _indices(entry, instruction):
             for number in _origins(entry, operand):
                 found[number] = min(size, found.get(number, size))
     ranges = {number: (0, size) for number, size in found.items()}
-    for instruction in entry.instructions.values():
+    for instruction in needed:
         for operand, value in _equated(entry, instruction):
             for number in _origins(entry, operand) & ranges.keys():
                 low, high = ranges[number]
                 ranges[number] = min(low, value), max(high, value + 1)
     return ranges
+
+
+def _needed(entry: Computation) -> list[Instruction]:
+    """Return the instructions that the result of a computation is made of."""
+    seen, queue = {entry.root}, [entry.root]
+    while queue:
+        for operand in entry.instructions[queue.pop()].operands:
+            if operand not in seen:
+                seen.add(operand)
+                queue.append(operand)
+    return [entry.instructions[name] for name in entry.instructions if name in seen]
 
 
 def widest(element: ElementType) -> tuple[int, int]:
