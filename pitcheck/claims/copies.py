@@ -1,9 +1,9 @@
-"""Equal reference values: the one that what reads a parallel value is computed from.
+"""The choice between equal reference values: a cut is at that from which its readers are computed.
 
 A program that computes its activations again for the backward pass holds them twice, and numbers do
 not say which of both a parallel value corresponds to. A stage is small only if it begins at the one
-that its end reads: the operators of the other one are not between them, and the way back leads on
-to the inputs of the plan.
+that is read at its end: the operators of the other one do not lie between, and the way back leads
+on to the inputs of the plan.
 """
 
 from __future__ import annotations
