@@ -17,13 +17,18 @@ many trials, ranks and levels it computes beside each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Literal as OneOf
 from typing import Protocol, TypeVar
 
 Kind = OneOf["field", "int", "bool"]
 Comparison = OneOf["eq", "ne", "lt", "le", "gt", "ge"]
+MIRRORED: Mapping[str, Comparison] = MappingProxyType(
+    {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+)
+"""The comparison of both operands in each other's place."""
 
 V = TypeVar("V")
 

@@ -16,13 +16,12 @@ from fractions import Fraction
 from functools import reduce
 from math import prod
 from operator import and_
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.bound.degree_bounds import ONE, Degree, Polynomial
-from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.interface import MIRRORED, Comparison, Kind
 
 Axes = frozenset[int]
 """Axes counted from the end (-1 is the last), so that broadcasting leaves them as they are."""
@@ -297,16 +296,10 @@ def both(a: Mapping[Mark, int], b: Mapping[Mark, int]) -> dict[Mark, int]:
 def compared_with_zero(comparison: Comparison, a: DegreeValue, b: DegreeValue) -> bool | None:
     """Return the outcome of a comparison with 0 of what is never negative; None for others."""
     if a.number == 0 and b.number != 0:
-        a, b, comparison = b, a, _MIRRORED[comparison]
+        a, b, comparison = b, a, MIRRORED[comparison]
     if b.number != 0 or Sign.NONNEGATIVE not in a.sign:
         return None
     outcomes = {"ge": True, "lt": False}
     if Sign.NEVER_ZERO in a.sign:
         outcomes |= {"gt": True, "ne": True, "le": False, "eq": False}
     return outcomes.get(comparison)
-
-
-_MIRRORED: Mapping[Comparison, Comparison] = MappingProxyType(
-    {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-)
-"""The comparison of both operands in each other's place."""

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.algebra.interface import MIRRORED
 from pitcheck.algebra.value import Value
 
-_MIRRORED: dict[str, str] = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
-"""The comparison of the operands in the other order."""
 _BETWEEN: dict[str, float] = {
     "le": 0.5,
     "gt": 0.5,
@@ -65,7 +64,7 @@ def guards(site: str, what: str, a: Value, b: Value) -> Iterable[Guard]:
 
     One of them must be one number in all of several trials.
     """
-    for value, other, name in ((a, b, what), (b, a, _MIRRORED.get(what, what))):
+    for value, other, name in ((a, b, what), (b, a, MIRRORED.get(what, what))):
         number = _one_number(other)
         if (
             number is not None

@@ -80,7 +80,7 @@ def limits(element: ElementType) -> Span:
 
 
 class Told(Enum):
-    """What an array tells of another one, of natural numbers, element by element."""
+    """A fact that an array tells of another one, of natural numbers, element by element."""
 
     SIGN = "it is 1 where the other is not 0, else 0"
     REMAINDER = "it is not 0 only where the other is not 0"

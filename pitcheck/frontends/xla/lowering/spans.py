@@ -209,4 +209,4 @@ _TOLD_BY_COMPARISON: Mapping[tuple[Told, str, object], Told] = MappingProxyType(
         (Told.REMAINDER, "GT", 0): Told.MORE,
     }
 )
-"""What a comparison with a number tells, by what its first operand tells."""
+"""The fact that a comparison with a number tells, by that of its first operand."""
