@@ -14,7 +14,7 @@ from pitcheck.frontends.xla.lowering.indexed.promises import assumed_promises
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
 from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
-from pitcheck.frontends.xla.lowering.random.codebook import Codebook
+from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.lowering.random.draws import Draw, Draws, PartitionedDraws
 from pitcheck.frontends.xla.lowering.random.samples import Sampled
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
@@ -28,6 +28,8 @@ PARTITIONED = "_spmd"
 """The ending of the name of a program that is partitioned."""
 MOST_FOLDINGS = 8
 """The times that a program is read with loops folded, one less each time."""
+MOST_REPEATED = 16
+"""The numbers in padding, of those that stand in several places, that are looked at."""
 LATER_PASSES = "the passes of XLA behind the partitioner keep what the text after it says"
 """The assumption in every report on texts: nothing behind them is looked at."""
 
@@ -132,7 +134,8 @@ class Made:
         draws: the random numbers that they are given.
         book: the expressions that they are.
         files: the texts, before and after the partitioner.
-        loose: True if numbers that are known to be others, or the same, are taken for any numbers.
+        loose: True if random numbers of the reference are taken for any numbers somewhere.
+        repeated: the codes of padding that stand in several places.
     """
 
     plans: tuple[Plan, Plan]
@@ -141,6 +144,7 @@ class Made:
     book: Codebook
     files: tuple[str, str]
     loose: bool
+    repeated: Ints
 
     @cached_property
     def doubt(self) -> UnsupportedError | None:
@@ -155,12 +159,19 @@ class Made:
                 f"are mixed, and of no generator of random numbers, or always one number; nothing "
                 f"but that they are computed in the same way can be shown of them"
             )
-        if self.loose:
+        if self.loose or self._repeats:
             return UnsupportedError(
                 f"{after}: arrays of random numbers are filled up with numbers that stand "
                 f"elsewhere, too; that a result depends on these cannot be shown"
             )
         return None
+
+    @property
+    def _repeats(self) -> bool:
+        """True if padding has a number twice that is no constant, or too many to look at."""
+        sampled = Sampled(self.book)
+        some = self.repeated[:MOST_REPEATED].tolist()
+        return len(self.repeated) > len(some) or not all(map(sampled.is_constant, some))
 
     @property
     def has_numbers(self) -> bool:
@@ -236,7 +247,8 @@ def _made(
         ),
     )
     files = before.file, after.file
-    return Made(plans, states, tuple(draws.all), draws.book, files, parts.loose)
+    drawn = tuple(draws.all)
+    return Made(plans, states, drawn, draws.book, files, parts.loose, parts.repeated)
 
 
 def _inductions(loops: Mapping[Key, Loop]) -> Iterator[str]:

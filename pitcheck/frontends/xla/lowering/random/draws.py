@@ -162,7 +162,7 @@ class PartitionedDraws:
 
     Attributes:
         late: True if what depends on random numbers alone is one of them, too.
-        loose: True if numbers that are known to be others, or the same, are taken for any numbers.
+        loose: True if numbers of the reference are taken for any numbers somewhere.
     """
 
     def __init__(self, reference: Draws) -> None:
@@ -206,12 +206,16 @@ class PartitionedDraws:
         several = len({place.draw.name for place in held}) > 1
         return (_by_device if several else _input)(b, x, held)
 
+    @property
+    def repeated(self) -> Ints:
+        """The codes of padding that stand in several places, where they are any numbers each."""
+        codes, counts = np.unique(self._padding, return_counts=True)
+        return codes[counts > 1]
+
     def _fill_up(self, codes: Ints) -> None:
         """Note the codes of padding, each of which the plan takes for a number like no other."""
-        padding = np.concatenate([self._padding, codes])
-        repeated = len(np.unique(padding)) < len(padding)
-        self.loose |= repeated or self._reference.has(codes)
-        self._padding = padding
+        self.loose |= self._reference.has(codes)
+        self._padding = np.concatenate([self._padding, codes])
 
     def hold_rest(self, b: Building) -> None:
         """Give the plan all random numbers of which no device holds some part.

@@ -69,6 +69,13 @@ class Sampled:
         except UnsupportedError:
             return False
 
+    def is_constant(self, code: int) -> bool:
+        """Return True if an expression is one known number in all samples."""
+        try:
+            return len({*self._taken(np.array([code], dtype=np.int64), MANY)}) == 1
+        except UnsupportedError:
+            return False
+
     def _taken(self, codes: Ints, count: int) -> Iterator[Sample]:
         """Yield values of elements of an array, for as many choices as make up ``count``."""
         flat = codes.reshape(-1)
