@@ -25,7 +25,7 @@ WRONG = (
     (r"tanh\(", "logistic("),
     (r"subtract\((%[\w.-]+), (%[\w.-]+)\)", r"add(\1, \2)"),
 )
-EACH = 9
+EACH = 25
 """Of so many mistakes one is tried."""
 
 
