@@ -25,8 +25,10 @@ WRONG = (
     (r"tanh\(", "logistic("),
     (r"subtract\((%[\w.-]+), (%[\w.-]+)\)", r"add(\1, \2)"),
 )
-EACH = 25
-"""Of so many mistakes one is tried."""
+EACH = 9
+"""Of so many mistakes one is tried, until some are found to be wrong."""
+MOST = 2
+"""The mistakes that are looked for by day."""
 
 
 def _report(before: str, after: str) -> Report:
@@ -53,7 +55,7 @@ def test_a_mistake_in_it_is_not_proven(name: str) -> None:
             wrong = not is_right(*plans_in(case, after=text))
         except PlanError:
             continue
-        if wrong:
+        if wrong and judged < MOST:
             judged += 1
             assert _report(case["before"], text).verdict != "equivalent", what
-    assert judged
+    assert judged == MOST
