@@ -18,6 +18,8 @@ from typing import Any
 from pitcheck.algebra.bound.degree_values import compared_with_zero
 from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue
 from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.ops.registry import has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.run_batch import step_at
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -76,7 +78,7 @@ class RangedDegrees(DegreeAlgebra):
 
     def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
         # Other operators count along what they make of their operands, whose sizes say nothing.
-        size = self._full_size(like, axis) if self._kind_is("positions") else None
+        size = self._full_size(like, axis) if self._reads_shape() else None
         return self._ranged(super().arange(like, axis), (0, size - 1) if size else None)
 
     def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:
@@ -103,9 +105,11 @@ class RangedDegrees(DegreeAlgebra):
                 return int(full[axis])
         return None
 
-    def _kind_is(self, kind: str) -> bool:
-        """Return True if the step that is evaluated is one of a kind of operator."""
-        return any(step.kind == kind for step, _, _ in self._steps())
+    def _reads_shape(self) -> bool:
+        """Return True if the step that is evaluated reads the sizes of its only operand alone."""
+        return any(
+            has_trait(step.kind, Trait.READS_SHAPE, step.attributes) for step, _, _ in self._steps()
+        )
 
     def _steps(self) -> Iterator[tuple[Step, Batch, Mapping[int, tuple[int, ...]]]]:
         """Yield the step that is evaluated, its side and the shapes of that, if there is one."""
