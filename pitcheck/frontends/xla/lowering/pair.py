@@ -166,23 +166,27 @@ class Made:
             )
         return None
 
+    @cached_property
+    def _sampled(self) -> Sampled:
+        """Samples of the expressions, which are taken once."""
+        return Sampled(self.book)
+
     @property
     def _repeats(self) -> bool:
         """True if padding has a number twice that is no constant, or too many to look at."""
-        sampled = Sampled(self.book)
         some = self.repeated[:MOST_REPEATED].tolist()
-        return len(self.repeated) > len(some) or not all(map(sampled.is_constant, some))
+        return len(self.repeated) > len(some) or not all(map(self._sampled.is_constant, some))
 
     @property
     def has_numbers(self) -> bool:
         """True unless a random number is infinite, or none, for some keys that were tried."""
-        return Sampled(self.book).are_finite(draw.codes for draw in self.draws)
+        return self._sampled.are_finite(draw.codes for draw in self.draws)
 
     @cached_property
     def not_random(self) -> Draw | None:
         """The first draw whose bits are not mixed as a generator does it, or that is constant."""
-        sampled = Sampled(self.book)
-        others = (d for d in self.draws if not (d.mixed and sampled.varies(d.codes)))
+        varies = self._sampled.varies
+        others = (d for d in self.draws if not (d.mixed and varies(d.codes)))
         return next(others, None)
 
 

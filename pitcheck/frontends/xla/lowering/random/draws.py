@@ -162,13 +162,12 @@ class PartitionedDraws:
 
     Attributes:
         late: True if what depends on random numbers alone is one of them, too.
-        loose: True if numbers of the reference are taken for any numbers somewhere.
     """
 
     def __init__(self, reference: Draws) -> None:
         self.late = reference.late
-        self.loose = False
         self._padding: Ints = np.zeros(0, dtype=np.int64)
+        """The codes of padding, each of which the plan takes for a number like no other."""
         self._reference = reference
         self._names: dict[tuple[tuple[int, ...], bytes], str] = {}
         self._held: dict[str, list[Box]] = {}
@@ -199,7 +198,7 @@ class PartitionedDraws:
                 + (f" on device {missing[0]}" if len(codes) > 1 else "")
             )
         held = [place for place in places if place is not None] * (b.devices // len(codes))
-        self._fill_up(np.concatenate([place.behind for place in held]))
+        self._padding = np.concatenate([self._padding, *(place.behind for place in held)])
         for place in held:
             _check_padding(b, x, place)
             self._held.setdefault(place.draw.name, []).append(place.box)
@@ -207,15 +206,15 @@ class PartitionedDraws:
         return (_by_device if several else _input)(b, x, held)
 
     @property
+    def loose(self) -> bool:
+        """True if random numbers of the reference are taken for any numbers somewhere."""
+        return self._reference.has(self._padding)
+
+    @property
     def repeated(self) -> Ints:
         """The codes of padding that stand in several places, where they are any numbers each."""
         codes, counts = np.unique(self._padding, return_counts=True)
         return codes[counts > 1]
-
-    def _fill_up(self, codes: Ints) -> None:
-        """Note the codes of padding, each of which the plan takes for a number like no other."""
-        self.loose |= self._reference.has(codes)
-        self._padding = np.concatenate([self._padding, codes])
 
     def hold_rest(self, b: Building) -> None:
         """Give the plan all random numbers of which no device holds some part.
