@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from hunt.drawing import Draw
 from hunt.programs import KEY, Argument
@@ -13,10 +14,18 @@ KEPT = (0.5, 0.75, 0.9)
 """The shares that a dropout keeps."""
 
 
-def _key(draw: Draw) -> tuple[str, list[str]]:
-    """Return a key as Python has it, and the arguments that it is made of."""
+class Key(NamedTuple):
+    """A key as Python has it, its algorithm, and the arguments that it is made of."""
+
+    source: str
+    algorithm: str
+    inputs: tuple[str, ...]
+
+
+def _key(draw: Draw) -> Key:
+    """Return a key: a constant, or one of an argument, folded or split or as it is."""
     if draw.chance(0.1):
-        return f"jax.random.key({draw.random.randint(0, 9)})", []
+        return Key(f"jax.random.key({draw.random.randint(0, 9)})", "threefry2x32", ())
     algorithm = "rbg" if draw.chance(0.15) else "threefry2x32"
     name = _words(draw, WORDS[algorithm])
     key = f"jax.random.wrap_key_data({name}, impl={algorithm!r})"
@@ -25,7 +34,7 @@ def _key(draw: Draw) -> tuple[str, list[str]]:
     if draw.chance(0.3):
         count = draw.random.randint(2, 4)
         key = f"jax.random.split({key}, {count})[{draw.random.randrange(count)}]"
-    return key, [name]
+    return Key(key, algorithm, (name,))
 
 
 def _words(draw: Draw, count: int) -> str:
@@ -41,50 +50,55 @@ def _words(draw: Draw, count: int) -> str:
 def dropout(draw: Draw) -> None:
     """Draw a dropout of elements, or of whole rows."""
     x, shape = draw.value()
-    key, inputs = _key(draw)
+    key = _key(draw)
     kept = draw.random.choice(KEPT)
     drawn = tuple(1 if draw.chance(0.2) else size for size in shape)
-    source = f"jnp.where(jax.random.bernoulli({key}, {kept}, {drawn}), {x} / {kept}, 0.0)"
-    draw.step("dropout", source, [x, *inputs], shape)
+    source = f"jnp.where(jax.random.bernoulli({key.source}, {kept}, {drawn}), {x} / {kept}, 0.0)"
+    draw.step("dropout", source, [x, *key.inputs], shape)
 
 
 def noise(draw: Draw) -> None:
     """Draw noise that is added, or a random factor."""
     x, shape = draw.value()
-    key, inputs = _key(draw)
+    key = _key(draw)
     law = draw.random.choice(("normal", "uniform", "gumbel", "exponential", "rademacher"))
     sign = draw.random.choice("+*")
-    draw.step(f"random {law}", f"{x} {sign} jax.random.{law}({key}, {shape})", [x, *inputs], shape)
+    draw.step(
+        f"random {law}",
+        f"{x} {sign} jax.random.{law}({key.source}, {shape})",
+        [x, *key.inputs],
+        shape,
+    )
 
 
 def mixed(draw: Draw) -> None:
     """Draw a choice between two values by random numbers."""
     x, shape = draw.value()
     y = draw.like(shape)
-    key, inputs = _key(draw)
-    source = f"jnp.where(jax.random.uniform({key}, {shape}) < 0.5, {x}, {y})"
-    draw.step("random choice", source, [x, y, *inputs], shape)
+    key = _key(draw)
+    source = f"jnp.where(jax.random.uniform({key.source}, {shape}) < 0.5, {x}, {y})"
+    draw.step("random choice", source, [x, y, *key.inputs], shape)
 
 
 def random_rows(draw: Draw) -> None:
     """Draw rows at random indices."""
     x, shape = draw.value(1, 3)
-    key, inputs = _key(draw)
+    key = _key(draw)
     count = draw.random.choice((1, 2, 4, 6, 8))
-    source = f"{x}[jax.random.randint({key}, ({count},), 0, {shape[0]})]"
-    draw.step("random rows", source, [x, *inputs], (count, *shape[1:]))
+    source = f"{x}[jax.random.randint({key.source}, ({count},), 0, {shape[0]})]"
+    draw.step("random rows", source, [x, *key.inputs], (count, *shape[1:]))
 
 
 def dropout_in_a_loop(draw: Draw) -> None:
     """Draw a loop in which each iteration has a key, and drops some elements out."""
     x, shape = draw.value(1, 3)
-    key, inputs = _key(draw)
+    key = _key(draw)
     count = draw.random.randint(1, 3)
-    keys = f"jax.random.key_data(jax.random.split({key}, {count}))"
-    impl = "'rbg'" if "'rbg'" in key else "'threefry2x32'"
-    mask = f"jax.random.bernoulli(jax.random.wrap_key_data(k, impl={impl}), 0.75, {shape})"
+    keys = f"jax.random.key_data(jax.random.split({key.source}, {count}))"
+    own = f"jax.random.wrap_key_data(k, impl={key.algorithm!r})"
+    mask = f"jax.random.bernoulli({own}, 0.75, {shape})"
     source = f"lax.scan(lambda c, k: (jnp.where({mask}, 2 * c, 1.0), None), {x}, {keys})[0]"
-    draw.step("dropout in a loop", source, [x, *inputs], shape)
+    draw.step("dropout in a loop", source, [x, *key.inputs], shape)
 
 
 KEYED: tuple[Callable[[Draw], None], ...] = (
