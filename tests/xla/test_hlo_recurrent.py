@@ -26,7 +26,7 @@ WRONG = (
     (r"subtract\((%[\w.-]+), (%[\w.-]+)\)", r"add(\1, \2)"),
 )
 EACH = 9
-"""Of so many mistakes one is tried, until some are found to be wrong."""
+"""The mistakes from one that is tried to the next."""
 MOST = 2
 """The mistakes that are looked for by day."""
 

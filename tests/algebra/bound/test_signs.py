@@ -194,7 +194,7 @@ def test_the_absolute_value_of_what_is_positive_is_positive() -> None:
 def test_a_choice_is_decided_as_it_is_where_a_number_has_no_value(
     comparison: str, decided: bool
 ) -> None:
-    """That x >= 0 is false where x has no value: where(x >= 0, x, 0) is 0 there, and x is not."""
+    """Without a value x >= 0 is false: where(x >= 0, x, 0) is 0 there though x is never 0."""
     algebra = SignAlgebra()
     x, zero = algebra.exp(algebra.fresh("x", SHAPE)), leaf(algebra, "0", np.zeros(4))[0]
     chosen = (x, zero) if comparison in {"ge", "gt", "ne"} else (zero, x)
