@@ -21,7 +21,7 @@ LAYERS = 5
 
 
 class Ways(NamedTuple):
-    """How a plan computes its activations for the backward pass."""
+    """The way in which a plan computes its activations for the backward pass."""
 
     devices: int = 1
     again: bool = True
