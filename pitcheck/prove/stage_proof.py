@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from pitcheck.algebra.residues.backend_residues import Logarithms
 from pitcheck.algebra.residues.drawn_primes import Family
 from pitcheck.algebra.residues.weights import UnweighedError
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
@@ -107,12 +108,17 @@ def _has_all_coordinates(stage: Stage, settings: Settings) -> bool:
 
 
 def undefined_at_cuts(
-    stage: Stage, keys: dict[int, str], settings: Settings, parts: Mapping[int, Extent]
+    stage: Stage,
+    keys: dict[int, str],
+    settings: Settings,
+    parts: Mapping[int, Extent],
+    logarithms: Logarithms,
 ) -> Extent | None:
     """Return the part of a proven stage's target that its cuts may leave without a value.
 
-    ``parts``: what inputs may leave without a value of a reference value that is cut at. Return
-    None if the parallel plan may lack more than the reference, or if that cannot be seen.
+    ``parts``: what inputs may leave without a value of a reference value that is cut at.
+    ``logarithms``: the tables that several stages share. Return None if the parallel plan may lack
+    more than the reference, or if that cannot be seen.
     """
     settings = settings.here
     try:
@@ -121,7 +127,13 @@ def undefined_at_cuts(
         further = partial(joint_draws, shaped, settings.seed)
         for length in LENGTHS:
             chain = settings.primes.chain(Family(length), 0)
-            redraw = partial(undefined_algebra_of, shaped, settings, chain)
+            redraw = partial(
+                undefined_algebra_of,
+                shaped,
+                settings,
+                chain,
+                logarithm=logarithms.of(settings.xp, chain),
+            )
             try:
                 return needed(shaped, parts, redraw, at_once, further)
             except StepError as error:

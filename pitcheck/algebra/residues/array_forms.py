@@ -67,8 +67,12 @@ class ArrayForms:
         """Return random residues of shape (all levels, trials, instances, *shape).
 
         Those of a level and trial are a function of ``parts`` and their numbers alone. Domains are
-        those of :meth:`residues_of`.
+        those of :meth:`residues_of`. A trial that is asked for several times is drawn once.
         """
+        distinct = list(dict.fromkeys(trials))
+        if len(distinct) < len(trials):
+            once = self.drawn(parts, distinct, instances, shape, domain)
+            return once[:, self.xp.asarray([distinct.index(trial) for trial in trials])]
         if instances * prod(shape) > SHORT:
             return self.drawn_in_bulk(parts, trials, instances, shape, domain)
         words = drawn_words(parts, range(len(self.members)), trials, instances, shape)

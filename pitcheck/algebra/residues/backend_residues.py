@@ -25,7 +25,7 @@ from pitcheck.algebra.residues.logarithm import Logarithm
 from pitcheck.algebra.residues.modular import Modular
 from pitcheck.algebra.residues.prime import PrimeAlgebra
 
-__all__ = ["Decision", "ResidueAlgebra", "arithmetic", "functions"]
+__all__ = ["Decision", "Logarithms", "ResidueAlgebra", "arithmetic", "functions"]
 
 
 def arithmetic(xp: Any, chain: Chain) -> Modular:
@@ -80,6 +80,22 @@ def functions(
     """Return the arithmetic with the exponential of given trials."""
     made = _Arithmetic if xp is np else _DeviceArithmetic
     return made(xp, chain, seed, trials, logarithm)
+
+
+class Logarithms:
+    """The discrete logarithms of the chains that were asked for, whose tables are made once.
+
+    They take some megabytes for each prime, so they serve where few chains do.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, Chain], Logarithm] = {}
+
+    def of(self, xp: Any, chain: Chain) -> Logarithm:
+        """Return those of a chain, on NumPy's or CuPy's arrays."""
+        if (xp, chain) not in self._known:
+            self._known[xp, chain] = Logarithm(arithmetic(xp, chain))
+        return self._known[xp, chain]
 
 
 class ResidueAlgebra(PrimeAlgebra):

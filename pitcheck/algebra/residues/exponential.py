@@ -63,27 +63,35 @@ class Exponential:
         return result
 
     def tables(self, modular: Modular) -> list[Any]:
-        """Return tables of shape (levels, trials, 2^bits), flattened, one for each digit."""
+        """Return tables of shape (levels, trials, 2^bits), flattened, one for each digit.
+
+        Those of trials with the same exponents are computed once.
+        """
         xp, primes = modular.xp, modular.chain.primes
+        columns = list(zip(*self.exponents, strict=True))
+        distinct = list(dict.fromkeys(columns))
+        places = xp.asarray([distinct.index(column) for column in columns], dtype=np.int64)
         tables, shift = [], 0
         for bits in DIGITS:
             base = [
-                [pow(GENERATOR, r << shift, p) for r in row]
-                for row, p in zip(self.exponents, primes[1:], strict=True)
+                [pow(GENERATOR, column[level] << shift, p) for column in distinct]
+                for level, p in enumerate(primes[1:])
             ]
             step = xp.asarray(base, dtype=np.int64)[:, :, None]
             table = xp.ones_like(step)
             for _ in range(bits):
                 table = xp.concatenate([table, modular.multiply(table, step, 1)], axis=2)
                 step = modular.multiply(step, step, 1)
-            tables.append(table.reshape(-1))
+            tables.append(table[:, places].reshape(-1))
             shift += bits
         return tables
 
 
 def draw_exponents(primes: Sequence[int], seed: int, trials: Sequence[int]) -> list[list[int]]:
     """Return r per level i (of P(i) -> P(i+1)) and trial, uniform in [1, P(i))."""
-    return [
-        [1 + key_of(seed, "base of exp", level, trial) % (p - 1) for trial in trials]
+    distinct = dict.fromkeys(trials)
+    drawn = [
+        {trial: 1 + key_of(seed, "base of exp", level, trial) % (p - 1) for trial in distinct}
         for level, p in enumerate(primes[:-1])
     ]
+    return [[row[trial] for trial in trials] for row in drawn]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from pitcheck.algebra.residues.backend_residues import Logarithms
 from pitcheck.claims.problem import Problem
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import Cut
@@ -131,6 +132,7 @@ class WithoutValue:
         self._problem = problem
         self._jobs = jobs
         self._known: dict[_Form, Extent | None] = {}
+        self._logarithms = Logarithms()
 
     def useless(
         self, claims: Sequence[Claim], usable: Mapping[int, Cut], settings: Settings
@@ -231,7 +233,9 @@ class WithoutValue:
             reference = usable[value].reference
             parts[reference] = max(part, parts.get(reference, part))
         stage = self._stage(claim, usable)
-        return None if stage is None else undefined_at_cuts(stage, _keys(stage), settings, parts)
+        if stage is None:
+            return None
+        return undefined_at_cuts(stage, _keys(stage), settings, parts, self._logarithms)
 
     def _stage(self, claim: Claim, usable: Mapping[int, Cut]) -> Stage | None:
         """Return the stage of a claim, or None if it cannot be cut out at all coordinates."""

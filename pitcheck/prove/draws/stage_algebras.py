@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain
 from pitcheck.algebra.residues.free_functions import FreeAlgebra, WeightedFreeAlgebra
+from pitcheck.algebra.residues.logarithm import Logarithm
 from pitcheck.algebra.residues.undefined import (
     Undefined,
     UndefinedAlgebra,
@@ -83,11 +84,18 @@ class StageAlgebras:
 
 
 def undefined_algebra_of(
-    shaped: ShapedStage, settings: Settings, chain: Chain, redraws: Sequence[int]
+    shaped: ShapedStage,
+    settings: Settings,
+    chain: Chain,
+    redraws: Sequence[int],
+    logarithm: Logarithm | None = None,
 ) -> Undefined:
-    """Return an algebra with undefined elements; a redraw may stand there several times."""
+    """Return an algebra with undefined elements; a redraw may stand there several times.
+
+    ``logarithm``: the tables of this chain, which are made anew without it.
+    """
     kinds = UndefinedAlgebra, UndefinedWeightedAlgebra
-    return _over(kinds, (shaped, settings, chain, redraws))
+    return _over(kinds, (shaped, settings, chain, redraws), logarithm=logarithm)
 
 
 def _over(

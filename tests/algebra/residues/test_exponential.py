@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.backend_residues import Logarithms, ResidueAlgebra
 from pitcheck.algebra.residues.chains import Chain, chains_of
 from pitcheck.algebra.residues.exponential import draw_exponents
 from pitcheck.algebra.value import Value
@@ -254,3 +254,33 @@ def test_levels_run_out() -> None:
     c = algebra(chain=chains_of(2)[0])
     with pytest.raises(BudgetError, match="in common"):
         c.differs(c.exp(c.fresh("x", (2,))), c.plain(c.log(c.fresh("y", (2,)))))
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(0, 2**40))
+def test_a_trial_that_is_asked_for_several_times_is_the_same_each_time(
+    trials: list[int], seed: int
+) -> None:
+    together, alone = algebra(seed, tuple(trials)), {t: algebra(seed, (t,)) for t in trials}
+    for shape in ((3,), (130, 130)):  # of SHAKE128, and of Philox
+        drawn = together.fresh("x", shape)
+        found = together.exp(together.slice(drawn, 0, 0, 2))
+        for place, trial in enumerate(trials):
+            own = alone[trial].fresh("x", shape)
+            assert (drawn.data[:, place] == own.data[:, 0]).all()
+            power = alone[trial].exp(alone[trial].slice(own, 0, 0, 2))
+            assert (found.data[:, place] == power.data[:, 0]).all()
+
+
+def test_logarithms_of_a_chain_are_shared() -> None:
+    shared = Logarithms()
+    other = chains_of(3)[1]
+    assert shared.of(np, CHAIN) is shared.of(np, CHAIN)
+    assert shared.of(np, CHAIN) is not shared.of(np, other)
+    third = Fraction(1, 3)
+    for chain in (CHAIN, other, CHAIN):
+        with_shared = ResidueAlgebra(np, chain, 7, (0, 1), shared.of(np, chain))
+        anew = ResidueAlgebra(np, chain, 7, (0, 1))
+        found, expected = (
+            a.multiply(a.log(a.fresh("x", (5,))), a.constant(third)) for a in (with_shared, anew)
+        )
+        assert (found.data == expected.data).all()
