@@ -31,7 +31,10 @@ def test_help_costs_at_most_120_ms_above_bare_python() -> None:
 HEAVY = {"jinja2", "torch", "numpy", "networkx", "galois", "mpmath", "rich", "zstandard"}
 
 
-@pytest.mark.parametrize("module", ["pitcheck.cli", "pitcheck.torch", "pitcheck.report.write"])
+@pytest.mark.parametrize(
+    "module",
+    ["pitcheck.cli", "pitcheck.commands.check", "pitcheck.torch", "pitcheck.report.write"],
+)
 def test_importing_loads_no_heavy_package(module: str) -> None:
     shown = subprocess.run(
         [

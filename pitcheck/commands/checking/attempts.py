@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from secrets import randbits
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,10 +15,12 @@ from pitcheck.algebra.bound.degree_bounds import log2_sum
 from pitcheck.base.options import Options
 from pitcheck.commands.checking.pair import checked
 from pitcheck.commands.progress import Progress
-from pitcheck.engine.state import Check
 from pitcheck.frontends.protocol import Attempt
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Finding, Report
+
+if TYPE_CHECKING:
+    from pitcheck.engine.state import Check
 
 MOST_NAMED = 3
 """The findings on a pair that does not decide, beside those on the one that does."""

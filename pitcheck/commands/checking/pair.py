@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from threading import Thread
 from time import perf_counter
 from traceback import print_exception
 from typing import TYPE_CHECKING
@@ -61,6 +63,11 @@ def checked(
             stopped(error)
             errors.append(error)
     return stopped_report(errors, options, start)
+
+
+def import_ahead() -> None:
+    """Begin to import what a check needs, in a thread, while the caller waits for a program."""
+    Thread(target=import_module, args=("pitcheck.engine.check",), daemon=True).start()
 
 
 def stopped_report(errors: Sequence[Exception], options: Options, start: float) -> Report:

@@ -10,7 +10,7 @@ from time import perf_counter
 
 from pitcheck.base.options import Options
 from pitcheck.commands.checking.attempts import checked_in_turn
-from pitcheck.commands.checking.pair import checked, stopped_report
+from pitcheck.commands.checking.pair import checked, import_ahead, stopped_report
 from pitcheck.commands.progress import Progress
 from pitcheck.commands.reading import (
     PROGRAM_HINT,
@@ -82,6 +82,8 @@ def checked_sources(
     named = named_files(reference, parallel)
     attempts = attempts_of(reference, parallel, assignments)
     if attempts is not None:
+        if parallel is None:
+            import_ahead()
         return checked_in_turn(attempts, options, progress, named, stopped)
     again = None if parallel is not None else pair_at(reference, assignments, options.jobs)
     return checked(files, options, progress, again, named, stopped)
