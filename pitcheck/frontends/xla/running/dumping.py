@@ -60,6 +60,8 @@ def _dump(lowered: Any, folder: Path) -> None:
                 "xla_dump_hlo_module_re": ".*",
                 "xla_dump_hlo_as_text": True,
                 "xla_dump_large_constants": True,
+                # Nothing is executed: the machine code, made behind the partitioner, is of no use.
+                "xla_backend_optimization_level": 0,
             }
         )
 
