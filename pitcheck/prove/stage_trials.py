@@ -49,8 +49,8 @@ from pitcheck.stage.evaluate import (
     Evaluated,
     Keeping,
     compare_target,
+    discrete_cases,
     evaluate_stage,
-    untested,
 )
 from pitcheck.stage.reductions.free_variables import undecided
 from pitcheck.stage.run_batch import Observer, StepError
@@ -123,8 +123,12 @@ class StageTrials:
         telling = math.ceil(settings.target_log2 / SAME_ORDER_LOG2) if sorts else 0
         self._orders = telling if refutes else 0
         self._until_first = min(telling, MOST_FOR_FIRST)
+        self._cases = discrete_cases(shaped, settings.seed, self.most) if explores else []
         self._wanted = max(
-            settings.least_trials, self._orders, FIRST_WITH_ROOTS if degrees.has_roots else 1
+            settings.least_trials,
+            self._orders,
+            FIRST_WITH_ROOTS if degrees.has_roots else 1,
+            *(case.trials for case in self._cases if case.trials <= self.most),
         )
         self._redraws = Redraws()
         self._bounds = DrawBounds(shaped, degrees, family, settings.primes)
@@ -265,10 +269,9 @@ class StageTrials:
         self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int
     ) -> str:
         """Return what the redraws so far leave open, or ""."""
-        last = algebra.trials[-1] + 1
         unseen = self._outcomes.observe(algebra, good, enough)
         square = self._open_roots(algebra, evaluated, good, enough)
-        case = untested(self.shaped, self._settings.seed, range(last - self.number, last))
+        case = next((case.said for case in self._cases if case.trials > self.number), "")
         tested = self._tested
         if tested is not None:
             seen = [trial for trial, counts in zip(algebra.trials, good, strict=True) if counts]

@@ -31,8 +31,8 @@ from pitcheck.stage.evaluate import (
     Evaluated,
     check_memory,
     compare_target,
+    discrete_cases,
     evaluate_stage,
-    untested,
 )
 from pitcheck.stage.shaped_stage import ShapedStage, shape_stage
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
@@ -266,9 +266,8 @@ def _lacks_more(run: WholeRun) -> bool:
 
 def _enough_trials(shaped: ShapedStage, seed: int) -> int:
     """Return two, or as many draws as bring every discrete case to every shard."""
-    return next(
-        (n for n in range(2, MOST_TRIALS) if not untested(shaped, seed, range(n))), MOST_TRIALS
-    )
+    cases = discrete_cases(shaped, seed, MOST_TRIALS)
+    return min(MOST_TRIALS, max((case.trials for case in cases), default=2))
 
 
 def conjecture(problem: Problem, run: WholeRun) -> dict[int, Cut]:

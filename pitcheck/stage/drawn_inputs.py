@@ -14,16 +14,15 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from hashlib import sha256
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import FREE, ZERO, Box
 from pitcheck.stage.inputs import Derived, Fresh, Padding
 
-FEW = 8
-"""The number of rows up to which they are taken one by one."""
 MARKED = 0.75
 """The share of marked values in a trial of them."""
 
@@ -199,47 +198,80 @@ def _half(
     """Return values of which half of the rows, and nothing else, hold one number.
 
     It is the first or the last half. Of several ranks that share the rows, one is then filled
-    wholly, but not all are.
+    wholly, but not all are. A single number is the half that is filled.
     """
+    if not values.ndim:
+        return np.array(fill, dtype=values.dtype)
     result = np.where(values == fill, np.array(other, dtype=values.dtype), values)
-    if result.ndim:
-        length = (result.shape[0] + 1) // 2
-        result[
-            slice(0, length) if trial // CASES % 2 == 0 else slice(result.shape[0] - length, None)
-        ] = fill
+    length = (result.shape[0] + 1) // 2
+    result[
+        slice(0, length) if trial // CASES % 2 == 0 else slice(result.shape[0] - length, None)
+    ] = fill
     return result
 
 
-def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]) -> int | None:
-    """Return a marked value that some box of an integer tensor has not held in any trial, or None.
+class Case(NamedTuple):
+    """A discrete case that draws must show, in words, and how many of the first trials do."""
 
-    Return -1 if there are too few trials for all kinds of draws.
+    said: str
+    trials: int
+
+
+def cases_of(fresh: Fresh, boxes: Sequence[Box], seed: int, most: int) -> list[Case]:
+    """Return the discrete cases of a tensor: all kinds of draws, and each marked value in each box.
+
+    A case that none of the first ``most`` trials shows needs ``most + 1``.
     """
-    if fresh.unread:
-        return None
-    if fresh.kind != "field" and len(trials) < CASES + len(fresh.cases):
-        return -1
-    if len(trials) - len(fresh.cases) < 2 * LAYOUTS * len(fresh.loads):
-        return -1
-    if fresh.kind != "int" or not fresh.marks:
-        return None
-    drawn = discrete(fresh, seed, trials)[:, 0]
-    for box in boxes:
-        index = [
-            np.concatenate(
-                [np.arange(a, b) for a, b in intervals if a >= 0] or [np.zeros(0, dtype=np.int64)]
-            )
-            for intervals in box
+    if fresh.unread or fresh.kind == "field":
+        return []
+    kinds = max(CASES + len(fresh.cases), 2 * LAYOUTS * len(fresh.loads) + len(fresh.cases))
+    found = [Case(f"all kinds of draws of {fresh.key}", kinds)]
+    if fresh.kind == "int" and fresh.marks:
+        firsts = _first_held(fresh, [_places(box) for box in dict.fromkeys(boxes)], seed, most)
+        found += [
+            Case(f"{fresh.key} = {mark} on every shard", first + 1)
+            for mark, first in zip(sorted(fresh.marks), firsts, strict=True)
         ]
-        held = (
-            set(np.unique(drawn[np.ix_(np.arange(len(drawn)), *index)]).tolist())
-            if index
-            else set(np.unique(drawn).tolist())
-        )
-        missing = sorted(set(fresh.marks) - held)
-        if missing and all(len(i) for i in index):
-            return int(missing[0])
-    return None
+    return found
+
+
+def _places(box: Box) -> list[NDArray[np.int64]]:
+    """Return the places of a box along each dimension, without those that are free or zero."""
+    nothing = np.zeros(0, dtype=np.int64)
+    return [
+        np.concatenate([np.arange(a, b) for a, b in intervals if a >= 0] or [nothing])
+        for intervals in box
+    ]
+
+
+def _first_held(
+    fresh: Fresh, boxes: Sequence[Sequence[NDArray[np.int64]]], seed: int, most: int
+) -> list[int]:
+    """Return for each marked value, in ascending order, by which trial all boxes have held it.
+
+    It is ``most`` if they have not in the trials before. Boxes without places do not count.
+    """
+    boxes = [box for box in boxes if all(len(places) for places in box)]
+    marks = np.array(sorted(fresh.marks), dtype=np.int64)
+    count = min(most, CASES * (len(marks) + 1) + len(fresh.cases))
+    while True:
+        drawn = discrete(fresh, seed, range(count))[:, 0]
+        shown = np.ones((count, len(marks)), dtype=np.bool_)
+        for box in boxes:
+            shown &= np.logical_or.accumulate(_held(drawn, box, marks), axis=0)
+        if count == most or shown[-1].all():
+            firsts: list[int] = np.where(shown[-1], shown.argmax(axis=0), most).tolist()
+            return firsts
+        count = min(most, 2 * count)
+
+
+def _held(
+    drawn: NDArray[Any], box: Sequence[NDArray[np.int64]], marks: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which trials hold which values in a box, shape (trials, values)."""
+    inside = drawn[np.ix_(np.arange(len(drawn)), *box)].reshape(len(drawn), -1, 1)
+    held: NDArray[np.bool_] = (inside == marks).any(axis=1)
+    return held
 
 
 def _key(text: str, seed: int) -> int:
@@ -249,7 +281,7 @@ def _key(text: str, seed: int) -> int:
 
 def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
     """Return all rows of a parallel value, from the instance ``whole`` of its reference."""
-    places = derived.places if len(derived.terms) > FEW else None
+    places = derived.places if len(derived.terms) > 1 else None
     if places is not None:
         return scaled(algebra, algebra.boxes(whole, places, len(derived.terms)), derived.scale)
     blocks: dict[tuple[int, int], int] = {}

@@ -13,7 +13,7 @@ False
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pitcheck.errors import BudgetError
 from pitcheck.graph.cuts import FREE, Box, Cut, length
 from pitcheck.ops.registry import evaluate
-from pitcheck.stage.drawn_inputs import FEW, derive, draw, scaled, take_box, untried
+from pitcheck.stage.drawn_inputs import Case, cases_of, derive, draw, scaled, take_box
 from pitcheck.stage.inputs import Derived
 from pitcheck.stage.run_batch import Evaluator, Observer, literal, run_batch
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -351,7 +351,7 @@ def expected_parts(
         tuple((n, 0, 1) for n in range(len(distinct))),
         cut.scale,
     )
-    if len(distinct) > FEW and boxes.places is not None:
+    if len(distinct) > 1 and boxes.places is not None:
         return algebra.gather(derive(algebra, boxes, whole), which.reshape(-1))
     rows = [
         scaled(algebra, take_box(algebra, whole, shaped.boxes[number][int(p)], "free"), cut.scale)
@@ -361,11 +361,13 @@ def expected_parts(
     return algebra.gather(joined, which.reshape(-1))
 
 
-def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
-    """Return an integer case that some shard has not met in some trials, or ""."""
+def discrete_cases(shaped: ShapedStage, seed: int, most: int) -> list[Case]:
+    """Return the discrete cases that draws of a stage must show on every shard.
+
+    One that none of the first ``most`` draws shows needs ``most + 1``.
+    """
+    found: list[Case] = []
     for value, fresh in shaped.fresh.items():
-        if fresh.kind == "field":
-            continue
         whole = tuple(((0, size),) for size in fresh.shape)
         boxes = [
             box
@@ -373,21 +375,16 @@ def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
             if derived.source == value
             for box in derived.boxes
         ]
-        missing = untried(fresh, boxes or [whole], seed, trials)
-        if missing is not None:
-            return (
-                f"{fresh.key} = {missing} on every shard"
-                if missing >= 0
-                else f"all kinds of draws of {fresh.key}"
-            )
+        found += cases_of(fresh, boxes or [whole], seed, most)
     for derived in shaped.derived.values():
         padding = derived.padding
-        if padding is not None and len(trials) < padding.trials and derived.is_padded:
-            return (
-                f"padding of {shaped.fresh[derived.source].key} = "
-                f"{padding.marks[(trials[-1] + 1) // 2]}"
-            )
-    return ""
+        if padding is not None and derived.is_padded:
+            name = shaped.fresh[derived.source].key
+            found += [
+                Case(f"padding of {name} = {mark}", 2 * place)
+                for place, mark in enumerate(padding.marks, start=1)
+            ]
+    return found
 
 
 def check_memory(shaped: ShapedStage, copies: int, most: int) -> None:

@@ -56,11 +56,6 @@ class Padding:
     bounds: tuple[int, int]
     marks: tuple[int, ...]
 
-    @property
-    def trials(self) -> int:
-        """Return how many trials in a row have each of the marks once."""
-        return 2 * len(self.marks)
-
 
 @dataclass(frozen=True)
 class Derived:
