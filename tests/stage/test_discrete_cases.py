@@ -54,7 +54,7 @@ def boxes_of(shape: tuple[int, ...]) -> st.SearchStrategy[list[Box]]:
     """Boxes of a shape, some with places that are free."""
     along = [
         st.tuples(st.integers(0, size - 1), st.integers(1, size)).map(
-            lambda ends: ((min(ends), max(max(ends), min(ends) + 1)),)
+            lambda ends: ((min(ends), max(*ends, min(ends) + 1)),)
         )
         | st.just(((FREE, 1),))
         for size in shape
