@@ -102,6 +102,8 @@ class Array:
         parts: the arrays that it joins along ``axis``; () if it joins none.
         moved: the array of integers from which one number was subtracted on each device, and these
             numbers; None if it is no such difference.
+        gathered: the array whose elements it holds, those of other devices among them; None if it
+            is not looked into.
         fact: what it tells of another array; None if nothing is known of that.
         places: the array, and its axis, of which some of the integers are places on each device,
             and others lie before or behind; None if none is known (yet).
@@ -136,6 +138,7 @@ class Array:
         self.parts = parts
         self.axis = axis
         self.moved: tuple[Array, tuple[int, ...]] | None = None
+        self.gathered: Array | None = None
         self.fact: tuple[Told, Array] | None = None
         self.places: tuple[Array, int] | None = None
         self.codes = codes

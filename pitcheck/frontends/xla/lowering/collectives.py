@@ -154,11 +154,31 @@ def _all_gather(b: Building, instruction: Instruction, given: Sequence[Array]) -
         parts = {d: [held[other] for other in ranks] for ranks in group.ranks for d in ranks}
         return [np.concatenate(parts[d], axis=axis) for d in range(b.devices)]
 
-    results = []
-    for x in given:
+    def exchange(x: Array) -> Array:
         shape = _scaled(x.shape, axis, len(group.ranks[0]))
-        results.append(_swapped(b, "all_gather", x, shape, {"axis": axis}, group, gathered))
-    return results
+        return _swapped(b, "all_gather", x, shape, {"axis": axis}, group, gathered)
+
+    return [_with_difference(b, x, group, exchange) for x in given]
+
+
+def _with_difference(
+    b: Building, x: Array, group: Group, exchange: Callable[[Array], Array]
+) -> Array:
+    """Return what ``exchange`` makes of an array, which remembers what was subtracted from what.
+
+    If the devices of a group subtracted the same number from integers, what they exchange are the
+    differences of the exchanged integers and this number.
+    """
+    found, origin = exchange(x), x.shown or x
+    if origin.moved is None or found.known is not None:
+        return found
+    source, numbers = origin.moved
+    if len(numbers) > 1 and any(len({numbers[d] for d in ranks}) > 1 for ranks in group.ranks):
+        return found
+    integers = exchange(reshaped(b, source, x.sizes))
+    integers.gathered = source
+    found.moved = integers, numbers
+    return found
 
 
 def _swapped(

@@ -71,8 +71,16 @@ def _places(b: Building, x: Array, axis: int, index: Array) -> tuple[str, Span] 
     source, begins = origin.moved
     if min(begins) < 0 or index.span is None:
         return None
-    source = source.shown or source
-    source.places = x, axis
+    _note_places(source, x, axis)
     begin = boundary(b, x, axis, begins, index.shape.element)
     given = reshaped(b, source, index.sizes).name
     return b.emit("sub", (given, begin), index.shape), index.span
+
+
+def _note_places(source: Array, x: Array, axis: int) -> None:
+    """Note that integers are places along an axis of ``x``, and those that they were made of."""
+    origin: Array | None = source
+    while origin is not None:
+        shown = origin.shown or origin
+        shown.places = x, axis
+        origin = shown.gathered
