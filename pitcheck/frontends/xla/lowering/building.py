@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -46,6 +46,10 @@ MOST_LISTED = 256
 """The elements of a constant that are written one by one."""
 
 
+Elements: TypeAlias = tuple[Real, ...] | Numbers
+"""The elements of a constant: floating-point numbers, or an array of integers or truths."""
+
+
 class Drawing(Protocol):
     """The tensors of random numbers, which a plan is given.
 
@@ -66,6 +70,17 @@ class Drawing(Protocol):
         ...
 
 
+class Keeping(Protocol):
+    """The constants of too many numbers to be written, which a plan is given."""
+
+    def tensor(self, b: Building, shape: ArrayShape, elements: Elements) -> str:
+        """Return the tensor that holds on each device a constant with some elements, row by row.
+
+        Raises UnsupportedError if the plan is not given it.
+        """
+        ...
+
+
 class NotDrawnError(UnsupportedError):
     """Random numbers that a plan is not given."""
 
@@ -77,12 +92,20 @@ class Building:
         module: the program that is read.
         devices: the number of partitions.
         drawing: the tensors of random numbers; None if they have no meaning.
+        keeping: the constants that are not written; None if all are.
     """
 
-    def __init__(self, module: Module, devices: int, drawing: Drawing | None = None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        devices: int,
+        drawing: Drawing | None = None,
+        keeping: Keeping | None = None,
+    ) -> None:
         self.module = module
         self.devices = devices
         self.drawing = drawing
+        self.keeping = keeping
         self.mesh = (Axis(DEVICE, devices),)
         self.operators: list[Operator] = []
         self.tensors: dict[str, Tensor] = {}
@@ -350,7 +373,14 @@ class Building:
         dtype_of(shape.element)
         if len(set(elements)) == 1:
             return self.filled(shape, elements[0])
-        return Array(shape, lambda: self._joined(shape, [literal(e) for e in elements]))
+        return Array(shape, self.later(lambda: self._of_reals(shape, tuple(elements))))
+
+    def _of_reals(self, shape: ArrayShape, elements: tuple[Real, ...]) -> str:
+        """Return a tensor of floating-point numbers, which are finite if they are too many."""
+        finite = all(isinstance(e, Fraction) or e is Special.MINUS_ZERO for e in elements)
+        if len(elements) > MOST_LISTED and self.keeping is not None and finite:
+            return self.keeping.tensor(self, shape, elements)
+        return self._joined(shape, [literal(e) for e in elements])
 
     def scalar(self, element: ElementType, number: int) -> Array:
         """Return a single number of a type."""
@@ -371,8 +401,11 @@ class Building:
         return make() if make is not None else self.listed(shape, numbers)
 
     def listed(self, shape: ArrayShape, numbers: Numbers) -> str:
-        """Return a tensor of known numbers, written one by one."""
+        """Return a tensor of known numbers, written one by one unless they are too many."""
         flat = numbers.reshape(len(numbers), -1)
+        many, same = flat.shape[1] > MOST_LISTED, bool((flat == flat[:1]).all())
+        if many and same and self.keeping is not None:
+            return self.keeping.tensor(self, shape, flat[0])
         columns = [self.table([int(n) for n in column]) for column in flat.T[: MOST_LISTED + 1]]
         return self._joined(shape, columns)
 

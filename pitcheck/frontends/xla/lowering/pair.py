@@ -11,6 +11,7 @@ from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.protocol import Attempt
 from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
 from pitcheck.frontends.xla.lowering.indexed.promises import assumed_promises
+from pitcheck.frontends.xla.lowering.inputs import Constants, PartitionedConstants
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
 from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
@@ -136,6 +137,7 @@ class Made:
         files: the texts, before and after the partitioner.
         loose: True if random numbers of the reference are taken for any numbers somewhere.
         repeated: the codes of padding that stand in several places.
+        constants: the constants that they are given.
     """
 
     plans: tuple[Plan, Plan]
@@ -145,6 +147,7 @@ class Made:
     files: tuple[str, str]
     loose: bool
     repeated: Ints
+    constants: tuple[str, ...]
 
     @cached_property
     def doubt(self) -> UnsupportedError | None:
@@ -158,6 +161,11 @@ class Made:
                 f"{before}: {self.not_random.name} is of integers that wrap around or whose bits "
                 f"are mixed, and of no generator of random numbers, or always one number; nothing "
                 f"but that they are computed in the same way can be shown of them"
+            )
+        if self.constants:
+            return UnsupportedError(
+                f"{before}: {self.constants[0]} has more numbers than are followed; any numbers "
+                f"stand for them, so a difference says nothing of these"
             )
         if self.loose or self._repeats:
             return UnsupportedError(
@@ -213,12 +221,14 @@ def _made(
     bounds = index_ranges(before)
     given = list(parameters_of(before))
     draws = Draws(late=late)
-    reference = Side(before, 1, given, bounds, loops[0], draws)
+    constants = Constants()
+    reference = Side(before, 1, given, bounds, loops[0], draws, constants)
     # The reference has all its random numbers before a partitioned program is given parts of them.
     outputs, claims = reference.named_results(), reference.named_claims()
     local_given = _local(given, after, devices)
     parts = PartitionedDraws(draws)
-    parallel = Side(after, devices, local_given, bounds, loops[1], parts)
+    kept = PartitionedConstants(constants)
+    parallel = Side(after, devices, local_given, bounds, loops[1], parts, kept)
     if len(outputs) != len(parallel.results):
         raise PlanError(
             f"{after.file}: the program has {len(parallel.results)} results; before it was "
@@ -243,6 +253,7 @@ def _made(
     ]
     reference.make(parallel.read())
     parallel.hold_rest(parts)
+    parallel.hold_rest(kept)
     read = [each for each in given if each.number in reference.read()]
     plans = (
         reference.plan([Output(name) for name in (*outputs, *claims)], ()),
@@ -252,7 +263,8 @@ def _made(
     )
     files = before.file, after.file
     drawn = tuple(draws.all)
-    return Made(plans, states, drawn, draws.book, files, parts.loose, parts.repeated)
+    names = tuple(constant.name for constant in constants.all)
+    return Made(plans, states, drawn, draws.book, files, parts.loose, parts.repeated, names)
 
 
 def _inductions(loops: Mapping[Key, Loop]) -> Iterator[str]:
