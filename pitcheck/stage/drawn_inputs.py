@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.keyed import drawn_words
 from pitcheck.errors import UnsupportedError
 from pitcheck.graph.cuts import FREE, ZERO, Box
 from pitcheck.stage.inputs import Derived, Fresh, Padding
@@ -79,22 +80,24 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
     """
     bits = np.random.Philox(key=_key(fresh.key, seed))
     generator, begin = np.random.Generator(bits), bits.state
-    drawn = {}
-    for trial in dict.fromkeys(trials):
-        begin["state"]["counter"][3] = trial
-        bits.state = begin  # to begin anew costs a tenth of what another generator does
-        drawn[trial] = (
-            _mixed(fresh, generator)
-            if trial >= FIRST_MIXED
-            else _discrete_trial(fresh, generator, trial)
-        )
+    distinct = dict.fromkeys(trials)
+    mixed = [trial for trial in distinct if trial >= FIRST_MIXED]
+    drawn = dict(zip(mixed, _mixed(fresh, seed, mixed), strict=True)) if mixed else {}
+    for trial in distinct:
+        if trial < FIRST_MIXED:
+            begin["state"]["counter"][3] = trial
+            bits.state = begin  # to begin anew costs a tenth of what another generator does
+            drawn[trial] = _discrete_trial(fresh, generator, trial, _key(fresh.key, seed))
     return np.stack([drawn[trial] for trial in trials])[:, None]
 
 
 def _discrete_trial(
-    fresh: Fresh, generator: np.random.Generator, trial: int
+    fresh: Fresh, generator: np.random.Generator, trial: int, key: int
 ) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return the numbers of one trial, of the tensor's shape."""
+    """Return the numbers of one trial, of the tensor's shape.
+
+    By ``key`` each tensor has its marked values in turn from another one on.
+    """
     if fresh.cases and trial >= CASES:
         if trial < CASES + len(fresh.cases):
             case = fresh.cases[trial - CASES]
@@ -113,7 +116,7 @@ def _discrete_trial(
     if not fresh.marks or trial % 2:
         return uniform
     if trial % CASES == 2:
-        fill = fresh.marks[trial // CASES % len(fresh.marks)]
+        fill = fresh.marks[(trial // CASES + key) % len(fresh.marks)]
         return _half(
             uniform, fill, fill + 1 if fill + 1 < fresh.bounds[1] else fresh.bounds[0], trial
         )
@@ -138,17 +141,28 @@ def _unequal_or_any(
     return generator.integers(low, high, size=shape, dtype=np.int64)
 
 
-def _mixed(fresh: Fresh, generator: np.random.Generator) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return a trial in which every element is one of the marked and rare integers, or a boolean.
+def _mixed(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return trials in which every element is one of the ``mixed_numbers``, or a boolean.
 
-    So what few integers decide comes about together with all else that they do.
+    So what few integers decide comes about together with all else that they do. The booleans of a
+    trial are true with a probability that is drawn, too.
     """
+    parts = seed, fresh.key, "mixed"
+    count = prod(fresh.shape)
+    words = drawn_words(parts, range(1), trials, 1, (count + 1,))[0, :, 0]
+    first, words = words[:, :1], words[:, 1:].reshape(len(trials), *fresh.shape)
     if fresh.kind == "bool":
-        return generator.random(fresh.shape) < generator.random()
-    numbers = np.array([*fresh.marks, *fresh.rare], dtype=np.int64)
-    if not len(numbers):
-        return generator.integers(*(fresh.bounds or (0, 2)), size=fresh.shape, dtype=np.int64)
-    return generator.choice(numbers, size=fresh.shape)
+        return words < first.reshape(len(trials), *(1,) * len(fresh.shape))
+    numbers = mixed_numbers(fresh)
+    if len(numbers):
+        return numbers[(words % np.uint64(len(numbers))).astype(np.int64)]
+    low, high = fresh.bounds or (0, 2)
+    return low + (words % np.uint64(high - low)).astype(np.int64)
+
+
+def mixed_numbers(fresh: Fresh) -> NDArray[np.int64]:
+    """Return the marked and the rare integers of a tensor, ascending."""
+    return np.unique(np.array([*fresh.marks, *fresh.rare], dtype=np.int64))
 
 
 def _loaded(

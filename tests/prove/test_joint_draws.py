@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,9 @@ from attacks.formulas import planned
 
 from pitcheck.claims.problem import Problem
 from pitcheck.prove.integers.cases import with_cases
-from pitcheck.prove.integers.joint import MOST_DRAWS, joint_draws, telling
-from pitcheck.stage.drawn_inputs import FIRST_MIXED, discrete
+from pitcheck.prove.integers.joint import MOST_DRAWS, joint_draws, outcomes, telling
+from pitcheck.prove.integers.marked_pairs import paired_draws
+from pitcheck.stage.drawn_inputs import FIRST_MIXED, discrete, mixed_numbers
 from pitcheck.stage.shaped_stage import ShapedStage, shape_reduced
 
 
@@ -74,3 +77,33 @@ def test_the_draws_named_have_all_outcomes_that_are_there() -> None:
     found = telling(seen, 5, 200)
     assert (seen[[*range(5), *found]].any(axis=0) == seen.any(axis=0)).all()
     assert len(telling(seen, 5, MOST_DRAWS)) <= MOST_DRAWS
+
+
+def test_each_pair_of_marked_values_is_shown() -> None:
+    shaped = shaped_of(lambda x, z, j, k: j.eq(7).where(k.gt(3).where(z, x), x))
+    fresh = [each for each in shaped.fresh.values() if each.kind == "int"]
+    draws = [*range(12), *paired_draws(shaped, 5, 12, 1024)]
+    first, second = (discrete(each, 5, draws)[:, 0].reshape(len(draws), -1) for each in fresh)
+    seen = {(int(a), int(b)) for a, b in zip(first[:, 0], second[:, 0], strict=True)}
+    marks = [mixed_numbers(each).tolist() for each in fresh]
+    assert {7, 8} <= set(marks[0]) and {3, 4} <= set(marks[1])
+    assert seen >= set(product(*marks))
+
+
+def test_one_single_integer_needs_no_pairs() -> None:
+    shaped = shaped_of(lambda x, z, j, k: j.eq(7).where(z, x))
+    scalar = {v: replace(f, shape=()) for v, f in shaped.fresh.items() if f.kind == "int"}
+    assert paired_draws(replace(shaped, fresh=shaped.fresh | scalar), 1, 4, 64) == []
+
+
+def test_outcomes_of_conditions_with_other_numbers_of_outcomes() -> None:
+    one, two = np.array([[[0, 1]], [[2, 2]]]), np.array([[[4, 0]], [[4, 4]]])
+    seen = outcomes(one, two, (3, 5))
+    together = [{(0, 4), (1, 0)}, {(2, 4)}]
+    elsewhere = [{(0, 0), (1, 4)}, {(2, 4)}]
+    columns = sorted(set.union(*together)), sorted(set.union(*elsewhere))
+    expected = [
+        [*(c in t for c in columns[0]), *(c in e for c in columns[1])]
+        for t, e in zip(together, elsewhere, strict=True)
+    ]
+    assert seen.tolist() == expected

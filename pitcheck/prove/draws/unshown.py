@@ -34,7 +34,8 @@ from pitcheck.errors import BudgetError
 from pitcheck.prove.bounds.free_degrees import FreeStageDegrees, unmatched
 from pitcheck.prove.domains.guards import Domains, domains, undefined
 from pitcheck.prove.draws.stage_algebras import StageAlgebras
-from pitcheck.prove.integers.joint import joint_draws
+from pitcheck.prove.integers.joint import MOST_DRAWS, joint_draws
+from pitcheck.prove.integers.marked_pairs import paired_draws
 from pitcheck.prove.ties import tied_sites
 from pitcheck.stage.evaluate import (
     Comparison,
@@ -43,6 +44,8 @@ from pitcheck.stage.evaluate import (
 UNMATCHED = "an operand of a quotient, root or logarithm has no like in the reference"
 SIGNLESS = "infinity is multiplied or divided by a number that inputs may make 0 or of either sign"
 """The reasons, in messages, why a stage is left open for its domains."""
+MOST_PAIRED = 1024
+"""The draws that show pairs of values of integers. Of large stages fewer are evaluated."""
 DRAWS_OF_TIES = 32
 """The draws in which some numbers that are compared are taken to be equal."""
 
@@ -120,13 +123,18 @@ class Unshown:
         Return a difference. ``number`` redraws were made, and ``chain`` gives one of primes that
         none of them had. No error is counted for such draws.
         """
-        draws = joint_draws(self._algebras.shaped, self._algebras.settings.seed, number)
-        if not draws:
-            return None
-        algebra = self._algebras.plain(chain(), draws)
-        compared = self._compared(algebra)
-        good = ~np.asarray(algebra.void)
-        return next((each for each in compared or () if differs_in(each, good)), None)
+        shaped, seed = self._algebras.shaped, self._algebras.settings.seed
+        most = max(MOST_DRAWS, min(MOST_PAIRED, self._at_once))
+        draws = joint_draws(shaped, seed, number) + paired_draws(shaped, seed, number, most)
+        draws = list(dict.fromkeys(draws))
+        for start in range(0, len(draws), self._at_once):
+            algebra = self._algebras.plain(chain(), draws[start : start + self._at_once])
+            compared = self._compared(algebra)
+            good = ~np.asarray(algebra.void)
+            different = next((each for each in compared or () if differs_in(each, good)), None)
+            if different is not None:
+                return different
+        return None
 
     def differs_at_ties(self, chain: Callable[[], Chain], number: int) -> bool:
         """Return True if both sides differ where numbers that are compared are equal.

@@ -51,7 +51,7 @@ def joint_draws(shaped: ShapedStage, seed: int, known: int) -> list[int]:
     ``known`` is the number of draws that are made anyway, the first ones.
     """
     cone = discrete_cone(shaped)
-    if cone is None or not any(map(_decides, cone.sides)):
+    if cone is None or not any(map(decides, cone.sides)):
         return []
     cone = cone.without_places()
     mixed = min(LOOKED_AT, MOST_CELLS // _largest(shaped, cone) - known)
@@ -68,12 +68,12 @@ def joint_draws(shaped: ShapedStage, seed: int, known: int) -> list[int]:
         for one, two in _pairs(list(_conditions(side, own, len(draws)))):
             left -= max(one.size, two.size)
             if left >= 0:
-                seen.append(_seen(one, two))
+                seen.append(outcomes(one, two))
     found = telling(np.concatenate(seen, axis=1), known, MOST_DRAWS) if seen else []
     return [draws[each] for each in found]
 
 
-def _decides(side: Side) -> bool:
+def decides(side: Side) -> bool:
     """Return True if integers decide on a side, rather than being indices as they are drawn."""
     kinds = {side.batch.graph.values[value].kind for value in side.sinks}
     return bool(kinds) and (bool(side.batch.steps) or "bool" in kinds)
@@ -120,32 +120,38 @@ def _conditions(side: Side, values: dict[int, Any], count: int) -> Iterator[Outc
 
 
 def _pairs(conditions: list[Outcomes]) -> Iterator[tuple[Outcomes, Outcomes]]:
-    """Yield every two conditions of the same elements, with as many dimensions; each with itself.
+    """Yield every two conditions, with as many dimensions; each with itself."""
+    for one, two in combinations_with_replacement(conditions, 2):
+        yield from pairs_of(one, two)
+
+
+def pairs_of(one: Outcomes, two: Outcomes) -> Iterator[tuple[Outcomes, Outcomes]]:
+    """Yield two conditions with as many dimensions; nothing if their elements do not correspond.
 
     Smaller ones stand for as many elements as larger ones have.
     """
-    for one, two in combinations_with_replacement(conditions, 2):
-        rank = max(one.ndim, two.ndim)
-        first, second = (
-            a.reshape(*a.shape[:2], *(1,) * (rank - a.ndim), *a.shape[2:]) for a in (one, two)
-        )
-        try:
-            shape = np.broadcast_shapes(first.shape[1:], second.shape[1:])
-        except ValueError:
-            continue
-        if one.shape == two.shape or prod(shape) <= MOST_PAIRED:
-            yield first, second
+    rank = max(one.ndim, two.ndim)
+    first, second = (
+        a.reshape(*a.shape[:2], *(1,) * (rank - a.ndim), *a.shape[2:]) for a in (one, two)
+    )
+    try:
+        shape = np.broadcast_shapes(first.shape[1:], second.shape[1:])
+    except ValueError:
+        return
+    if one.shape == two.shape or prod(shape) <= MOST_PAIRED:
+        yield first, second
 
 
-def _seen(one: Outcomes, two: Outcomes) -> Bools:
+def outcomes(one: Outcomes, two: Outcomes, few: tuple[int, int] = (FEW, FEW)) -> Bools:
     """Return which joint outcomes two conditions have, shape (draws, outcomes).
 
     First those of one element, then those of two different elements: what is decided at one place
-    may be added to what is decided at another.
+    may be added to what is decided at another. The conditions have up to ``few`` outcomes.
     """
-    words = (one * FEW + two).reshape(len(one), -1) + (FEW * FEW * np.arange(len(one)))[:, None]
-    counts = np.bincount(words.ravel(), minlength=len(one) * FEW * FEW)
-    together = counts.reshape(len(one), FEW, FEW)
+    number = np.arange(len(one))[:, None] * few[0] * few[1]
+    words = (one * few[1] + two).reshape(len(one), -1) + number
+    counts = np.bincount(words.ravel(), minlength=len(one) * few[0] * few[1])
+    together = counts.reshape(len(one), *few)
     first, second = together.sum(axis=2)[:, :, None], together.sum(axis=1)[:, None, :]
     elsewhere = (first > 0) & (second > 0) & (first + second - together > 1)
     found = np.stack([together > 0, elsewhere], axis=1).reshape(len(one), -1)
