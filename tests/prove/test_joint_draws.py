@@ -84,7 +84,7 @@ def test_each_pair_of_marked_values_is_shown() -> None:
     fresh = [each for each in shaped.fresh.values() if each.kind == "int"]
     draws = [*range(12), *paired_draws(shaped, 5, 12, 1024)]
     first, second = (discrete(each, 5, draws)[:, 0].reshape(len(draws), -1) for each in fresh)
-    seen = {(int(a), int(b)) for a, b in zip(first[:, 0], second[:, 0], strict=True)}
+    seen = {(int(a), int(b)) for a, b in zip(first.ravel(), second.ravel(), strict=True)}
     marks = [mixed_numbers(each).tolist() for each in fresh]
     assert {7, 8} <= set(marks[0]) and {3, 4} <= set(marks[1])
     assert seen >= set(product(*marks))
