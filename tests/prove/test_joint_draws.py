@@ -86,7 +86,7 @@ def test_each_pair_of_marked_values_is_shown() -> None:
     first, second = (discrete(each, 5, draws)[:, 0].reshape(len(draws), -1) for each in fresh)
     seen = {(int(a), int(b)) for a, b in zip(first.ravel(), second.ravel(), strict=True)}
     marks = [mixed_numbers(each).tolist() for each in fresh]
-    assert {7, 8} <= set(marks[0]) and {3, 4} <= set(marks[1])
+    assert 7 in marks[0] and {3, 4} <= set(marks[1])
     assert seen >= set(product(*marks))
 
 
