@@ -2,17 +2,25 @@
 
 A decimal is kept as a fraction. XLA prints the shortest decimal that rounds to the number that it
 holds, so the constant is the number of its element type nearest to the fraction.
+
+A token is made in Python, which takes minutes for the millions of numbers of a large constant. So
+the source of a large literal is split at its commas as a whole, and each distinct number in it is
+read once. Source that is not exactly what the shape demands is read again token by token, so that
+an error does not depend on the size.
 """
 
 from __future__ import annotations
 
 import re
+import string
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from pitcheck.frontends.xla.text.lexer import Kind, Lexer
+from pitcheck.errors import PlanError
+from pitcheck.frontends.xla.text.lexer import Kind, Lexer, without_comments
 from pitcheck.frontends.xla.text.limits import LARGEST_LITERAL
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape
 
@@ -26,6 +34,7 @@ class Special(Enum):
     MINUS_ZERO = "-0"
 
 
+_T = TypeVar("_T")
 Real: TypeAlias = Fraction | Special
 
 
@@ -51,6 +60,11 @@ class Literal:
 
 _FLOAT = re.compile(r"-?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?")
 _LONGEST_NUMBER = 100
+MOST_BY_TOKENS = 1024
+"""Elements of the largest literal that is read token by token at once."""
+_NO_MARKS = str.maketrans("", "", string.ascii_letters + string.digits + string.whitespace + ".+-")
+_PAYLOAD = re.compile(r"nan\(0x[0-9a-fA-F]{1,16}\)")
+_PART = re.compile(r"[\s{(]*+([^\s{}()]++)[\s})]*+")
 _BEYOND = {
     ElementType.F8E5M2: Fraction(61440),
     ElementType.F8E4M3: Fraction(248),
@@ -84,9 +98,73 @@ def read_literal(lexer: Lexer, shape: Shape) -> Literal:
         raise lexer.unsupported(f"a constant of shape {shape} has no meaning here")
     if shape.size > LARGEST_LITERAL:
         raise lexer.too_large(f"a constant has {shape.size} elements; {LARGEST_LITERAL} are read")
-    reader = _Reader(lexer, shape)
-    reader.level(0)
-    return Literal(shape, tuple(reader.elements))
+    elements = _at_once(lexer, shape) if shape.size > MOST_BY_TOKENS else None
+    if elements is None:
+        reader = _Reader(lexer, shape)
+        reader.level(0)
+        elements = tuple(reader.elements)
+    return Literal(shape, elements)
+
+
+def _at_once(lexer: Lexer, shape: ArrayShape) -> tuple[Number, ...] | None:
+    """Return the elements of the literal that is next, and pass it.
+
+    None stands for a literal that may be damaged. The lexer does not move then. The shape has at
+    least one element.
+    """
+    source = lexer.enclosed()
+    if source is None:
+        return None
+    text = without_comments(source)
+    if "nan(" in text:
+        text = _PAYLOAD.sub("nan", text)
+    if not _has_marks_of(shape, text.translate(_NO_MARKS)):
+        return None
+    # A space behind a comma separates no numbers. Python has each string of one character once.
+    parts = text.replace(", ", ",").split(",")
+    try:
+        elements = _elements_of(parts, lexer, shape)
+    except PlanError:
+        return None
+    lexer.skip(source)
+    return elements
+
+
+def _has_marks_of(shape: ArrayShape, marks: str) -> bool:
+    """Return True if the braces, parentheses and commas of a literal are those of its shape."""
+    wanted = "(,)" if shape.element.is_complex else ""
+    length = len(wanted)
+    for size in reversed(shape.dimensions):
+        length = size * (length + 1) + 1
+    # Braces around many dimensions of one element may be much longer than the text.
+    if length != len(marks):
+        return False
+    for size in reversed(shape.dimensions):
+        wanted = "{" + ",".join([wanted] * size) + "}"
+    return wanted == marks
+
+
+def _elements_of(parts: list[str], lexer: Lexer, shape: ArrayShape) -> tuple[Number, ...]:
+    """Return the elements of a literal with the marks of its shape, split at its commas.
+
+    Raises PlanError if a part is not one number behind all marks that open, and before all that
+    close.
+    """
+    texts: dict[str, str] = {}
+    for part in set(parts):
+        found = _PART.fullmatch(part)
+        if found is None:
+            raise lexer.damaged(f"a number is expected between the commas of a constant {shape}")
+        texts[part] = found[1]
+    distinct = dict.fromkeys(texts.values())
+    reader = _Reader(Lexer("\n".join(distinct), lexer.name), shape)
+    if not shape.element.is_complex:
+        numbers = reader.listed(distinct, reader.number)
+        values = {part: numbers[text] for part, text in texts.items()}
+        return tuple(map(values.__getitem__, parts))
+    halves = reader.listed(distinct, reader.half)
+    reals = [halves[texts[part]] for part in parts]
+    return tuple(map(Complex, reals[::2], reals[1::2]))
 
 
 class _Reader:
@@ -102,7 +180,7 @@ class _Reader:
         """Read the elements along ``axis`` and those behind it, within their braces."""
         lexer = self.lexer
         if axis == len(self.shape.dimensions):
-            self.elements.append(self._number())
+            self.elements.append(self.number())
             return
         self._open()
         for place in range(self.shape.dimensions[axis]):
@@ -119,7 +197,17 @@ class _Reader:
                 "--xla_dump_large_constants in XLA_FLAGS"
             )
 
-    def _number(self) -> Number:
+    def listed(self, texts: Iterable[str], read: Callable[[], _T]) -> dict[str, _T]:
+        """Return what ``read`` makes of each of these texts, which are the tokens of the lexer."""
+        values: dict[str, _T] = {}
+        for text in texts:
+            if self.lexer.text != text:
+                raise self.lexer.damaged(f"{text[:60]!r} is more than one token")
+            values[text] = read()
+        return values
+
+    def number(self) -> Number:
+        """Read an element."""
         element = self.shape.element
         if element is ElementType.PRED:
             return self._truth()
@@ -133,11 +221,15 @@ class _Reader:
         if not element.is_complex:
             return self._real(element)
         self.lexer.expect("(", "before a complex number")
-        real = self._real(_PARTS[element])
+        real = self.half()
         self.lexer.expect(",", "between the parts of a complex number")
-        imaginary = self._real(_PARTS[element])
+        imaginary = self.half()
         self.lexer.expect(")", "behind a complex number")
         return Complex(real, imaginary)
+
+    def half(self) -> Real:
+        """Read a part of a complex number."""
+        return self._real(_PARTS[self.shape.element])
 
     def _truth(self) -> bool:
         """Return a truth value. In an array XLA prints 0 and 1."""
