@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -58,7 +58,7 @@ class Literal:
     elements: tuple[Number, ...]
 
 
-_FLOAT = re.compile(r"-?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?")
+_DECIMAL = re.compile(r"(?=-?\.?[0-9])(-?[0-9]*+)\.?([0-9]*+)(?:[eE]([+-]?[0-9]{1,3}))?")
 _LONGEST_NUMBER = 100
 MOST_BY_TOKENS = 1024
 """Elements of the largest literal that is read token by token at once."""
@@ -156,15 +156,20 @@ def _elements_of(parts: list[str], lexer: Lexer, shape: ArrayShape) -> tuple[Num
         if found is None:
             raise lexer.damaged(f"a number is expected between the commas of a constant {shape}")
         texts[part] = found[1]
+    reader = _Reader(lexer, shape)
     distinct = dict.fromkeys(texts.values())
-    reader = _Reader(Lexer("\n".join(distinct), lexer.name), shape)
-    if not shape.element.is_complex:
-        numbers = reader.listed(distinct, reader.number)
+    if shape.element is ElementType.PRED or shape.element.is_integer:
+        numbers = reader.listed(distinct, _Reader.number)
         values = {part: numbers[text] for part, text in texts.items()}
         return tuple(map(values.__getitem__, parts))
-    halves = reader.listed(distinct, reader.half)
-    reals = [halves[texts[part]] for part in parts]
-    return tuple(map(Complex, reals[::2], reals[1::2]))
+    decimals = reader.decimals(distinct)
+    others = [text for text in distinct if text not in decimals]
+    decimals |= reader.listed(others, _Reader.real)
+    reals = {part: decimals[text] for part, text in texts.items()}
+    if not shape.element.is_complex:
+        return tuple(map(reals.__getitem__, parts))
+    halves = [reals[part] for part in parts]
+    return tuple(map(Complex, halves[::2], halves[1::2]))
 
 
 class _Reader:
@@ -175,6 +180,9 @@ class _Reader:
         self.shape = shape
         self.elements: list[Number] = []
         self._reals: dict[str, Real] = {}
+        self._element = _PARTS.get(shape.element, shape.element)
+        self._meaning = f"an element of {shape}"
+        self._least, self._most = _range(shape.element)
 
     def level(self, axis: int) -> None:
         """Read the elements along ``axis`` and those behind it, within their braces."""
@@ -197,13 +205,27 @@ class _Reader:
                 "--xla_dump_large_constants in XLA_FLAGS"
             )
 
-    def listed(self, texts: Iterable[str], read: Callable[[], _T]) -> dict[str, _T]:
-        """Return what ``read`` makes of each of these texts, which are the tokens of the lexer."""
+    def listed(self, texts: Collection[str], read: Callable[[_Reader], _T]) -> dict[str, _T]:
+        """Return what ``read`` makes of each text. Raises PlanError if one is no such number."""
+        reader = _Reader(Lexer("\n".join(texts), self.lexer.name), self.shape)
         values: dict[str, _T] = {}
         for text in texts:
-            if self.lexer.text != text:
-                raise self.lexer.damaged(f"{text[:60]!r} is more than one token")
-            values[text] = read()
+            if reader.lexer.text != text:
+                raise reader.lexer.damaged(f"{text[:60]!r} is more than one token")
+            values[text] = read(reader)
+        return values
+
+    def decimals(self, texts: Iterable[str]) -> dict[str, Real]:
+        """Return the numbers of those texts that are decimals of the element type.
+
+        Each of these is one token, so that none is made.
+        """
+        values: dict[str, Real] = {}
+        for text in texts:
+            found = _decimal(text)
+            value = None if found is None else _value(found, self._element)
+            if value is not None:
+                values[text] = value
         return values
 
     def number(self) -> Number:
@@ -212,53 +234,80 @@ class _Reader:
         if element is ElementType.PRED:
             return self._truth()
         if element.is_integer:
-            bits = int(element.value[1:])
-            signed = element.value[0] == "s"
-            least = -(1 << (bits - 1)) if signed else 0
-            return self.lexer.integer(
-                f"an element of {self.shape}", least, (1 << (bits - signed)) - 1
-            )
-        if not element.is_complex:
-            return self._real(element)
+            return self.lexer.integer(self._meaning, self._least, self._most)
+        return self._complex() if element.is_complex else self.real()
+
+    def _complex(self) -> Complex:
         self.lexer.expect("(", "before a complex number")
-        real = self.half()
+        real = self.real()
         self.lexer.expect(",", "between the parts of a complex number")
-        imaginary = self.half()
+        imaginary = self.real()
         self.lexer.expect(")", "behind a complex number")
         return Complex(real, imaginary)
-
-    def half(self) -> Real:
-        """Read a part of a complex number."""
-        return self._real(_PARTS[self.shape.element])
 
     def _truth(self) -> bool:
         """Return a truth value. In an array XLA prints 0 and 1."""
         if self.lexer.kind is Kind.NUMBER and self.shape.dimensions:
             return self.lexer.integer("an element of pred", 0, 1) == 1
-        return self.lexer.flag(f"an element of {self.shape}")
+        return self.lexer.flag(self._meaning)
 
-    def _real(self, element: ElementType) -> Real:
+    def real(self) -> Real:
+        """Read a floating-point number or a part of a complex one."""
         text = self.lexer.text
-        if text not in self._reals:
-            self._reals[text] = self._worked_out(element)
+        value = self._reals.get(text)
+        if value is None:
+            value = self._reals[text] = self._worked_out()
         self.lexer.advance()
-        return self._reals[text]
+        return value
 
-    def _worked_out(self, element: ElementType) -> Real:
+    def _worked_out(self) -> Real:
         """Return the number that the next token says."""
-        lexer = self.lexer
+        lexer, element = self.lexer, self._element
         if lexer.kind is Kind.SPECIAL:
             if "nan" in lexer.text:
                 return Special.NAN
             if element in _FINITE_ONLY:
                 raise lexer.damaged(f"{element} has no infinity")
             return Special(lexer.text)
-        found = _FLOAT.fullmatch(lexer.text)
-        if lexer.kind is not Kind.NUMBER or found is None or len(lexer.text) > _LONGEST_NUMBER:
+        found = _decimal(lexer.text)
+        if found is None:
             raise lexer.damaged(f"a number of {element} is expected, not {lexer.shown()}")
-        value = Fraction(lexer.text)
-        if abs(value) >= _BEYOND[element]:
+        value = _value(found, element)
+        if value is None:
             raise lexer.damaged(f"{lexer.shown()} is beyond the numbers of {element}")
-        if not value and lexer.text.startswith("-"):
-            return Special.MINUS_ZERO
         return value
+
+
+def _decimal(text: str) -> re.Match[str] | None:
+    """Return the parts of a decimal that is read, None for any other token."""
+    return _DECIMAL.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+
+
+def _value(decimal: re.Match[str], element: ElementType) -> Real | None:
+    """Return the number that a decimal says, None if it is beyond those of the element type.
+
+    Whole numbers are compared, and made a fraction of, faster than a fraction is made of text.
+    """
+    whole, behind, exponent = decimal.groups()
+    numerator, denominator = int(whole + behind), 1
+    scale = int(exponent or 0) - len(behind)
+    if scale < 0:
+        denominator = 10**-scale
+    else:
+        numerator *= 10**scale
+    beyond = _BEYOND[element]
+    if abs(numerator) * beyond.denominator >= beyond.numerator * denominator:
+        return None
+    if not numerator and whole.startswith("-"):
+        return Special.MINUS_ZERO
+    return Fraction(numerator, denominator)
+
+
+def _range(element: ElementType) -> tuple[int, int]:
+    """Return the least and the largest number of a type of whole numbers, (0, 0) for others."""
+    if not element.is_integer:
+        return 0, 0
+    bits = int(element.value[1:])
+    if element.value[0] == "u":
+        return 0, (1 << bits) - 1
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
