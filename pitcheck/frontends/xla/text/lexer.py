@@ -53,7 +53,7 @@ _TOKEN = re.compile(
 _PIECE = re.compile(r'[^{}"]++|[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|"', re.DOTALL)
 _SPACE = re.compile(r"\s*+", re.ASCII)
 _REMARK = re.compile(_COMMENT, re.DOTALL)
-_PLAIN = rf"[A-Za-z0-9.,+\-{{}}\s]++|{_COMMENT}"
+_PLAIN = rf"[A-Za-z0-9.,+\-{{}}\s]++|{_COMMENT}|\(0x[0-9a-fA-F]{{1,16}}\)"
 _ENCLOSED = re.compile(rf"(?:{_PLAIN}|\((?:{_PLAIN})*+\))*+(?=\))", re.ASCII | re.DOTALL)
 _KINDS = {kind.name: kind for kind in Kind}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
@@ -234,7 +234,7 @@ class Lexer:
         """Return the source from the next token to the parenthesis that closes what it stands in.
 
         None stands for source with more in it than numbers, words without ``_``, braces, commas,
-        comments, and pairs of parentheses around such. Its tokens have to be read one by one.
+        comments, and pairs of parentheses around such, as complex numbers have. Its tokens have to be read one by one.
         """
         found = _ENCLOSED.match(self.source, self.start)
         return None if found is None else found[0]
