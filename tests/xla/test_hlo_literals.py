@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 from unittest.mock import patch
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pitcheck.errors import PitcheckError
+from pitcheck.errors import PitcheckError, PlanError
 from pitcheck.frontends.xla.text import literals
 from pitcheck.frontends.xla.text.lexer import Kind, Lexer
 from pitcheck.frontends.xla.text.literals import Complex, Special
@@ -112,7 +113,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, ArrayShape]:
     return text, shape
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(written(wrong=False))
 def test_a_right_literal_is_read_at_once(drawn: tuple[str, ArrayShape]) -> None:
     """Forbid the other way, so that no agreement is one of a way with itself."""
@@ -123,7 +124,7 @@ def test_a_right_literal_is_read_at_once(drawn: tuple[str, ArrayShape]) -> None:
     assert isinstance(at_once[0], literals.Literal)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(written(wrong=True), st.sampled_from((BEHIND, "", ")", "}", ", 1)", "/*")))
 def test_wrong_numbers_are_read_or_refused_in_both_ways(
     drawn: tuple[str, ArrayShape], behind: str
@@ -131,7 +132,7 @@ def test_wrong_numbers_are_read_or_refused_in_both_ways(
     agree(drawn[0] + behind, drawn[1])
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(damaged(), st.sampled_from((BEHIND, BEHIND, "", ")")))
 def test_damage_gives_the_same_error_on_the_same_line(
     drawn: tuple[str, ArrayShape], behind: str
@@ -219,6 +220,19 @@ def test_lines_behind_a_large_literal_are_right() -> None:
         read = literals.read_literal(lexer, shape_of(F32, 64, 64))
     assert read.elements == (Fraction(1, 2),) * 4096
     assert (lexer.advance(), lexer.text, lexer.line()) == (")", "and", 66)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "(", "/*", "/* ", "/**/", "(0x", "(0x1)", "(1)", " ", ",", "{1,", "1 ", "nan(", "0"],
+)
+@pytest.mark.parametrize("behind", ["", "})", "\0"])
+def test_a_hostile_literal_is_refused_in_time(text: str, behind: str) -> None:
+    source = "{" + text * (1_000_000 // len(text)) + behind
+    start = time.process_time()
+    with pytest.raises(PlanError, match=r"dump\.txt:1: "):
+        literals.read_literal(Lexer(source, "dump.txt"), shape_of(F32, 2000))
+    assert time.process_time() - start < 1
 
 
 def test_four_million_truth_values_are_read() -> None:

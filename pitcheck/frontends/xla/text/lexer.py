@@ -234,7 +234,8 @@ class Lexer:
         """Return the source from the next token to the parenthesis that closes what it stands in.
 
         None stands for source with more in it than numbers, words without ``_``, braces, commas,
-        comments, and pairs of parentheses around such, as complex numbers have. Its tokens have to be read one by one.
+        comments, and pairs of parentheses around such, as complex numbers have. Its tokens have to
+        be read one by one.
         """
         found = _ENCLOSED.match(self.source, self.start)
         return None if found is None else found[0]

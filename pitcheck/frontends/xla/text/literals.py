@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -58,7 +58,7 @@ class Literal:
     elements: tuple[Number, ...]
 
 
-_DECIMAL = re.compile(r"(?=-?\.?[0-9])(-?[0-9]*+)\.?([0-9]*+)(?:[eE]([+-]?[0-9]{1,3}))?")
+_DECIMAL = re.compile(r"(-?(?:[0-9]++|(?=\.[0-9])))(?:\.([0-9]*+))?(?:[eE]([+-]?[0-9]{1,3}))?")
 _LONGEST_NUMBER = 100
 MOST_BY_TOKENS = 1024
 """Elements of the largest literal that is read token by token at once."""
@@ -150,22 +150,14 @@ def _elements_of(parts: list[str], lexer: Lexer, shape: ArrayShape) -> tuple[Num
     Raises PlanError if a part is not one number behind all marks that open, and before all that
     close.
     """
-    texts: dict[str, str] = {}
-    for part in set(parts):
-        found = _PART.fullmatch(part)
-        if found is None:
-            raise lexer.damaged(f"a number is expected between the commas of a constant {shape}")
-        texts[part] = found[1]
     reader = _Reader(lexer, shape)
-    distinct = dict.fromkeys(texts.values())
+    # A dict keeps the order in which the parts lie in memory, which is much faster than a set's.
+    distinct = dict.fromkeys(parts)
     if shape.element is ElementType.PRED or shape.element.is_integer:
-        numbers = reader.listed(distinct, _Reader.number)
-        values = {part: numbers[text] for part, text in texts.items()}
+        values = reader.listed(distinct, _Reader.number)
         return tuple(map(values.__getitem__, parts))
-    decimals = reader.decimals(distinct)
-    others = [text for text in distinct if text not in decimals]
-    decimals |= reader.listed(others, _Reader.real)
-    reals = {part: decimals[text] for part, text in texts.items()}
+    reals = reader.decimals(distinct)
+    reals |= reader.listed(distinct.keys() - reals.keys(), _Reader.real)
     if not shape.element.is_complex:
         return tuple(map(reals.__getitem__, parts))
     halves = [reals[part] for part in parts]
@@ -181,6 +173,7 @@ class _Reader:
         self.elements: list[Number] = []
         self._reals: dict[str, Real] = {}
         self._element = _PARTS.get(shape.element, shape.element)
+        self._beyond = _BEYOND.get(self._element, Fraction(0))
         self._meaning = f"an element of {shape}"
         self._least, self._most = _range(shape.element)
 
@@ -205,27 +198,34 @@ class _Reader:
                 "--xla_dump_large_constants in XLA_FLAGS"
             )
 
-    def listed(self, texts: Collection[str], read: Callable[[_Reader], _T]) -> dict[str, _T]:
-        """Return what ``read`` makes of each text. Raises PlanError if one is no such number."""
-        reader = _Reader(Lexer("\n".join(texts), self.lexer.name), self.shape)
+    def listed(self, parts: Iterable[str], read: Callable[[_Reader], _T]) -> dict[str, _T]:
+        """Return what ``read`` makes of the number in each part. Raises PlanError if it is none."""
+        texts: dict[str, str] = {}
+        for part in parts:
+            found = _PART.fullmatch(part)
+            if found is None:
+                raise self.lexer.damaged(f"{part[:60]!r} is not one number between marks")
+            texts[part] = found[1]
+        distinct = dict.fromkeys(texts.values())
+        reader = _Reader(Lexer("\n".join(distinct), self.lexer.name), self.shape)
         values: dict[str, _T] = {}
-        for text in texts:
+        for text in distinct:
             if reader.lexer.text != text:
                 raise reader.lexer.damaged(f"{text[:60]!r} is more than one token")
             values[text] = read(reader)
-        return values
+        return {part: values[text] for part, text in texts.items()}
 
-    def decimals(self, texts: Iterable[str]) -> dict[str, Real]:
-        """Return the numbers of those texts that are decimals of the element type.
+    def decimals(self, parts: Iterable[str]) -> dict[str, Real]:
+        """Return the numbers of those parts that are decimals of the element type, and no more.
 
         Each of these is one token, so that none is made.
         """
         values: dict[str, Real] = {}
-        for text in texts:
-            found = _decimal(text)
-            value = None if found is None else _value(found, self._element)
+        for part in parts:
+            found = _decimal(part)
+            value = None if found is None else _value(found, self._beyond)
             if value is not None:
-                values[text] = value
+                values[part] = value
         return values
 
     def number(self) -> Number:
@@ -272,7 +272,7 @@ class _Reader:
         found = _decimal(lexer.text)
         if found is None:
             raise lexer.damaged(f"a number of {element} is expected, not {lexer.shown()}")
-        value = _value(found, element)
+        value = _value(found, self._beyond)
         if value is None:
             raise lexer.damaged(f"{lexer.shown()} is beyond the numbers of {element}")
         return value
@@ -283,19 +283,18 @@ def _decimal(text: str) -> re.Match[str] | None:
     return _DECIMAL.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
 
 
-def _value(decimal: re.Match[str], element: ElementType) -> Real | None:
-    """Return the number that a decimal says, None if it is beyond those of the element type.
+def _value(decimal: re.Match[str], beyond: Fraction) -> Real | None:
+    """Return the number that a decimal says, None if it is ``beyond`` or above.
 
     Whole numbers are compared, and made a fraction of, faster than a fraction is made of text.
     """
-    whole, behind, exponent = decimal.groups()
+    whole, behind, exponent = decimal.groups("")
     numerator, denominator = int(whole + behind), 1
     scale = int(exponent or 0) - len(behind)
     if scale < 0:
         denominator = 10**-scale
     else:
         numerator *= 10**scale
-    beyond = _BEYOND[element]
     if abs(numerator) * beyond.denominator >= beyond.numerator * denominator:
         return None
     if not numerator and whole.startswith("-"):
