@@ -32,8 +32,9 @@ class Kind(Enum):
 
 
 _ELEMENTS = "|".join(sorted((kind.value for kind in ElementType), key=len, reverse=True))
+_COMMENT = r"/\*(?:[^*]|\*(?!/))*+\*/"
 _PATTERNS = {
-    "COMMENT": r"/\*(?:[^*]|\*(?!/))*+\*/",
+    "COMMENT": _COMMENT,
     Kind.ARRAY.name: rf"(?:{_ELEMENTS})\[[0-9,]*+\](?:\{{[^{{}}\"\n]*+\}})?",
     Kind.STRING.name: r'"[^"\\]*+(?:\\.[^"\\]*+)*+"' + r"|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'",
     Kind.NAME.name: r"%[A-Za-z_][\w.\-]*+",
@@ -51,6 +52,9 @@ _TOKEN = re.compile(
 )
 _PIECE = re.compile(r'[^{}"]++|[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|"', re.DOTALL)
 _SPACE = re.compile(r"\s*+", re.ASCII)
+_REMARK = re.compile(_COMMENT, re.DOTALL)
+_PLAIN = rf"[A-Za-z0-9.,+\-{{}}\s]++|{_COMMENT}|\(0x[0-9a-fA-F]{{1,16}}\)"
+_ENCLOSED = re.compile(rf"(?:{_PLAIN}|\((?:{_PLAIN})*+\))*+(?=\))", re.ASCII | re.DOTALL)
 _KINDS = {kind.name: kind for kind in Kind}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -226,6 +230,21 @@ class Lexer:
                 return self.source[start : piece.end()]
         raise self.damaged(f"the text ends within {meaning}")
 
+    def enclosed(self) -> str | None:
+        """Return the source from the next token to the parenthesis that closes what it stands in.
+
+        None stands for source with more in it than numbers, words without ``_``, braces, commas,
+        comments, and pairs of parentheses around such, as complex numbers have. Its tokens have to
+        be read one by one.
+        """
+        found = _ENCLOSED.match(self.source, self.start)
+        return None if found is None else found[0]
+
+    def skip(self, piece: str) -> None:
+        """Go to the token behind a piece of source that begins with the next token."""
+        self._end = self.start + len(piece)
+        self.advance()
+
     def nested(self, depth: int, meaning: str) -> None:
         """Raise BudgetError for a depth that is not read."""
         if depth > DEEPEST:
@@ -235,6 +254,11 @@ class Lexer:
         """Raise BudgetError for a number of dimensions, or axes of a mesh, that is not read."""
         if dimensions > DEEPEST:
             raise self.too_large(f"{meaning} has more than {DEEPEST} dimensions or axes")
+
+
+def without_comments(piece: str) -> str:
+    """Return a piece of source without strings, with a space in place of each comment."""
+    return _REMARK.sub(" ", piece)
 
 
 def _plain(text: str) -> str:

@@ -2,17 +2,25 @@
 
 A decimal is kept as a fraction. XLA prints the shortest decimal that rounds to the number that it
 holds, so the constant is the number of its element type nearest to the fraction.
+
+A token is made in Python, which takes minutes for the millions of numbers of a large constant. So
+the source of a large literal is split at its commas as a whole, and each distinct number in it is
+read once. Source that is not exactly what the shape demands is read again token by token, so that
+an error does not depend on the size.
 """
 
 from __future__ import annotations
 
 import re
+import string
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from pitcheck.frontends.xla.text.lexer import Kind, Lexer
+from pitcheck.errors import PlanError
+from pitcheck.frontends.xla.text.lexer import Kind, Lexer, without_comments
 from pitcheck.frontends.xla.text.limits import LARGEST_LITERAL
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape
 
@@ -26,6 +34,7 @@ class Special(Enum):
     MINUS_ZERO = "-0"
 
 
+_T = TypeVar("_T")
 Real: TypeAlias = Fraction | Special
 
 
@@ -49,8 +58,13 @@ class Literal:
     elements: tuple[Number, ...]
 
 
-_FLOAT = re.compile(r"-?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?")
+_DECIMAL = re.compile(r"(-?(?:[0-9]++|(?=\.[0-9])))(?:\.([0-9]*+))?(?:[eE]([+-]?[0-9]{1,3}))?")
 _LONGEST_NUMBER = 100
+MOST_BY_TOKENS = 1024
+"""Elements of the largest literal that is read token by token at once."""
+_NO_MARKS = str.maketrans("", "", string.ascii_letters + string.digits + string.whitespace + ".+-")
+_PAYLOAD = re.compile(r"nan\(0x[0-9a-fA-F]{1,16}\)")
+_PART = re.compile(r"[\s{(]*+([^\s{}()]++)[\s})]*+")
 _BEYOND = {
     ElementType.F8E5M2: Fraction(61440),
     ElementType.F8E4M3: Fraction(248),
@@ -84,9 +98,70 @@ def read_literal(lexer: Lexer, shape: Shape) -> Literal:
         raise lexer.unsupported(f"a constant of shape {shape} has no meaning here")
     if shape.size > LARGEST_LITERAL:
         raise lexer.too_large(f"a constant has {shape.size} elements; {LARGEST_LITERAL} are read")
+    elements = _at_once(lexer, shape) if shape.size > MOST_BY_TOKENS else None
+    if elements is None:
+        reader = _Reader(lexer, shape)
+        reader.level(0)
+        elements = tuple(reader.elements)
+    return Literal(shape, elements)
+
+
+def _at_once(lexer: Lexer, shape: ArrayShape) -> tuple[Number, ...] | None:
+    """Return the elements of the literal that is next, and pass it.
+
+    None stands for a literal that may be damaged. The lexer does not move then. The shape has at
+    least one element.
+    """
+    source = lexer.enclosed()
+    if source is None:
+        return None
+    text = without_comments(source)
+    if "nan(" in text:
+        text = _PAYLOAD.sub("nan", text)
+    if not _has_marks_of(shape, text.translate(_NO_MARKS)):
+        return None
+    # A space behind a comma separates no numbers. Python has each string of one character once.
+    parts = text.replace(", ", ",").split(",")
+    try:
+        elements = _elements_of(parts, lexer, shape)
+    except PlanError:
+        return None
+    lexer.skip(source)
+    return elements
+
+
+def _has_marks_of(shape: ArrayShape, marks: str) -> bool:
+    """Return True if the braces, parentheses and commas of a literal are those of its shape."""
+    wanted = "(,)" if shape.element.is_complex else ""
+    length = len(wanted)
+    for size in reversed(shape.dimensions):
+        length = size * (length + 1) + 1
+    # Braces around many dimensions of one element may be much longer than the text.
+    if length != len(marks):
+        return False
+    for size in reversed(shape.dimensions):
+        wanted = "{" + ",".join([wanted] * size) + "}"
+    return wanted == marks
+
+
+def _elements_of(parts: list[str], lexer: Lexer, shape: ArrayShape) -> tuple[Number, ...]:
+    """Return the elements of a literal with the marks of its shape, split at its commas.
+
+    Raises PlanError if a part is not one number behind all marks that open, and before all that
+    close.
+    """
     reader = _Reader(lexer, shape)
-    reader.level(0)
-    return Literal(shape, tuple(reader.elements))
+    # A dict keeps the order in which the parts lie in memory, which is much faster than a set's.
+    distinct = dict.fromkeys(parts)
+    if shape.element is ElementType.PRED or shape.element.is_integer:
+        values = reader.listed(distinct, _Reader.number)
+        return tuple(map(values.__getitem__, parts))
+    reals = reader.decimals(distinct)
+    reals |= reader.listed(distinct.keys() - reals.keys(), _Reader.real)
+    if not shape.element.is_complex:
+        return tuple(map(reals.__getitem__, parts))
+    halves = [reals[part] for part in parts]
+    return tuple(map(Complex, halves[::2], halves[1::2]))
 
 
 class _Reader:
@@ -97,12 +172,16 @@ class _Reader:
         self.shape = shape
         self.elements: list[Number] = []
         self._reals: dict[str, Real] = {}
+        self._element = _PARTS.get(shape.element, shape.element)
+        self._beyond = _BEYOND.get(self._element, Fraction(0))
+        self._meaning = f"an element of {shape}"
+        self._least, self._most = _range(shape.element)
 
     def level(self, axis: int) -> None:
         """Read the elements along ``axis`` and those behind it, within their braces."""
         lexer = self.lexer
         if axis == len(self.shape.dimensions):
-            self.elements.append(self._number())
+            self.elements.append(self.number())
             return
         self._open()
         for place in range(self.shape.dimensions[axis]):
@@ -119,23 +198,50 @@ class _Reader:
                 "--xla_dump_large_constants in XLA_FLAGS"
             )
 
-    def _number(self) -> Number:
+    def listed(self, parts: Iterable[str], read: Callable[[_Reader], _T]) -> dict[str, _T]:
+        """Return what ``read`` makes of the number in each part. Raises PlanError if it is none."""
+        texts: dict[str, str] = {}
+        for part in parts:
+            found = _PART.fullmatch(part)
+            if found is None:
+                raise self.lexer.damaged(f"{part[:60]!r} is not one number between marks")
+            texts[part] = found[1]
+        distinct = dict.fromkeys(texts.values())
+        reader = _Reader(Lexer("\n".join(distinct), self.lexer.name), self.shape)
+        values: dict[str, _T] = {}
+        for text in distinct:
+            if reader.lexer.text != text:
+                raise reader.lexer.damaged(f"{text[:60]!r} is more than one token")
+            values[text] = read(reader)
+        return {part: values[text] for part, text in texts.items()}
+
+    def decimals(self, parts: Iterable[str]) -> dict[str, Real]:
+        """Return the numbers of those parts that are decimals of the element type, and no more.
+
+        Each of these is one token, so that none is made.
+        """
+        values: dict[str, Real] = {}
+        for part in parts:
+            found = _decimal(part)
+            value = None if found is None else _value(found, self._beyond)
+            if value is not None:
+                values[part] = value
+        return values
+
+    def number(self) -> Number:
+        """Read an element."""
         element = self.shape.element
         if element is ElementType.PRED:
             return self._truth()
         if element.is_integer:
-            bits = int(element.value[1:])
-            signed = element.value[0] == "s"
-            least = -(1 << (bits - 1)) if signed else 0
-            return self.lexer.integer(
-                f"an element of {self.shape}", least, (1 << (bits - signed)) - 1
-            )
-        if not element.is_complex:
-            return self._real(element)
+            return self.lexer.integer(self._meaning, self._least, self._most)
+        return self._complex() if element.is_complex else self.real()
+
+    def _complex(self) -> Complex:
         self.lexer.expect("(", "before a complex number")
-        real = self._real(_PARTS[element])
+        real = self.real()
         self.lexer.expect(",", "between the parts of a complex number")
-        imaginary = self._real(_PARTS[element])
+        imaginary = self.real()
         self.lexer.expect(")", "behind a complex number")
         return Complex(real, imaginary)
 
@@ -143,30 +249,64 @@ class _Reader:
         """Return a truth value. In an array XLA prints 0 and 1."""
         if self.lexer.kind is Kind.NUMBER and self.shape.dimensions:
             return self.lexer.integer("an element of pred", 0, 1) == 1
-        return self.lexer.flag(f"an element of {self.shape}")
+        return self.lexer.flag(self._meaning)
 
-    def _real(self, element: ElementType) -> Real:
+    def real(self) -> Real:
+        """Read a floating-point number or a part of a complex one."""
         text = self.lexer.text
-        if text not in self._reals:
-            self._reals[text] = self._worked_out(element)
+        value = self._reals.get(text)
+        if value is None:
+            value = self._reals[text] = self._worked_out()
         self.lexer.advance()
-        return self._reals[text]
+        return value
 
-    def _worked_out(self, element: ElementType) -> Real:
+    def _worked_out(self) -> Real:
         """Return the number that the next token says."""
-        lexer = self.lexer
+        lexer, element = self.lexer, self._element
         if lexer.kind is Kind.SPECIAL:
             if "nan" in lexer.text:
                 return Special.NAN
             if element in _FINITE_ONLY:
                 raise lexer.damaged(f"{element} has no infinity")
             return Special(lexer.text)
-        found = _FLOAT.fullmatch(lexer.text)
-        if lexer.kind is not Kind.NUMBER or found is None or len(lexer.text) > _LONGEST_NUMBER:
+        found = _decimal(lexer.text)
+        if found is None:
             raise lexer.damaged(f"a number of {element} is expected, not {lexer.shown()}")
-        value = Fraction(lexer.text)
-        if abs(value) >= _BEYOND[element]:
+        value = _value(found, self._beyond)
+        if value is None:
             raise lexer.damaged(f"{lexer.shown()} is beyond the numbers of {element}")
-        if not value and lexer.text.startswith("-"):
-            return Special.MINUS_ZERO
         return value
+
+
+def _decimal(text: str) -> re.Match[str] | None:
+    """Return the parts of a decimal that is read, None for any other token."""
+    return _DECIMAL.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+
+
+def _value(decimal: re.Match[str], beyond: Fraction) -> Real | None:
+    """Return the number that a decimal says, None if it is ``beyond`` or above.
+
+    Whole numbers are compared, and made a fraction of, faster than a fraction is made of text.
+    """
+    whole, behind, exponent = decimal.groups("")
+    numerator, denominator = int(whole + behind), 1
+    scale = int(exponent or 0) - len(behind)
+    if scale < 0:
+        denominator = 10**-scale
+    else:
+        numerator *= 10**scale
+    if abs(numerator) * beyond.denominator >= beyond.numerator * denominator:
+        return None
+    if not numerator and whole.startswith("-"):
+        return Special.MINUS_ZERO
+    return Fraction(numerator, denominator)
+
+
+def _range(element: ElementType) -> tuple[int, int]:
+    """Return the least and the largest number of a type of whole numbers, (0, 0) for others."""
+    if not element.is_integer:
+        return 0, 0
+    bits = int(element.value[1:])
+    if element.value[0] == "u":
+        return 0, (1 << bits) - 1
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
