@@ -44,7 +44,7 @@ from pitcheck.stage.evaluate import (
 UNMATCHED = "an operand of a quotient, root or logarithm has no like in the reference"
 SIGNLESS = "infinity is multiplied or divided by a number that inputs may make 0 or of either sign"
 """The reasons, in messages, why a stage is left open for its domains."""
-MOST_PAIRED = 1024
+MOST_FURTHER = 1024
 """The draws that show pairs of values of integers. Of large stages fewer are evaluated."""
 DRAWS_OF_TIES = 32
 """The draws in which some numbers that are compared are taken to be equal."""
@@ -124,7 +124,7 @@ class Unshown:
         none of them had. No error is counted for such draws.
         """
         shaped, seed = self._algebras.shaped, self._algebras.settings.seed
-        most = max(MOST_DRAWS, min(MOST_PAIRED, self._at_once))
+        most = max(MOST_DRAWS, min(MOST_FURTHER, self._at_once))
         draws = joint_draws(shaped, seed, number) + paired_draws(shaped, seed, number, most)
         draws = list(dict.fromkeys(draws))
         for start in range(0, len(draws), self._at_once):
