@@ -28,7 +28,7 @@ from pitcheck.prove.draws.stage_algebras import undefined_algebra_of
 from pitcheck.prove.error_budget import Attempts
 from pitcheck.prove.full_shapes.whole_proof import SMALL, at_reduced_sizes, prove_whole
 from pitcheck.prove.integers.cases import with_cases
-from pitcheck.prove.integers.marked_pairs import further_draws
+from pitcheck.prove.integers.joint import joint_draws
 from pitcheck.prove.place_counts import MOST_PLACES, PlaceCounts
 from pitcheck.prove.proof import BUDGET, MadeAhead, Proof, Settings
 from pitcheck.prove.stage_sizes import (
@@ -124,7 +124,7 @@ def undefined_at_cuts(
     try:
         shaped, at_once = _at_first_sizes(stage, keys, settings)
         shaped = with_cases(shaped).shaped
-        further = partial(further_draws, shaped, settings.seed)
+        further = partial(joint_draws, shaped, settings.seed)
         for length in LENGTHS:
             chain = settings.primes.chain(Family(length), 0)
             redraw = partial(

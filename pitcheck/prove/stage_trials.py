@@ -128,7 +128,6 @@ class StageTrials:
             settings.least_trials,
             self._orders,
             FIRST_WITH_ROOTS if degrees.has_roots else 1,
-            *(case.trials for case in self._cases if case.trials <= self.most),
         )
         self._redraws = Redraws()
         self._bounds = DrawBounds(shaped, degrees, family, settings.primes)
@@ -360,7 +359,7 @@ class StageTrials:
         """Return how many redraws are made next."""
         target, most = self._settings.target_log2, self._settings.most_trials
         if error <= target:
-            return max(2, self.number // 2)
+            return self._planned - self.number
         useful = self._redraws.at_once(one)
         if useful:
             target = max(target, one.log2 * useful)
@@ -376,6 +375,15 @@ class StageTrials:
             self._characters.draws(one.log2, target, self._enough(one), most)
             - sum(self._redraws.agreed),
         )
+
+    @property
+    def _planned(self) -> int:
+        """The number of redraws after the next ones: half more, and so on until all cases show."""
+        needed = max((c.trials for c in self._cases if c.trials <= self.most), default=0)
+        planned = self.number + max(2, self.number // 2)
+        while planned < needed:
+            planned += max(2, planned // 2)
+        return planned
 
     def _error(self, one: DrawError) -> float:
         """Return log2 of the probability that a false target agrees in all good redraws."""

@@ -30,9 +30,6 @@ MARKED = 0.75
 CASES = 4
 """The number of kinds of discrete draws, which follow each other."""
 
-HALVES = 2
-"""The halves of a dimension that are filled with one number, one after the other."""
-
 FIRST_MIXED = 1 << 40
 """The first trial in which every element is a marked or rare integer, whatever the others are."""
 
@@ -72,9 +69,9 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
     """Return integers or booleans of shape (trials, 1, *shape).
 
     Of four trials of integers one holds marked values in a random order, with uniform ones between
-    them. One has a half of a dimension filled with one marked value, in one all are different if
-    the range has so many, and one is uniform. Of four trials of booleans one has rows of equal
-    elements, one lacks a half of a dimension, one is all true, one is uniform. The definite
+    them. One has half of its rows filled with one marked value, in one all are different if the
+    range has so many, and one is uniform. Of four trials of booleans one has rows of equal
+    elements, one lacks half of its rows altogether, one is all true, one is uniform. The definite
     cases of a tensor come after the first ``CASES`` trials. From ``FIRST_MIXED`` on all integers
     are marked or rare ones.
 
@@ -90,17 +87,14 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
         if trial < FIRST_MIXED:
             begin["state"]["counter"][3] = trial
             bits.state = begin  # to begin anew costs a tenth of what another generator does
-            drawn[trial] = _discrete_trial(fresh, generator, trial, _key(fresh.key, seed))
+            drawn[trial] = _discrete_trial(fresh, generator, trial)
     return np.stack([drawn[trial] for trial in trials])[:, None]
 
 
 def _discrete_trial(
-    fresh: Fresh, generator: np.random.Generator, trial: int, key: int
+    fresh: Fresh, generator: np.random.Generator, trial: int
 ) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return the numbers of one trial, of the tensor's shape.
-
-    By ``key`` each tensor has its marked values in turn from another one on.
-    """
+    """Return the numbers of one trial, of the tensor's shape."""
     if fresh.cases and trial >= CASES:
         if trial < CASES + len(fresh.cases):
             case = fresh.cases[trial - CASES]
@@ -119,7 +113,7 @@ def _discrete_trial(
     if not fresh.marks or trial % 2:
         return uniform
     if trial % CASES == 2:
-        fill = fresh.marks[(trial // CASES + key) % len(fresh.marks)]
+        fill = fresh.marks[trial // CASES % len(fresh.marks)]
         return _half(
             uniform, fill, fill + 1 if fill + 1 < fresh.bounds[1] else fresh.bounds[0], trial
         )
@@ -212,18 +206,18 @@ def _booleans(
 def _half(
     values: np.ndarray[Any, np.dtype[Any]], fill: int, other: int, trial: int
 ) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return values of which half, along one dimension, and nothing else holds one number.
+    """Return values of which half of the rows, and nothing else, hold one number.
 
-    It is the first or the last half, along each dimension in turn. Of several ranks that share the
-    dimension, one is then filled wholly, but not all are. A single number is filled.
+    It is the first or the last half. Of several ranks that share the rows, one is then filled
+    wholly, but not all are. A single number is filled.
     """
     if not values.ndim:
         return np.array(fill, dtype=values.dtype)
     result = np.where(values == fill, np.array(other, dtype=values.dtype), values)
-    turn = trial // CASES
-    along = np.moveaxis(result, turn // HALVES % result.ndim, 0)
-    length = (len(along) + 1) // 2
-    along[slice(0, length) if turn % HALVES == 0 else slice(len(along) - length, None)] = fill
+    length = (result.shape[0] + 1) // 2
+    result[
+        slice(0, length) if trial // CASES % 2 == 0 else slice(result.shape[0] - length, None)
+    ] = fill
     return result
 
 
@@ -241,8 +235,7 @@ def cases_of(fresh: Fresh, boxes: Sequence[Box], seed: int, most: int) -> list[C
     """
     if fresh.unread or fresh.kind == "field":
         return []
-    halves = CASES * HALVES * len(fresh.shape) if max(fresh.shape, default=1) > 1 else CASES
-    kinds = max(halves, 2 * LAYOUTS * len(fresh.loads)) + len(fresh.cases)
+    kinds = max(CASES, 2 * LAYOUTS * len(fresh.loads)) + len(fresh.cases)
     found = [Case(f"all kinds of draws of {fresh.key}", kinds)]
     if fresh.kind == "int" and fresh.marks:
         firsts = _first_held(fresh, [_places(box) for box in dict.fromkeys(boxes)], seed, most)

@@ -35,7 +35,7 @@ from pitcheck.prove.bounds.free_degrees import FreeStageDegrees, unmatched
 from pitcheck.prove.domains.guards import Domains, domains, undefined
 from pitcheck.prove.draws.stage_algebras import StageAlgebras
 from pitcheck.prove.integers.joint import MOST_DRAWS, joint_draws
-from pitcheck.prove.integers.marked_pairs import further_draws, paired_draws
+from pitcheck.prove.integers.marked_pairs import paired_draws
 from pitcheck.prove.ties import tied_sites
 from pitcheck.stage.evaluate import (
     Comparison,
@@ -69,7 +69,7 @@ class Unshown:
             partial(self._algebras.undefined, chain),
             self._compared,
             self._at_once,
-            partial(further_draws, self._algebras.shaped, self._algebras.settings.seed),
+            partial(joint_draws, self._algebras.shaped, self._algebras.settings.seed),
         )
 
     def signless(self, algebra: ResidueAlgebra) -> str:

@@ -26,7 +26,6 @@ from pitcheck.prove.integers.joint import (
     MOST_CELLS,
     MOST_WORDS,
     decides,
-    joint_draws,
     outcomes,
     pairs_of,
     telling,
@@ -54,7 +53,7 @@ def paired_draws(shaped: ShapedStage, seed: int, known: int, most: int) -> list[
 
     ``known`` is the number of draws that are made anyway, the first ones.
     """
-    inputs = _inputs(shaped, deciding=True)
+    inputs = _inputs(shaped)
     if not inputs or (len(inputs) == 1 and prod(inputs[0].shape) == 1):
         return []
     draws = _looked_at(inputs, known)
@@ -70,37 +69,13 @@ def paired_draws(shaped: ShapedStage, seed: int, known: int, most: int) -> list[
     return [draws[each] for each in told]
 
 
-def value_draws(shaped: ShapedStage, seed: int, known: int) -> list[int]:
-    """Return further draws of a stage in which integers have values that decide, and had not.
-
-    ``known`` is the number of draws that are made anyway, the first ones.
-    """
-    inputs = _inputs(shaped, deciding=False)
-    if not inputs:
-        return []
-    draws = _looked_at(inputs, known)
-    seen = [
-        (held == value).reshape(len(draws), -1).any(axis=1)
-        for each in inputs
-        for held in [classes(each, discrete(each, seed, draws))]
-        for value in range(_count(each))
-    ]
-    return [draws[each] for each in telling(np.stack(seen, axis=1), known, MOST_CLASSES)]
-
-
-def further_draws(shaped: ShapedStage, seed: int, known: int) -> list[int]:
-    """Return the draws in which integers decide as they do in none of the first ``known`` ones."""
-    both = joint_draws(shaped, seed, known) + value_draws(shaped, seed, known)
-    return list(dict.fromkeys(both))
-
-
-def _inputs(shaped: ShapedStage, *, deciding: bool) -> list[Fresh]:
+def _inputs(shaped: ShapedStage) -> list[Fresh]:
     """Return the tensors of integers and booleans that have few values by which they decide.
 
-    ``deciding``: none if integers are indices as they are drawn, and nothing else.
+    Return none if integers are indices as they are drawn, and nothing else.
     """
     cone = discrete_cone(shaped)
-    if cone is None or (deciding and not any(map(decides, cone.sides))):
+    if cone is None or not any(map(decides, cone.sides)):
         return []
     inputs = [shaped.fresh[value] for value in cone.drawn][:MOST_INPUTS]
     return [each for each in inputs if 1 < _count(each) <= MOST_CLASSES]
