@@ -380,8 +380,8 @@ class StageTrials:
     def _planned(self) -> int:
         """The number of redraws after the next ones: half more, and so on until all cases show."""
         needed = max((c.trials for c in self._cases if c.trials <= self.most), default=0)
-        planned = self.number + max(2, self.number // 2)
-        while planned < needed:
+        planned = self.number
+        while planned == self.number or planned < needed:
             planned += max(2, planned // 2)
         return planned
 

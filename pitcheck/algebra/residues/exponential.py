@@ -69,8 +69,8 @@ class Exponential:
         """
         xp, primes = modular.xp, modular.chain.primes
         columns = list(zip(*self.exponents, strict=True))
-        distinct = list(dict.fromkeys(columns))
-        places = xp.asarray([distinct.index(column) for column in columns], dtype=np.int64)
+        distinct = {column: number for number, column in enumerate(dict.fromkeys(columns))}
+        places = xp.asarray([distinct[column] for column in columns], dtype=np.int64)
         tables, shift = [], 0
         for bits in DIGITS:
             base = [

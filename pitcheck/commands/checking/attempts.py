@@ -77,9 +77,13 @@ def checked_in_turn(
             )
         accepted.append(bound)
         failed = (
-            *(_unproven(why) for why in refusals if why and report.verdict == "equivalent"),
             *(
-                _unproven(each.title, each.output, each.operator)
+                _unproven(attempt, why)
+                for why in refusals
+                if why and report.verdict == "equivalent"
+            ),
+            *(
+                _unproven(attempt, each.title, each.output, each.operator)
                 for each in report.findings[:MOST_NAMED]
             ),
         )
@@ -130,12 +134,15 @@ def _tried_on_any_state(finding: Finding) -> Finding:
     )
 
 
-def _unproven(title: str, output: str | None = None, operator: str | None = None) -> Finding:
+def _unproven(
+    attempt: Attempt, title: str, output: str | None = None, operator: str | None = None
+) -> Finding:
     """Return the finding on a pair whose verdict does not decide, as one that decides nothing."""
+    way = "by induction over loops" if attempt.states else "for any random numbers and constants"
     return Finding(
         code="PIT202",
         verdict="inconclusive",
-        title=f"by induction over loops it is not proven either: {title}",
+        title=f"{way} it is not proven either: {title}",
         output=output,
         operator=operator,
     )

@@ -1,10 +1,10 @@
 """Draws that show each pair of the values by which two integers decide.
 
 Where i = 5 and j > 3 decide together, another plan may have j > 4: both differ where i is 5 and j
-is 4, and nowhere else. The integers that a stage names, and their neighbours, are marked values of
-what is drawn. So of every two elements each pair of marked values is looked for among many draws,
-which costs little, and the draws are named that show pairs which no draw before had. The same is
-done for three tensors if they have few values.
+is 4, and nowhere else. The marked values of an integer are those on both sides of each border at
+which a comparison changes. So of every two elements each pair of marked values is looked for among
+many draws, which costs little, and the draws are named that show pairs which no draw before had.
+The same is done for three tensors if they have few values.
 
 >>> flags = Fresh("flags", (2,), "bool")
 >>> classes(flags, np.array([[False, True]])).tolist()

@@ -377,8 +377,7 @@ class Building:
 
     def _of_reals(self, shape: ArrayShape, elements: tuple[Real, ...]) -> str:
         """Return a tensor of floating-point numbers, which are finite if they are too many."""
-        finite = all(isinstance(e, Fraction) or e is Special.MINUS_ZERO for e in elements)
-        if len(elements) > MOST_LISTED and self.keeping is not None and finite:
+        if len(elements) > MOST_LISTED and self.keeping is not None and all(map(_finite, elements)):
             return self.keeping.tensor(self, shape, elements)
         return self._joined(shape, [literal(e) for e in elements])
 
@@ -463,6 +462,10 @@ def _same_result(
     if kind in _COMMUTATIVE:
         given.sort()
     return repr((kind, given, tuple(shapes), sorted(attributes.items())))
+
+
+def _finite(number: Real) -> bool:
+    return isinstance(number, Fraction) or number is Special.MINUS_ZERO
 
 
 def literal(number: bool | int | Real) -> int | float | str:

@@ -284,7 +284,7 @@ def _logic(
             return a if a.uniform == (opcode == "or") else given[1 - number]
     if opcode == "and" and contradict(*given):
         return b.known(shape, np.zeros((1, *shape.dimensions), dtype=np.bool_))
-    # Of random numbers it is made at once: where the plan has no operator for them, codes tell it.
+    # One of random numbers is made at once: codes tell it where the plan has no operator for them.
     if not any(a.drawn for a in given):
         make = b.later(lambda: b.emit(_LOGICAL[opcode], [a.name for a in given], shape))
         return Array(shape, make)

@@ -111,7 +111,7 @@ class PartitionedConstants:
         if found is None:
             raise UnsupportedError(
                 f"{b.place}: a constant {shape} that the program before it was partitioned does "
-                f"not have; up to {MOST_LISTED} numbers of such a one are followed"
+                f"not have; one of up to {MOST_LISTED} numbers would be followed"
             )
         return self._held(b, found)
 
