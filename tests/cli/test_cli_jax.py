@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -10,6 +12,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Call
+
+from pitcheck.frontends.xla.running.child import partitioned_texts
+from pitcheck.frontends.xla.running.dumping import texts_in
 
 PROGRAM = """
 import os
@@ -127,6 +132,32 @@ def test_a_program_is_proven(call: Call, name: str) -> None:
 
 def test_both_ways_to_write_it(call: Call) -> None:
     assert call("check", "train.py:program@4", "--quiet").code == 0
+
+
+def test_the_texts_are_those_of_the_whole_compilation(folder: Path) -> None:
+    """The process ends without waiting for the machine code, and nothing of a text is missing."""
+    (folder / "process").mkdir()
+    texts = partitioned_texts("train.py", "program", 4, folder / "process")
+    whole = folder / "whole"
+    whole.mkdir()
+    code = (
+        "from pathlib import Path; from train import lowered; "
+        "from pitcheck.frontends.xla.running.dumping import dumped_around_partitioner; "
+        "dumped_around_partitioner(lowered(), Path('whole'))"
+    )
+    flags = "--xla_force_host_platform_device_count=4"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": "."}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    expected = texts_in(whole)
+    assert _without_places(texts.before) == _without_places(expected.before)
+    assert _without_places(texts.after) == _without_places(expected.after)
+
+
+def _without_places(text: Path) -> str:
+    """Return a text without its places in Python files, which differ between two processes."""
+    computations = text.read_text().partition("StackFrames")[2].partition("\n\n")[2]
+    assert "ENTRY" in computations
+    return re.sub(r" stack_frame_id=[0-9]+", "", computations)
 
 
 SAID = {

@@ -132,12 +132,12 @@ def _environment(devices: int, folder: Path) -> dict[str, str]:
 
 def _texts(folder: Path, code: int, last: bytes, file: str) -> Texts:
     """Return the texts that a process left. Raises PlanError if there are none."""
+    if code == 0 and (folder / program.DONE).exists():
+        return texts_in(folder / program.TEXTS)
     said = folder / program.SAID
     if said.exists():
         raise PlanError(said.read_text(encoding="utf-8"), file)
-    if code != 0 or not (folder / program.DONE).exists():
-        raise PlanError(_ended(code, last), file)
-    return texts_in(folder / program.TEXTS)
+    raise PlanError(_ended(code, last), file)
 
 
 def _ended(code: int, last: bytes) -> str:

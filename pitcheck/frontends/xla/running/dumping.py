@@ -6,7 +6,9 @@ is dumped, and no environment variable has to be set before JAX starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from pitcheck.errors import UnsupportedError
 
 BEFORE_PARTITIONER = ".before_spmd-partitioning.txt"
 AFTER_PARTITIONER = ".after_spmd-partitioning."
+LOOKS = 0.01
+"""The seconds between two looks at what XLA has written."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,30 @@ def dumped_around_partitioner(lowered: Any, folder: Path) -> Texts:
     return texts_in(folder)
 
 
+def call_when_whole(folder: Path, call: Callable[[], None]) -> None:
+    """Call a function, in a thread of its own, as soon as the texts in a folder are whole.
+
+    XLA writes its files one after the other. So a text is whole when the next one is there, and XLA
+    is then about to optimize the program and to make machine code, which takes longer than all
+    before it. Nothing is called if XLA writes no further file.
+    """
+
+    def wait() -> None:
+        names = _names(folder)
+        while not any(AFTER_PARTITIONER in name for name in names):
+            time.sleep(LOOKS)
+            names = _names(folder)
+        while _names(folder) <= names:
+            time.sleep(LOOKS)
+        call()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _names(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
 def texts_in(folder: Path) -> Texts:
     """Return the texts in a folder. Raises UnsupportedError as ``dumped_around_partitioner``."""
     files = sorted(folder.iterdir())
@@ -55,12 +83,13 @@ def _dump(lowered: Any, folder: Path) -> None:
         lowered.compile(
             compiler_options={
                 "xla_dump_to": str(folder),
-                "xla_dump_hlo_pass_re": "spmd.*",
+                # The second is the next pass: it shows that the text before it is whole.
+                "xla_dump_hlo_pass_re": "spmd.*|control-dep.*",
                 # XLA_FLAGS of the process may leave out modules by their names.
                 "xla_dump_hlo_module_re": ".*",
                 "xla_dump_hlo_as_text": True,
                 "xla_dump_large_constants": True,
-                # Nothing is executed: the machine code, made behind the partitioner, is of no use.
+                # Nothing is executed: the machine code, made after the partitioner, is of no use.
                 "xla_backend_optimization_level": 0,
             }
         )

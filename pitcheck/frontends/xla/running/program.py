@@ -3,7 +3,8 @@
 FILE is an absolute path. The texts are written into FOLDER, and if the program cannot be used, one
 line with the reason into ``FOLDER/said``. A traceback of the program goes to stderr. Nobody writes
 to the pipe whose number is PIPE: when its other end is closed, the process that waits for this one
-has ended, and so does this one.
+has ended, and so does this one. The process ends once the texts are written: it does not wait for
+XLA to make machine code, which nobody runs.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import sys
 import traceback
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, NoReturn
 
 from pitcheck.base.nearest import nearest
 from pitcheck.base.process_tree import end_with, kill
 from pitcheck.errors import PitcheckError, UsageError
-from pitcheck.frontends.xla.running.dumping import dumped_around_partitioner
+from pitcheck.frontends.xla.running.dumping import (
+    call_when_whole,
+    dumped_around_partitioner,
+)
 from pitcheck.frontends.xla.running.lowering import lowered_of
 
 SAID = "said"
@@ -49,9 +53,15 @@ def _compiled(file: str, name: str, devices: int, folder: Path) -> int:
     said = folder / SAID
     texts = folder / TEXTS
     texts.mkdir()
+
+    def end() -> None:
+        (folder / DONE).touch()
+        _end(0)
+
     try:
         lowered = lowered_of(_function(file, name)(), name)
         _check_devices(devices)
+        call_when_whole(texts, end)
         dumped_around_partitioner(lowered, texts)
     except PitcheckError as error:
         said.write_text(str(error), encoding="utf-8")
@@ -106,9 +116,12 @@ def _reason(error: BaseException, file: str) -> str:
     return f"it raises {type(error).__name__}: {text}{place}"
 
 
-if __name__ == "__main__":
-    code = main(*sys.argv[1:])
+def _end(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     # The program's threads, and what it has registered for the end, may wait for ever.
     os._exit(code)
+
+
+if __name__ == "__main__":
+    _end(main(*sys.argv[1:]))
