@@ -23,11 +23,13 @@ from pitcheck.frontends.xla.text.parser import parse_hlo
 AGREES, FOUND = "both right", "fault found"
 FALSE_ALARM, WRONG, RAISED = "FALSE ALARM", "WRONG EQUIVALENT", "CHECK RAISES"
 OPEN, MISSED = "not decided", "fault not decided"
+LATER = "fault of a later pass"
 ABORTED, FAILED, UNUSABLE = "XLA aborts", "XLA fails", "no program"
 BAD = (FALSE_ALARM, WRONG, RAISED)
-"""Classes that are faults of pitcheck, or of a pass behind the partitioner."""
-FAULTS = (FOUND, MISSED, WRONG)
+"""Classes that are faults of pitcheck, or of a pass behind the partitioner that is not known."""
+FAULTS = (FOUND, MISSED, WRONG, LATER)
 """Classes in which XLA gives other numbers than on one device."""
+_FRAME = re.compile(r" ?stack_frame_id=[0-9]+")
 _NUMBERS = re.compile(r"(%[\w.-]+|'[^']*'|\[[\d, ]*\]|[\w./]*hlo:\d+|\b\d+\b)")
 
 
@@ -120,6 +122,15 @@ def _limited(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def computations_of(text: str) -> str:
+    """Return the computations of a text, without the places in Python files that they come from.
+
+    >>> computations_of("StackFrames\\n1 {...}\\n\\n\\nENTRY {metadata={stack_frame_id=4}}")
+    'ENTRY {metadata={}}'
+    """
+    return _FRAME.sub("", text.partition("StackFrames")[2].partition("\n\n")[2].strip())
 
 
 def texts_of(folder: Path) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from hunt.judging import (
     RAISED,
     WRONG,
     classified,
+    computations_of,
     verdict_of,
 )
 from hunt.programs import Program, from_json, function_source
@@ -106,6 +107,15 @@ def test_a_check_that_raises_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None
     raised = verdict_of(case["before"], case["after"], 60)
     assert raised.reason.startswith("IndexError: index 3 (test_hunt.py:")
     assert classified(raised, differs=False) == RAISED
+
+
+def test_texts_are_compared_without_their_places_in_files() -> None:
+    """A text that is made again comes from other lines of the hunt."""
+    text = 'H\n\nStackFrames\n1 {a}\n\n\n%f {\n x, metadata={op_name="y" stack_frame_id=7}\n}\n'
+    other = text.replace("1 {a}", "1 {b}\n2 {c}").replace("id=7", "id=12")
+    assert computations_of(text) == computations_of(other)
+    assert computations_of(text) == '%f {\n x, metadata={op_name="y"}\n}'
+    assert computations_of(text) != computations_of(text.replace(" x", " z"))
 
 
 def test_a_check_that_takes_too_long_is_stopped() -> None:
