@@ -105,11 +105,22 @@ def run_whole(
 def run_few(problem: Problem) -> WholeRun | None:
     """Run both plans in a few trials; return None if ``run_whole`` needs about as few.
 
+    Large plans run at sizes at which a count that is held against a literal differs from it. So a
+    difference there says nothing, and they run again without.
+
     Raises what ``run_whole`` raises.
     """
     stage = problem.whole_stage()
     full = problem.full_shapes and _fits(problem, stage)
-    shaped, symbolic = _shaped(problem, stage, full_shapes=full)
+    loose = None if full else _loosely_shaped(problem, stage)
+    run = None if loose is None else _few(problem, *loose)
+    if run is not None and not run.suspects():
+        return run
+    return _few(problem, *_shaped(problem, stage, full_shapes=full))
+
+
+def _few(problem: Problem, shaped: ShapedStage, symbolic: SymbolicPair) -> WholeRun | None:
+    """Run both plans at some sizes in a few trials; None if ``run_whole`` needs about as few."""
     if _enough_trials(shaped, problem.seed) <= 2 * len(FEW_TRIALS):
         return None
     check_memory(shaped, len(FEW_TRIALS), problem.options.max_memory)
@@ -133,11 +144,39 @@ def _shaped(
     problem: Problem, stage: Stage, *, full_shapes: bool
 ) -> tuple[ShapedStage, SymbolicPair]:
     """Return a stage at the sizes of a run, and its dimensions."""
-    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), problem.templates)
+    symbolic = _symbolic(problem, stage)
     sizes = symbolic.system.full() if full_shapes else _small_sizes(symbolic)
+    return _at_sizes(problem, stage, symbolic, sizes), symbolic
+
+
+def _loosely_shaped(problem: Problem, stage: Stage) -> tuple[ShapedStage, SymbolicPair] | None:
+    """Return a large stage at the least sizes, with its dimensions; None for a small one.
+
+    Dimensions shrink, too, that a literal may mean.
+    """
+    symbolic = _symbolic(problem, stage)
+    if _held(symbolic, _small_sizes(symbolic)) <= ROOMY:
+        return None
+    symbolic = _symbolic(problem, stage)
+    sizes = symbolic.system.shrink(LEAST, loose=True)
+    return _at_sizes(problem, stage, symbolic, sizes), symbolic
+
+
+def _symbolic(problem: Problem, stage: Stage) -> SymbolicPair:
+    """Return a stage on its dimensions."""
+    return symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), problem.templates)
+
+
+def _at_sizes(problem: Problem, stage: Stage, symbolic: SymbolicPair, sizes: Sizes) -> ShapedStage:
+    """Return a stage at some sizes. Raises BudgetError if a draw does not fit into memory."""
     _check_values(symbolic, sizes, problem.options.max_memory)
     keys = {value: f"whole/{info.name}" for value, info in enumerate(problem.reference.values)}
-    return shape_stage(stage, symbolic, sizes, keys), symbolic
+    return shape_stage(stage, symbolic, sizes, keys)
+
+
+def _held(symbolic: SymbolicPair, sizes: Sizes) -> int:
+    """Return the number of elements of all values of both plans."""
+    return symbolic.reference.held(sizes) + symbolic.parallel.held(sizes)
 
 
 def compared_run(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
@@ -153,7 +192,7 @@ def compared_run(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluat
 
 def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
     """Check that the values of one draw need at most ``most`` bytes. Raises BudgetError."""
-    needed = 8 * (symbolic.reference.held(sizes) + symbolic.parallel.held(sizes))
+    needed = 8 * _held(symbolic, sizes)
     if needed > most:
         whole = sizes.largest_whole()
         raise BudgetError(
@@ -165,7 +204,7 @@ def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
 
 def _fits(problem: Problem, stage: Stage) -> bool:
     """Return True if all values of the draws of a run fit into memory at full shapes."""
-    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), problem.templates)
+    symbolic = _symbolic(problem, stage)
     try:
         _check_values(symbolic, symbolic.system.full(), problem.options.max_memory // MOST_TRIALS)
     except BudgetError:
@@ -179,11 +218,7 @@ def _small_sizes(symbolic: SymbolicPair) -> Sizes:
     Dimensions may share a size here: if the run shows no difference, the proofs distinguish them.
     """
     sizes = symbolic.system.solve(0)
-    return (
-        sizes
-        if symbolic.reference.held(sizes) + symbolic.parallel.held(sizes) <= ROOMY
-        else symbolic.system.shrink(LEAST)
-    )
+    return sizes if _held(symbolic, sizes) <= ROOMY else symbolic.system.shrink(LEAST)
 
 
 def _largest_differences(comparisons: Sequence[Comparison]) -> list[float]:

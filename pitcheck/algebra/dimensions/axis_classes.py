@@ -456,12 +456,14 @@ class AxisSystem:
         """Return every dimension at its full size."""
         return Sizes(self, {})
 
-    def shrink(self, least: int) -> Sizes:
+    def shrink(self, least: int, *, loose: bool = False) -> Sizes:
         """Return sizes with ``least`` elements a segment, one more if they change places.
 
-        Different classes may get the same size. Call this once all ties are made.
+        Different classes may get the same size. ``loose``: dimensions that a literal may mean
+        shrink, too. A count that is held against a literal differs from it then. Call this once
+        all ties are made.
         """
-        self._settle()
+        self._settle(loose=loose)
         return Sizes(self, smallest_units(self, least))
 
     def solve(
@@ -484,8 +486,19 @@ class AxisSystem:
         literals = self._literals.union(avoided)
         return Sizes(self, choose_units(self, literals, self._extents, variant, least, needed))
 
-    def _settle(self) -> None:
+    def _settle(self, *, loose: bool = False) -> None:
         """Fix dimensions that a literal may mean, and mark the factors of permuted classes."""
+        if not loose:
+            self._fix_literals()
+        for _, own in self.classes():
+            self._hand_down(own)
+            for each in self._with_factors(own.members[0]) if own.roomy else ():
+                each.permuted, each.roomy = each.permuted or own.permuted, True
+            if own.roomy and own.indexed:
+                self.fix(own.members[0], "it is indexed by values, and its elements change places")
+
+    def _fix_literals(self) -> None:
+        """Fix dimensions that a literal may mean."""
         for _, own in self.classes():
             hit = next((m.size for m in own.members if m.size in self._literals), None)
             # A formula cannot name the size of a batch dimension: nothing done along it depends on
@@ -501,9 +514,3 @@ class AxisSystem:
                         f"a literal may be {count}, the number of elements along "
                         f"it{' and others' if len(nodes) > 1 else ''}",
                     )
-        for _, own in self.classes():
-            self._hand_down(own)
-            for each in self._with_factors(own.members[0]) if own.roomy else ():
-                each.permuted, each.roomy = each.permuted or own.permuted, True
-            if own.roomy and own.indexed:
-                self.fix(own.members[0], "it is indexed by values, and its elements change places")

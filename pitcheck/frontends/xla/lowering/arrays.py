@@ -88,6 +88,19 @@ class Told(Enum):
     MORE = "it is true only where the other is not 0"
 
 
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """The numbers of a scalar that the counter of a loop decides, which is not followed.
+
+    Attributes:
+        loop: the loop, by its name before the program is partitioned.
+        numbers: the number in each iteration, shape (iterations,).
+    """
+
+    loop: str
+    numbers: Numbers
+
+
 class Array:
     """An array in the making.
 
@@ -107,6 +120,7 @@ class Array:
         fact: what it tells of another array; None if nothing is known of that.
         places: the array, and its axis, of which some of the integers are places on each device,
             and others lie before or behind; None if none is known (yet).
+        counted: its number in each iteration of a loop; None if it is no such scalar.
         codes: the expression that each element is; None if that is not followed.
         drawn: True if it is one of random numbers, or others that only their codes tell: its
             tensor is an input of the plan, or made of one.
@@ -141,6 +155,7 @@ class Array:
         self.gathered: Array | None = None
         self.fact: tuple[Told, Array] | None = None
         self.places: tuple[Array, int] | None = None
+        self.counted: Counted | None = None
         self.codes = codes
         if known is not None:
             self.codes = of_numbers(shape.element, known)

@@ -15,6 +15,7 @@ from pitcheck.frontends.xla.lowering.arrays import (
     MOST_KNOWN,
     NUMPY,
     Array,
+    Counted,
     Numbers,
     Span,
     dtype_of,
@@ -81,6 +82,14 @@ class Keeping(Protocol):
         ...
 
 
+class Counting(Protocol):
+    """The scalars that counters of loops decide, which a plan is given."""
+
+    def scalar(self, b: Building, shape: ArrayShape, counted: Counted) -> Array | None:
+        """Return the scalar that has some numbers; None if the plan is not given it."""
+        ...
+
+
 class NotDrawnError(UnsupportedError):
     """Random numbers that a plan is not given."""
 
@@ -93,6 +102,7 @@ class Building:
         devices: the number of partitions.
         drawing: the tensors of random numbers; None if they have no meaning.
         keeping: the constants that are not written; None if all are.
+        counting: the scalars that counters decide; None if operators make them.
     """
 
     def __init__(
@@ -101,11 +111,13 @@ class Building:
         devices: int,
         drawing: Drawing | None = None,
         keeping: Keeping | None = None,
+        counting: Counting | None = None,
     ) -> None:
         self.module = module
         self.devices = devices
         self.drawing = drawing
         self.keeping = keeping
+        self.counting = counting
         self.mesh = (Axis(DEVICE, devices),)
         self.operators: list[Operator] = []
         self.tensors: dict[str, Tensor] = {}

@@ -14,6 +14,7 @@ from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Span, 
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
 from pitcheck.frontends.xla.lowering.indexed.boundaries import boundary
 from pitcheck.frontends.xla.lowering.known_numbers import computed
+from pitcheck.frontends.xla.lowering.loops.counted import counted_scalar
 from pitcheck.frontends.xla.lowering.random.bits import (
     coded,
     direction_of,
@@ -99,6 +100,9 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
         numbers = computed(opcode, given, shape, direction_of(instruction))
     if numbers is not None:
         return _known(b, instruction, shape, operands, numbers)
+    scalar = counted_scalar(b, instruction, shape, operands)
+    if scalar is not None:
+        return scalar
     has_codes = has_code(b, instruction, shape, operands)
     if has_codes and is_drawn_later(b, instruction, shape, operands):
         made = partial(lower, b, instruction, shape, operands) if is_late(b) else None

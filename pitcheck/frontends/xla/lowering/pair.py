@@ -13,6 +13,10 @@ from pitcheck.frontends.xla.lowering.index_ranges import index_ranges
 from pitcheck.frontends.xla.lowering.indexed.promises import assumed_promises
 from pitcheck.frontends.xla.lowering.inputs import Constants, PartitionedConstants
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop, common_loops
+from pitcheck.frontends.xla.lowering.loops.counted import (
+    CountedScalars,
+    PartitionedCountedScalars,
+)
 from pitcheck.frontends.xla.lowering.loops.induction import NotFoldedError
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
@@ -222,13 +226,15 @@ def _made(
     given = list(parameters_of(before))
     draws = Draws(late=late)
     constants = Constants()
-    reference = Side(before, 1, given, bounds, loops[0], draws, constants)
+    scalars = CountedScalars()
+    reference = Side(before, 1, given, bounds, loops[0], draws, constants, scalars)
     # The reference has all its random numbers before a partitioned program is given parts of them.
     outputs, claims = reference.named_results(), reference.named_claims()
     local_given = _local(given, after, devices)
     parts = PartitionedDraws(draws)
     kept = PartitionedConstants(constants)
-    parallel = Side(after, devices, local_given, bounds, loops[1], parts, kept)
+    counted = PartitionedCountedScalars(scalars)
+    parallel = Side(after, devices, local_given, bounds, loops[1], parts, kept, counted)
     if len(outputs) != len(parallel.results):
         raise PlanError(
             f"{after.file}: the program has {len(parallel.results)} results; before it was "
@@ -252,8 +258,8 @@ def _made(
         *map(parallel.claimed, claims, parallel.induction.claims),
     ]
     reference.make(parallel.read())
-    parallel.hold_rest(parts)
-    parallel.hold_rest(kept)
+    for held in (parts, kept, counted):
+        parallel.hold_rest(held)
     read = [each for each in given if each.number in reference.read()]
     plans = (
         reference.plan([Output(name) for name in (*outputs, *claims)], ()),

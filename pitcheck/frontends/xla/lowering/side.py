@@ -8,10 +8,17 @@ from types import MappingProxyType
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import Array, Value, arrays_of
-from pitcheck.frontends.xla.lowering.building import Building, Drawing, Keeping, unsupported
+from pitcheck.frontends.xla.lowering.building import (
+    Building,
+    Counting,
+    Drawing,
+    Keeping,
+    unsupported,
+)
 from pitcheck.frontends.xla.lowering.index_ranges import widest
 from pitcheck.frontends.xla.lowering.inputs import PartitionedConstants, given
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
+from pitcheck.frontends.xla.lowering.loops.counted import PartitionedCountedScalars
 from pitcheck.frontends.xla.lowering.loops.induction import Claim, Induction
 from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.program import Run
@@ -75,10 +82,11 @@ class Side:
         loops: Mapping[Key, Loop] = MappingProxyType({}),
         drawing: Drawing | None = None,
         keeping: Keeping | None = None,
+        counting: Counting | None = None,
     ) -> None:
         self.module = module
         self._bounds = bounds
-        self._b = Building(module, devices, drawing, keeping)
+        self._b = Building(module, devices, drawing, keeping, counting)
         self.induction = Induction(self._b, loops)
         entry = module.computations[module.entry]
         self._parameters = [self._given_array(p) for p in parameters]
@@ -110,8 +118,10 @@ class Side:
         """Return the numbers of the parameters of which the plan has a tensor."""
         return {n for n, each in enumerate(self._parameters) if each.is_made}
 
-    def hold_rest(self, given: PartitionedDraws | PartitionedConstants) -> None:
-        """Give the plan the random numbers, or the constants, that no device holds."""
+    def hold_rest(
+        self, given: PartitionedDraws | PartitionedConstants | PartitionedCountedScalars
+    ) -> None:
+        """Give the plan the random numbers, constants, or scalars, that no device holds."""
         given.hold_rest(self._b)
 
     def make(self, numbers: set[int]) -> None:

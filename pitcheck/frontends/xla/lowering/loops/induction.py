@@ -19,10 +19,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import (
+    MOST_KNOWN,
+    NUMPY,
     Array,
     Copies,
+    Counted,
+    Numbers,
     Tuple,
     Value,
     shape_of,
@@ -123,6 +129,9 @@ class Induction:
             shape, sharding = self._stated(loop, place)
             name = f"{loop.name}[{place}]"
             array = given(self._b, name, shape, sharding, self._b.place, bounds)
+            if bounds is not None and loop.limit - first <= MOST_KNOWN:
+                counts: Numbers = np.arange(first, loop.limit, dtype=NUMPY[shape.element])
+                array.counted = Counted(loop.name, counts)
             names[place] = array.name
             state[place] = self._of_devices(loop, place, array)
         self.met.append((loop, first, tuple(names.values())))
