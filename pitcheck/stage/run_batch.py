@@ -68,19 +68,19 @@ def run_batch(
 ) -> dict[int, Any]:
     """Run all steps, and return every value by number, inputs included.
 
-    ``inputs``: the rows of ``batch.inputs``. ``later`` makes other inputs, each when a step first
-    touches it; those that no step touches are made at the end if they are kept. ``attributes``:
-    those to use in place of the steps', one by one. ``observe``: a function that sees every step.
-    ``side`` begins the sites' names. ``evaluator``: a stand-in for the registry's. ``keep``: the
-    values to return; None for all. ``free``: values that stand in for the only result of a step, by
-    its number. ``elsewhere``: the steps that are not run here, each with what makes its only
-    result, or None if nothing that is run here reads it.
+    ``inputs``: the rows of ``batch.inputs``, and of values that no step makes. ``later`` makes
+    other inputs, each when a step first touches it; those that no step touches are made at the end
+    if they are kept. ``attributes``: those to use in place of the steps', one by one. ``observe``:
+    a function that sees every step. ``side`` begins the sites' names. ``evaluator``: a stand-in for
+    the registry's. ``keep``: the values to return; None for all. ``free``: values that stand in for
+    the only result of a step, by its number. ``elsewhere``: the steps that are not run here, each
+    with what makes its only result, or None if nothing that is run here reads it.
 
     Raises:
         StepError: an operator raised an error.
     """
     pieces: dict[int, list[Piece]] = {
-        value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()
+        value: [(a, batch.counts.get(value, 1))] for value, a in inputs.items()
     }
     done = {} if keep is None else last_uses(batch, keep)
     known, waiting = free or {}, dict(later or {})

@@ -34,3 +34,21 @@ def test_what_moves_otherwise_is_found(wrong: tuple[str, str]) -> None:
             continue
         assert not is_right(*pair), what
         assert check(*pair, Options(seed=1, explain=False)).verdict == "mismatch", what
+
+
+ROWS = cases_in("hunted_rows.jsonl.gz")["rows_that_numbers_decide"]
+CHOSEN = ("%eq.48, %broadcast.45, %broadcast.37", "%eq.48, %broadcast.37, %broadcast.45")
+MASKED = ("select(%compare.5, %dynamic-slice.45", "select(%compare.4, %dynamic-slice.45")
+
+
+def test_truths_that_numbers_decide_have_a_row_for_each_device() -> None:
+    """Devices choose by comparisons of numbers, which are taken as given, a row for each."""
+    assert check(*plans_in(ROWS), Options(seed=1, explain=False)).verdict == "equivalent"
+
+
+@pytest.mark.parametrize("wrong", [CHOSEN, MASKED])
+def test_another_choice_by_such_truths_is_found(wrong: tuple[str, str]) -> None:
+    assert wrong[0] in ROWS["after"]
+    pair = plans_in(ROWS, after=ROWS["after"].replace(*wrong))
+    assert not is_right(*pair)
+    assert check(*pair, Options(seed=1, explain=False)).verdict == "mismatch"
