@@ -92,7 +92,8 @@ def forks():
     if os.fork() == 0:
         if os.fork() == 0:
             os.setsid()
-            Path("child.pid").write_text(str(os.getpid()))
+            Path("number").write_text(str(os.getpid()))
+            Path("number").rename("child.pid")
             time.sleep(60)
         os.wait()
     while not Path("child.pid").exists():
