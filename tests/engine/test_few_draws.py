@@ -9,13 +9,17 @@ from zoo.mutations import mutants
 from zoo.pairs import pair, without_hints
 
 from pitcheck.base.options import Options
+from pitcheck.claims.problem import Problem
 from pitcheck.engine import check as engine
 from pitcheck.engine import strategies
 from pitcheck.plan.model import Plan
 from pitcheck.refute import whole_run
+from pitcheck.refute.whole_run import WholeRun
 from pitcheck.report.report import Report
 
 NAMES = ("megatron_mlp_silu", "attention_heads", "zero_adamw")
+LITERAL = "literal_sizes"
+"""A pair of which one plan divides by a literal, and the other by the number of elements."""
 MOST = 6
 """The mutants of each pair that are looked at."""
 
@@ -46,13 +50,22 @@ def verdict(reference: Plan, parallel: Plan) -> str:
     return engine.check(reference, without_hints(parallel), given).verdict
 
 
-@pytest.mark.parametrize("name", [*NAMES, "embedding_vocabulary_parallel"])
+@pytest.fixture(params=[False, True], ids=["small", "large"])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every plan for so large that it is run without regard to literals first."""
+    if request.param:
+        monkeypatch.setattr(whole_run, "ROOMY", 0)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("name", [*NAMES, "embedding_vocabulary_parallel", LITERAL])
 def test_a_right_pair_is_proven(name: str, seen: list[str]) -> None:
     assert verdict(*pair(name)) == "equivalent"
     assert seen in (["try_few_draws"], ["prove_over_hints"])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("name", [*NAMES, LITERAL])
 def test_a_wrong_plan_is_never_proven(name: str, seen: list[str]) -> None:
     reference, parallel = pair(name)
     wrong = [mutant for _, mutant in mutants(parallel)][:MOST]
@@ -61,3 +74,25 @@ def test_a_wrong_plan_is_never_proven(name: str, seen: list[str]) -> None:
     assert "equivalent" not in verdicts
     assert "mismatch" in verdicts
     assert seen
+
+
+def test_a_difference_at_sizes_without_regard_to_literals_is_no_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A mean over fewer elements than the literal says is another number."""
+    monkeypatch.setattr(whole_run, "ROOMY", 0)
+    monkeypatch.setattr(whole_run, "_enough_trials", lambda *_: whole_run.MOST_TRIALS)
+    runs: list[WholeRun] = []
+    compared = whole_run.compared_run
+
+    def noted(*arguments: Any) -> WholeRun:
+        runs.append(compared(*arguments))
+        return runs[-1]
+
+    monkeypatch.setattr(whole_run, "compared_run", noted)
+    reference, parallel = pair(LITERAL)
+    found = whole_run.run_few(Problem.of(reference, without_hints(parallel)))
+    first, second = runs
+    assert first.suspects()
+    assert not second.suspects()
+    assert found is second

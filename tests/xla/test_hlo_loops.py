@@ -50,6 +50,36 @@ def test_a_loop_is_proven_however_many_iterations_it_has(limit: int) -> None:
     )
 
 
+def downwards(rows: int, limit: int, less: int = 1, *, sharded: bool = True) -> str:
+    """Return the program with the matrices taken, and the rows stacked, from the last place on."""
+    places = f"""  %n = s32[] constant({limit})
+  %left = s32[] subtract(%n, %i)
+  %less = s32[] constant({less})
+  %down = s32[] subtract(%left, %less)
+"""
+    text = edited(looped(rows, limit=limit, sharded=sharded), "  %cut = ", f"{places}  %cut = ")
+    text = edited(text, "dynamic-slice(%w, %i,", "dynamic-slice(%w, %down,")
+    return edited(text, "%row, %i, %zero", "%row, %down, %zero")
+
+
+@pytest.mark.parametrize("limit", [4, 1_000_000])
+def test_a_loop_that_counts_down_is_proven_however_many_iterations_it_has(limit: int) -> None:
+    """The place of an iteration is an input, and the matrices are as few as any dimension."""
+    found = report(downwards(4, limit), downwards(2, limit, sharded=False))
+    assert (found.verdict, found.heuristic, found.outputs.total) == ("equivalent", (), 7)
+    given = {"down, loop (counted)": (0, limit), "loop[0]": (0, limit)}
+    folded = next(attempts(downwards(4, limit), downwards(2, limit, sharded=False)))
+    for plan in folded.plans:
+        bounds = {tensor.name: tensor.bounds for tensor in plan.tensors if tensor.bounds}
+        assert bounds == given
+
+
+@pytest.mark.parametrize("less", [0, 2])
+def test_a_loop_that_counts_down_to_another_place_is_never_proven(less: int) -> None:
+    """One iteration of four is clamped to the same place, the others differ."""
+    assert report(downwards(4, 4), downwards(2, 4, less, sharded=False)).verdict == "mismatch"
+
+
 def test_what_is_shown_of_a_loop_is_named() -> None:
     folded, followed = attempts(BEFORE, AFTER)
     assert (folded.decides, followed.decides) == (False, True)

@@ -359,6 +359,21 @@ def test_solving_is_repeatable() -> None:
     assert made() == made()
 
 
+def test_sizes_without_regard_to_literals() -> None:
+    """A dimension that a literal may mean shrinks, too; one that is whole for others does not."""
+    for loose, expected in ((False, [96, 50, 8]), (True, [3, 3, 8])):
+        system = AxisSystem()
+        mean, other, given = system.dimension(96), system.dimension(50), system.dimension(8)
+        system.fix(given)
+        system.mix(mean)
+        system.mix(other)
+        system.add_extent([other])
+        for number in (96, 25):
+            system.add_literal(Fraction(1, number))
+        sizes = system.shrink(3, loose=loose)
+        assert [sizes.size(n) for n in (mean, other, given)] == expected
+
+
 def test_the_least_sizes_need_not_differ() -> None:
     system = AxisSystem()
     whole, parts = shards(system, 128, 2)

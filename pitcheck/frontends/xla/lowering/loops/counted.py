@@ -15,13 +15,16 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from pitcheck.frontends.xla.lowering.arrays import Array, Counted, Numbers, Span, dtype_of
+from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Counted, Numbers, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building
 from pitcheck.frontends.xla.lowering.known_numbers import computed
 from pitcheck.frontends.xla.lowering.random.bits import direction_of
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 from pitcheck.plan.model import Lineage, Tensor
+
+MOST_ITERATIONS = 1 << 22
+"""The iterations up to which the numbers of scalars are computed."""
 
 
 class CountedScalars:
@@ -34,7 +37,7 @@ class CountedScalars:
         """Return the scalar that has some numbers."""
         key = _key(shape, counted)
         if key not in self._known:
-            name = b.unused(f"{counted.loop} ({b.stem})")
+            name = b.unused(f"{b.stem} (counted)")
             self._known[key] = _given(b, name, shape, counted)
         return self._known[key]
 
@@ -69,6 +72,13 @@ class PartitionedCountedScalars:
         if whole not in self._held:
             self._held[whole] = _given(b, "", whole.shape, counted, whole)
         return self._held[whole]
+
+
+def counted(loop: str, first: int, limit: int, shape: ArrayShape) -> Counted | None:
+    """Return the numbers of a loop's counter, from the first up to the limit; None if too many."""
+    if limit - first > MOST_ITERATIONS:
+        return None
+    return Counted(loop, np.arange(first, limit, dtype=NUMPY[shape.element]))
 
 
 def counted_scalar(

@@ -19,16 +19,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import (
-    MOST_KNOWN,
-    NUMPY,
     Array,
     Copies,
-    Counted,
-    Numbers,
     Tuple,
     Value,
     shape_of,
@@ -37,6 +31,7 @@ from pitcheck.frontends.xla.lowering.arrays import (
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.inputs import given
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
+from pitcheck.frontends.xla.lowering.loops.counted import counted
 from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 from pitcheck.frontends.xla.text.sharding import Form, Sharding
@@ -129,9 +124,8 @@ class Induction:
             shape, sharding = self._stated(loop, place)
             name = f"{loop.name}[{place}]"
             array = given(self._b, name, shape, sharding, self._b.place, bounds)
-            if bounds is not None and loop.limit - first <= MOST_KNOWN:
-                counts: Numbers = np.arange(first, loop.limit, dtype=NUMPY[shape.element])
-                array.counted = Counted(loop.name, counts)
+            if place == loop.counter:
+                array.counted = counted(loop.name, first, loop.limit, shape)
             names[place] = array.name
             state[place] = self._of_devices(loop, place, array)
         self.met.append((loop, first, tuple(names.values())))
