@@ -11,6 +11,7 @@ import pytest
 from xla.hlo_pairs import Case, cases_in, edits, is_right
 
 from pitcheck.base.options import Options
+from pitcheck.commands.checking.attempts import checked_in_turn
 from pitcheck.engine.check import check
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.xla.lowering.pair import attempts_on
@@ -121,3 +122,64 @@ def test_a_program_that_needs_no_constant_is_given_it() -> None:
     (pair,) = attempts(CASES["positions"], text)
     assert not is_right(*pair)
     assert verdict(pair) == "mismatch"
+
+
+def stated(before: str, after: str) -> str:
+    """Return the verdict of the command."""
+    pair = parse_hlo(before), parse_hlo(after)
+    return checked_in_turn(lambda: attempts_on(*pair), Options(seed=1, explain=False)).verdict
+
+
+def again(text: str, name: str) -> str:
+    """Return a text that has a constant a second time, which is read by a dynamic slice there."""
+    line = next(line for line in text.splitlines() if f" %{name} = " in line)
+    return text.replace(line, line + "\n" + line.replace(f"%{name} =", "%again ="))
+
+
+POSITIONS = CASES["positions"]
+PRODUCT, LOCAL_PRODUCT = "multiply(%add.0, %t.0)", "multiply(%add.2, %param.1)"
+SLICED, ANOTHER = "dynamic-slice(%constant.2, %reshape.3", "dynamic-slice(%again, %reshape.3"
+
+
+@pytest.mark.parametrize(
+    ("product", "local", "expected"),
+    [
+        (PRODUCT, LOCAL_PRODUCT, "equivalent"),
+        ("copy(%constant.0)", "copy(%dynamic-slice.2)", "equivalent"),
+        (
+            "multiply(%constant.0, %t.0)",
+            "multiply(%dynamic-slice.2, %dynamic-slice.7)",
+            "inconclusive",
+        ),
+        ("divide(%t.0, %constant.0)", "divide(%param.1, %dynamic-slice.2)", "equivalent"),
+        # A quotient by what may be 0 needs one in the program before.
+        (PRODUCT, "divide(%param.1, %dynamic-slice.2)", "inconclusive"),
+    ],
+)
+def test_one_constant_that_stands_twice_is_one(product: str, local: str, expected: str) -> None:
+    before = POSITIONS["before"].replace(PRODUCT, product)
+    after = again(POSITIONS["after"], "constant.2").replace(SLICED, ANOTHER)
+    after = after.replace(LOCAL_PRODUCT, local)
+    assert stated(before, after) == expected
+
+
+@pytest.mark.parametrize(
+    ("zeros", "expected"), [(("-0", "-0"), "equivalent"), (("-0", "0"), "inconclusive")]
+)
+def test_zeros_of_other_signs_are_other_numbers(zeros: tuple[str, str], expected: str) -> None:
+    texts = (POSITIONS[side] for side in ("before", "after"))
+    before, after = (t.replace("-0.867616773", z, 1) for t, z in zip(texts, zeros, strict=True))
+    assert stated(before, after) == expected
+
+
+def test_what_is_right_by_accident_is_no_mismatch() -> None:
+    """Rows 0 to 149 are those from 150 on, so that each device may take the first ones."""
+    before, after = POSITIONS["before"], POSITIONS["after"]
+    found = re.search(r"f32\[300,8\]\S* constant\(\{ (.*) \}\)", after)
+    assert found is not None
+    rows = re.findall(r"\{[^{}]*\}", found[1])[:150]
+    before, after = (t.replace(found[1], ", ".join(rows + rows)) for t in (before, after))
+    assert stated(before, after) == "equivalent"
+    first = after.replace(SLICED, "dynamic-slice(%constant.2, %constant.11")
+    assert first != after
+    assert stated(before, first) == "inconclusive"

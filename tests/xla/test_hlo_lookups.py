@@ -220,3 +220,32 @@ def test_what_is_masked_by_another_mask_is_found() -> None:
     pair = plans_in(case, after=text)
     assert not is_right(*pair)
     assert report(*pair).verdict == "mismatch"
+
+
+SWAPPED = "{{0,2},{2,0},{4,6},{6,4},{1,3},{3,1},{5,7},{7,5}}"
+ACROSS = "{{0,1},{1,0},{2,3},{3,2},{4,5},{5,4},{6,7},{7,6}}"
+ORDER, REVERSED = "{0,2},{4,6},{1,3},{5,7}", "{2,0},{6,4},{3,1},{7,5}"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "groups", "expected"),
+    [
+        (SWAPPED, REVERSED, "equivalent"),
+        (SWAPPED, ORDER, "mismatch"),
+        (ACROSS, ORDER, "mismatch"),
+        (SWAPPED.replace("{0,2},", ""), REVERSED, "mismatch"),
+    ],
+)
+def test_places_that_were_sent_before_they_are_gathered(
+    pairs: str, groups: str, expected: str
+) -> None:
+    case = cases_in(FILE)[GATHERED]
+    line = next(x for x in case["after"].splitlines() if "all-gather(%subtract)" in x)
+    sent = (
+        "  %sent = s32[2,2,1]{2,1,0} collective-permute(%subtract), channel_id=99, "
+        f"source_target_pairs={pairs}\n"
+    )
+    gathered = line.replace("(%subtract)", "(%sent)").replace(ORDER, groups)
+    pair = plans_in(case, after=case["after"].replace(line, sent + gathered))
+    assert is_right(*pair) == (expected == "equivalent")
+    assert report(*pair).verdict == expected
