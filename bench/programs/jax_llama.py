@@ -3,13 +3,14 @@
 Grouped-query attention with rotary positions and a causal mask, a gated MLP, norms, layers computed
 again in the backward pass, gradients clipped by their global norm, AdamW. ``unrolled`` and
 ``scanned`` return the jitted step and its arguments: layers one after the other, or by
-``jax.lax.scan``. The environment variable LAYERS says how many. It needs JAX and optax.
+``jax.lax.scan``. The environment variable SIZES is ``tiny`` or ``8b``, the sizes of Llama 3 8B, and
+LAYERS says how many layers there are. It needs JAX and optax.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +20,29 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-LAYERS = int(os.environ.get("LAYERS", "4"))
-EMBED, HEADS, KV_HEADS, HEAD, MLP, VOCABULARY = 64, 8, 4, 8, 128, 64
-BATCH, LENGTH = 8, 16
+
+class Sizes(NamedTuple):
+    """The sizes of a model, and of a batch."""
+
+    layers: int
+    embed: int
+    heads: int
+    kv_heads: int
+    head: int
+    mlp: int
+    vocabulary: int
+    batch: int
+    length: int
+
+
+OF = {
+    "tiny": Sizes(4, 64, 8, 4, 8, 128, 64, 8, 16),
+    "8b": Sizes(32, 4096, 32, 8, 128, 14336, 128256, 16, 2048),
+}
+NUMBER, EMBED, HEADS, KV_HEADS, HEAD, MLP, VOCABULARY, BATCH, LENGTH = OF[
+    os.environ.get("SIZES", "tiny")
+]
+LAYERS = int(os.environ.get("LAYERS", NUMBER))
 ROWS = ("replica", "shard")
 
 Tree = Any

@@ -20,7 +20,7 @@ from pitcheck.frontends.xla.lowering.random.codes import Codes, of_numbers, of_r
 from pitcheck.frontends.xla.text.literals import Real
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape, TupleShape
 
-MOST_KNOWN = 1 << 16
+MOST_KNOWN = 1 << 20
 """The numbers of an array, over all devices, up to which they are computed."""
 
 NUMPY = {
