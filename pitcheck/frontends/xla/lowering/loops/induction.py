@@ -131,7 +131,7 @@ class Induction:
             array = given(self._b, name, shape, sharding, self._b.place, bounds)
             if bounds is not None and loop.limit - first <= MOST_KNOWN:
                 counts: Numbers = np.arange(first, loop.limit, dtype=NUMPY[shape.element])
-                array.counted = Counted(loop.name, counts)
+                array.counted = Counted(array.name, counts)
             names[place] = array.name
             state[place] = self._of_devices(loop, place, array)
         self.met.append((loop, first, tuple(names.values())))
