@@ -205,12 +205,17 @@ class Run:
             return joint
         found: dict[tuple[Array, ...], Value] = {}
         results: list[Value] = []
-        for device in range(self._devices):
-            arrays = tuple(x.arrays[device] for x in given)
+        operands = [tuple(x.arrays[device] for x in given) for device in range(self._devices)]
+        counting = self._b.counting
+        if len(set(operands)) > 1:
+            # A number of each device is made by its operator in a partitioned program.
+            self._b.counting = None
+        for device, arrays in enumerate(operands):
             if arrays not in found:
                 self._b.at(instruction, f"{path}, device {device}")
                 found[arrays] = self._computed(instruction, arrays)
             results.append(found[arrays])
+        self._b.counting = counting
         self._b.at(instruction, path)
         return _of_each(self._b, results, groups)
 
