@@ -93,11 +93,11 @@ class Counted:
     """The numbers of a scalar that the counter of a loop decides, which is not followed.
 
     Attributes:
-        loop: the loop, by its name before the program is partitioned.
+        counter: the tensor that both plans are given as the counter.
         numbers: the number in each iteration, shape (iterations,).
     """
 
-    loop: str
+    counter: str
     numbers: Numbers
 
 

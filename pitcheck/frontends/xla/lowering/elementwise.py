@@ -14,7 +14,7 @@ from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Span, 
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
 from pitcheck.frontends.xla.lowering.indexed.boundaries import boundary
 from pitcheck.frontends.xla.lowering.known_numbers import computed
-from pitcheck.frontends.xla.lowering.loops.counted import counted_scalar
+from pitcheck.frontends.xla.lowering.loops.counted import counted_by, scalar_of
 from pitcheck.frontends.xla.lowering.random.bits import (
     coded,
     direction_of,
@@ -100,7 +100,8 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
         numbers = computed(opcode, given, shape, direction_of(instruction))
     if numbers is not None:
         return _known(b, instruction, shape, operands, numbers)
-    scalar = counted_scalar(b, instruction, shape, operands)
+    counted = counted_by(instruction, shape, operands)
+    scalar = None if counted is None else scalar_of(b, shape, counted, operands)
     if scalar is not None:
         return scalar
     has_codes = has_code(b, instruction, shape, operands)
@@ -115,6 +116,7 @@ def elementwise(b: Building, instruction: Instruction, operands: Sequence[Array]
         return coded(b, instruction, shape, operands)
     if all(found is not a for a in operands):
         found.fact = fact_of(opcode, direction_of(instruction), operands)
+        found.counted = counted
     return with_codes(b, instruction, found, operands)
 
 

@@ -24,6 +24,7 @@ from pitcheck.frontends.xla.lowering.elementwise import elementwise
 from pitcheck.frontends.xla.lowering.extreme_places import extreme_with_place
 from pitcheck.frontends.xla.lowering.indexed.operators import indexed
 from pitcheck.frontends.xla.lowering.loops.common import Loop, iterations_of
+from pitcheck.frontends.xla.lowering.loops.counted import by_operators
 from pitcheck.frontends.xla.lowering.loops.induction import Induction, NotFoldedError
 from pitcheck.frontends.xla.lowering.loops.trip_counts import check_trip_count
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
@@ -205,12 +206,14 @@ class Run:
             return joint
         found: dict[tuple[Array, ...], Value] = {}
         results: list[Value] = []
-        for device in range(self._devices):
-            arrays = tuple(x.arrays[device] for x in given)
-            if arrays not in found:
-                self._b.at(instruction, f"{path}, device {device}")
-                found[arrays] = self._computed(instruction, arrays)
-            results.append(found[arrays])
+        operands = [tuple(x.arrays[device] for x in given) for device in range(self._devices)]
+        # A number of each device is made by its operator in a partitioned program.
+        with by_operators(self._b, asked=len(set(operands)) > 1):
+            for device, arrays in enumerate(operands):
+                if arrays not in found:
+                    self._b.at(instruction, f"{path}, device {device}")
+                    found[arrays] = self._computed(instruction, arrays)
+                results.append(found[arrays])
         self._b.at(instruction, path)
         return _of_each(self._b, results, groups)
 

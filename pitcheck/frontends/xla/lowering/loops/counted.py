@@ -11,7 +11,8 @@ reference does not have is made by its operator.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -74,35 +75,55 @@ class PartitionedCountedScalars:
         return self._held[whole]
 
 
-def counted(loop: str, first: int, limit: int, shape: ArrayShape) -> Counted | None:
-    """Return the numbers of a loop's counter, from the first up to the limit; None if too many."""
+def counted(counter: str, first: int, limit: int, shape: ArrayShape) -> Counted | None:
+    """Return the numbers of a loop's counter, from the first up to the limit; None if too many.
+
+    ``counter`` is the tensor that the plan is given: two loops may have one name.
+    """
     if limit - first > MOST_ITERATIONS:
         return None
-    return Counted(loop, np.arange(first, limit, dtype=NUMPY[shape.element]))
+    return Counted(counter, np.arange(first, limit, dtype=NUMPY[shape.element]))
 
 
-def counted_scalar(
-    b: Building, instruction: Instruction, shape: ArrayShape, operands: Sequence[Array]
-) -> Array | None:
-    """Return an integer that the counter of one loop decides.
+def counted_by(
+    instruction: Instruction, shape: ArrayShape, operands: Sequence[Array]
+) -> Counted | None:
+    """Return the numbers of an integer that the counter of one loop decides.
 
     Return None for any other result of an elementwise operator.
     """
-    loops = {a.counted.loop for a in operands if a.counted is not None}
-    if b.counting is None or len(loops) != 1 or shape.dimensions or not shape.element.is_integer:
+    counters = {a.counted.counter for a in operands if a.counted is not None}
+    if len(counters) != 1 or shape.dimensions or not shape.element.is_integer:
         return None
     given = [numbers for numbers in map(_numbers, operands) if numbers is not None]
     if len(given) < len(operands):
         return None
     numbers = computed(instruction.opcode, given, shape, direction_of(instruction))
-    if numbers is None:
-        return None
-    if bool((numbers == numbers[0]).all()):
-        return b.known(shape, numbers[:1])
+    return None if numbers is None else Counted(counters.pop(), numbers)
+
+
+def scalar_of(
+    b: Building, shape: ArrayShape, numbers: Counted, operands: Sequence[Array]
+) -> Array | None:
+    """Return the scalar that has some numbers; None if its operator must make it."""
+    found = numbers.numbers
+    if bool((found == found[0]).all()):
+        return b.known(shape, found[:1])
     for a in operands:
-        if a.shape == shape and a.counted and np.array_equal(a.counted.numbers, numbers):
+        if a.shape == shape and a.counted and np.array_equal(a.counted.numbers, found):
             return a
-    return b.counting.scalar(b, shape, Counted(loops.pop(), numbers))
+    return None if b.counting is None else b.counting.scalar(b, shape, numbers)
+
+
+@contextmanager
+def by_operators(b: Building, *, asked: bool) -> Iterator[None]:
+    """Make scalars by their operators meanwhile, if asked for."""
+    before = b.counting
+    b.counting = None if asked else before
+    try:
+        yield
+    finally:
+        b.counting = before
 
 
 def _numbers(a: Array) -> Numbers | None:
@@ -113,7 +134,7 @@ def _numbers(a: Array) -> Numbers | None:
 
 
 def _key(shape: ArrayShape, counted: Counted) -> Hashable:
-    return shape, counted.loop, counted.numbers.tobytes()
+    return shape, counted.counter, counted.numbers.tobytes()
 
 
 def _given(

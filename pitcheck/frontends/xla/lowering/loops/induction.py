@@ -125,7 +125,7 @@ class Induction:
             name = f"{loop.name}[{place}]"
             array = given(self._b, name, shape, sharding, self._b.place, bounds)
             if place == loop.counter:
-                array.counted = counted(loop.name, first, loop.limit, shape)
+                array.counted = counted(array.name, first, loop.limit, shape)
             names[place] = array.name
             state[place] = self._of_devices(loop, place, array)
         self.met.append((loop, first, tuple(names.values())))
