@@ -81,6 +81,48 @@ def test_a_loop_that_counts_down_to_another_place_is_never_proven(less: int) -> 
     assert report(downwards(4, 4), downwards(2, 4, less, sharded=False)).verdict == "mismatch"
 
 
+def twice_counted(rows: int, start: int = 3, step: int = -1, *, sharded: bool = True) -> str:
+    """Return the program with an integer beside the counter, which says what matrix is taken."""
+    text = looped(rows, sharded=sharded)
+    text = edited(text, "f32[4,4,4])", "f32[4,4,4], s32[])")
+    text = edited(text, "%w = f32[4,4,4] get-tuple-element(%p), index=3", TAKEN.format(step=step))
+    text = edited(text, "tuple(%next, %y, %stacked, %w)", "tuple(%next, %y, %stacked, %w, %k)")
+    text = edited(text, "dynamic-slice(%w, %i,", "dynamic-slice(%w, %j,")
+    text = edited(text, "%state = ", f"%start = s32[] constant({start})\n  %state = ")
+    text = edited(text, "tuple(%zero, %x, %ys, %w)", "tuple(%zero, %x, %ys, %w, %start)")
+    text = edited(text, "get-tuple-element(%loop), index=0", "get-tuple-element(%loop), index=4")
+    return text.replace("{replicated}}\n", "{replicated}, {replicated}}\n", 1)
+
+
+TAKEN = """%w = f32[4,4,4] get-tuple-element(%p), index=3
+  %j = s32[] get-tuple-element(%p), index=4
+  %by = s32[] constant({step})
+  %k = s32[] add(%by, %j)"""
+
+
+@pytest.mark.parametrize(("start", "step"), [(3, -1), (0, 1), (0, 0), (2, 5), (-1, 2)])
+def test_integers_that_count_beside_the_counter_are_decided_by_it(start: int, step: int) -> None:
+    """Indices outside are clamped, and the integer behind the loop is known."""
+    pair = (twice_counted(4, start, step), twice_counted(2, start, step, sharded=False))
+    folded, followed = attempts(*pair)
+    for attempt in (folded, followed):
+        assert check(*attempt.plans, OPTIONS).verdict == "equivalent"
+    assert not any("[4]" in output.tensor for output in folded.plans[0].outputs)
+
+
+@pytest.mark.parametrize(("start", "step"), [(2, -1), (3, 1), (3, -2), (4, -1), (7, -1)])
+def test_integers_that_count_otherwise_are_never_proven(start: int, step: int) -> None:
+    """From 4 on down, the first place is clamped to the last, and all others are one further."""
+    found = report(twice_counted(4), twice_counted(2, start, step, sharded=False))
+    assert found.verdict == "mismatch"
+
+
+def test_the_counter_is_not_the_other_integer() -> None:
+    for old, new in (("(%w, %j,", "(%w, %i,"), ("%stacked, %w, %k)", "%stacked, %w, %next)")):
+        wrong = edited(twice_counted(2, 1, 1, sharded=False), old, new)
+        assert report(twice_counted(4, 1, 1), wrong).verdict == "mismatch"
+
+
 def test_what_is_shown_of_a_loop_is_named() -> None:
     folded, followed = attempts(BEFORE, AFTER)
     assert (folded.decides, followed.decides) == (False, True)

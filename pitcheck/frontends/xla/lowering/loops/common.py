@@ -23,6 +23,7 @@ class Loop:
         counter: the place of the counter in the state. Each iteration adds 1 to it.
         limit: the counter behind the last iteration.
         kept: the places of arrays that no iteration changes.
+        further: the places of other integers to which each iteration adds a number, and the number.
         shapes: the whole shape of each array of the state; in a manual region what a device has.
         shardings: how each is distributed.
     """
@@ -31,14 +32,19 @@ class Loop:
     counter: int
     limit: int
     kept: frozenset[int]
+    further: tuple[tuple[int, int], ...]
     shapes: tuple[ArrayShape, ...]
     shardings: tuple[Sharding, ...]
 
     @property
     def changed(self) -> list[int]:
-        """The places of arrays that an iteration changes, without the counter."""
-        fixed = {self.counter, *self.kept}
+        """The places of arrays that an iteration changes otherwise than by counting."""
+        fixed = {self.counter, *self.kept, *(place for place, _ in self.further)}
         return [place for place in range(len(self.shapes)) if place not in fixed]
+
+    def counts(self, place: int) -> bool:
+        """Return True for the counter, and for other integers that count."""
+        return place == self.counter or any(place == other for other, _ in self.further)
 
     @property
     def is_manual(self) -> bool:
@@ -53,6 +59,7 @@ class _Counted:
     counter: int
     limit: int
     kept: frozenset[int]
+    further: tuple[tuple[int, int], ...]
     shapes: tuple[ArrayShape, ...]
 
 
@@ -112,8 +119,15 @@ def _common(before: Module, one: Key, after: Module, other: Key) -> Loop | None:
         return None
     if not (all(map(_says_all, stated)) or _is_region(stated)):
         return None
-    kept = whole.kept & part.kept
-    found = Loop(instruction.name, whole.counter, whole.limit, kept, whole.shapes, tuple(stated))
+    found = Loop(
+        instruction.name,
+        whole.counter,
+        whole.limit,
+        whole.kept & part.kept,
+        tuple(each for each in whole.further if each in part.further),
+        whole.shapes,
+        tuple(stated),
+    )
     # Nothing bounds an integer that iterations change.
     bounded = all(not found.shapes[place].element.is_integer for place in found.changed)
     return found if bounded else None
@@ -142,11 +156,13 @@ def _counted(module: Module, key: Key) -> _Counted | None:
     if len(shapes) < len(instruction.shape.elements) or body.result.opcode != "tuple":
         return None
     limit = _limit(condition)
-    if limit is None or not _is_next(body, limit[0]) or not _is_count(shapes[limit[0]]):
+    steps = {place: _step(body, place) for place, shape in enumerate(shapes) if _is_count(shape)}
+    if limit is None or steps.get(limit[0]) != 1:
         return None
     results = enumerate(body.result.operands)
     kept = frozenset(place for place, name in results if _element(body, name) == place)
-    return _Counted(*limit, kept, tuple(shapes))
+    further = ((n, step) for n, step in steps.items() if step is not None and n != limit[0])
+    return _Counted(*limit, kept, tuple(further), tuple(shapes))
 
 
 def _is_count(shape: ArrayShape) -> bool:
@@ -163,16 +179,15 @@ def _limit(condition: Computation) -> tuple[int, int] | None:
     return None if place is None or limit is None else (place, limit)
 
 
-def _is_next(body: Computation, counter: int) -> bool:
-    """Return True if an iteration adds 1 to an element of the state."""
-    added = body.instructions[body.result.operands[counter]]
+def _step(body: Computation, place: int) -> int | None:
+    """Return the number that an iteration adds to an integer of the state; None for other ones."""
+    added = body.instructions[body.result.operands[place]]
     if added.opcode != "add":
-        return False
-    pairs = [added.operands, added.operands[::-1]]
-    return any(
-        _element(body, name) == counter and _integer(body.instructions[step]) == 1
-        for name, step in pairs
-    )
+        return None
+    for name, step in (added.operands, added.operands[::-1]):
+        if _element(body, name) == place:
+            return _integer(body.instructions[step])
+    return None
 
 
 def _element(computation: Computation, name: str) -> int | None:

@@ -85,6 +85,15 @@ def counted(counter: str, first: int, limit: int, shape: ArrayShape) -> Counted 
     return Counted(counter, np.arange(first, limit, dtype=NUMPY[shape.element]))
 
 
+def steps(counter: Counted, start: int, step: int, shape: ArrayShape) -> Counted:
+    """Return the numbers of an integer to which each iteration adds a number; they may wrap."""
+    kind = NUMPY[shape.element]
+    iterations: Numbers = np.arange(len(counter.numbers)).astype(kind)
+    with np.errstate(over="ignore"):
+        numbers: Numbers = np.array(start).astype(kind) + np.array(step).astype(kind) * iterations
+    return Counted(counter.counter, numbers)
+
+
 def counted_by(
     instruction: Instruction, shape: ArrayShape, operands: Sequence[Array]
 ) -> Counted | None:

@@ -7,7 +7,7 @@ outputs agrees for all states, the state agrees before each iteration and behind
 induction on the number of iterations. So what the program makes of it may take it as given, too.
 
 - The counter is an input that lies between its first value and the limit. Behind the loop it is the
-  limit.
+  limit. Other integers to which each iteration adds a number are decided by it.
 - What no iteration changes is no input: it is what the loop begins with.
 - In a manual region each device has a state of its own. These are rows of one array.
 - The induction may fail although the loops agree, if it needs a relation that is not among these.
@@ -25,13 +25,14 @@ from pitcheck.frontends.xla.lowering.arrays import (
     Copies,
     Tuple,
     Value,
+    limits,
     shape_of,
     uniform_of,
 )
 from pitcheck.frontends.xla.lowering.building import Building, unsupported
 from pitcheck.frontends.xla.lowering.inputs import given
 from pitcheck.frontends.xla.lowering.loops.common import Key, Loop
-from pitcheck.frontends.xla.lowering.loops.counted import counted
+from pitcheck.frontends.xla.lowering.loops.counted import counted, scalar_of, steps
 from pitcheck.frontends.xla.lowering.structure import joined, reshaped, sliced
 from pitcheck.frontends.xla.text.shapes import ArrayShape
 from pitcheck.frontends.xla.text.sharding import Form, Sharding
@@ -126,7 +127,11 @@ class Induction:
             array = given(self._b, name, shape, sharding, self._b.place, bounds)
             if place == loop.counter:
                 array.counted = counted(array.name, first, loop.limit, shape)
+                counter = array
             names[place] = array.name
+            state[place] = self._of_devices(loop, place, array)
+        for place, step in loop.further:
+            array = self._counting(loop, place, step, elements[place], counter)
             state[place] = self._of_devices(loop, place, array)
         self.met.append((loop, first, tuple(names.values())))
         return Entered(loop, first, initial, Tuple(tuple(state)), names)
@@ -150,14 +155,37 @@ class Induction:
                 )
             for when, array in (("at first", first[place]), ("after an iteration", after[place])):
                 self._claim(entered, place, when, array)
-        limit = self._b.constant(loop.shapes[loop.counter], [loop.limit])
-        copies = behind[loop.counter]
-        behind[loop.counter] = (
-            Copies((limit,) * len(copies.groups), copies.groups)
-            if isinstance(copies, Copies)
-            else limit
-        )
+        iterations = loop.limit - entered.start
+        for place, step in ((loop.counter, 1), *loop.further):
+            last = uniform_of(first[place])
+            if isinstance(last, int):
+                behind[place] = self._known(loop, place, last + step * iterations, behind[place])
         return Tuple(tuple(behind))
+
+    def _counting(
+        self, loop: Loop, place: int, step: int, first: Array | Copies, counter: Array
+    ) -> Array:
+        """Return an integer to which each iteration adds a number, as the counter decides it.
+
+        Raises UnsupportedError if it does not begin with a known number.
+        """
+        start, shape = uniform_of(first), loop.shapes[place]
+        numbers = None
+        if isinstance(start, int) and counter.counted is not None:
+            numbers = steps(counter.counted, start, step, shape)
+        found = None if numbers is None else scalar_of(self._b, shape, numbers, [counter])
+        if found is None:
+            raise unsupported(self._b, "a loop with an integer that counts from another number")
+        return found
+
+    def _known(self, loop: Loop, place: int, number: int, like: Array | Copies) -> Array | Copies:
+        """Return an integer of the state behind a loop, which wraps as its type does."""
+        shape = loop.shapes[place]
+        low, high = limits(shape.element)
+        known = self._b.constant(shape, [(number - low) % (high - low) + low])
+        if isinstance(like, Copies):
+            return Copies((known,) * len(like.groups), like.groups)
+        return known
 
     def _claim(self, entered: Entered, place: int, when: str, value: Array | Copies) -> None:
         loop = entered.loop
@@ -178,7 +206,7 @@ class Induction:
         shape, sharding = loop.shapes[place], loop.shardings[place]
         if not loop.is_manual:
             return shape, sharding
-        if place == loop.counter:
+        if loop.counts(place):
             return shape, Sharding(Form.REPLICATED)
         devices = self._b.module.header.partitions
         whole = ArrayShape(shape.element, (devices, *shape.dimensions))
@@ -190,7 +218,7 @@ class Induction:
         if not loop.is_manual:
             return array
         devices, sizes = self._b.module.header.partitions, loop.shapes[place].dimensions
-        counts = place == loop.counter
+        counts = loop.counts(place)
         if self._b.devices == devices:
             return array if counts else reshaped(self._b, array, sizes)
         rows = [array if counts else self._row(array, d, sizes) for d in range(devices)]
