@@ -95,6 +95,8 @@ class Check:
     """The proofs of earlier runs; None if nothing is remembered."""
     tried: str = ""
     """The sizes at which open outputs were tried in vain, in words."""
+    too_large: str = ""
+    """The reason why a few draws of large plans do not fit, with what differs at smaller sizes."""
     differing: tuple[str, ...] = ()
     """The outputs that differ in the run that shows a mismatch, or in proofs that were tried after
     it.

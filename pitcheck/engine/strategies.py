@@ -238,6 +238,9 @@ def try_few_draws(check: Check) -> Report | None:
     try:
         run = run_few(check.problem)
         cuts = conjecture(check.problem, run) if run is not None else {}
+    except BudgetError as error:
+        check.too_large = str(error)
+        return None
     except PitcheckError:  # the run of all draws says what is to be done about it
         return None
     check.clock.lap("lineage")
@@ -270,6 +273,8 @@ def run_on_reals(check: Check) -> Report | None:
     except BudgetError:
         if check.problem.full_shapes and check.prover.over_budget:
             raise BudgetError(check.prover.over_budget) from None
+        if check.too_large:
+            raise BudgetError(check.too_large) from None
         raise
     check.clock.lap("lineage")
     judged = count_differences(run, cuts, run.suspects())

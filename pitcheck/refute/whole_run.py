@@ -108,21 +108,34 @@ def run_few(problem: Problem) -> WholeRun | None:
     Large plans run at sizes at which a count that is held against a literal differs from it. So a
     difference there says nothing, and they run again without.
 
-    Raises what ``run_whole`` raises.
+    Raises:
+        BudgetError: as ``run_whole`` does; it names what differs without regard to literals.
+        StepError, PlanError, UnsupportedError: as ``run_whole`` does.
     """
     stage = problem.whole_stage()
     full = problem.full_shapes and _fits(problem, stage)
     loose = None if full else _loosely_shaped(problem, stage)
     run = None if loose is None else _few(problem, *loose)
-    if run is not None and not run.suspects():
+    suspects = [] if run is None else run.suspects()
+    if run is not None and not suspects:
         return run
-    return _few(problem, *_shaped(problem, stage, full_shapes=full))
-
-
-def _few(problem: Problem, shaped: ShapedStage, symbolic: SymbolicPair) -> WholeRun | None:
-    """Run both plans at some sizes in a few trials; None if ``run_whole`` needs about as few."""
+    try:
+        shaped, symbolic = _shaped(problem, stage, full_shapes=full)
+    except BudgetError as error:
+        if run is None:
+            raise
+        name = run.comparisons[suspects[0]].target.name
+        raise BudgetError(
+            f"{error}; at smaller sizes {name!r} differs first, which is no proof: a literal that "
+            f"is a number of elements would be another number there"
+        ) from None
     if _enough_trials(shaped, problem.seed) <= 2 * len(FEW_TRIALS):
         return None
+    return _few(problem, shaped, symbolic)
+
+
+def _few(problem: Problem, shaped: ShapedStage, symbolic: SymbolicPair) -> WholeRun:
+    """Run both plans at some sizes in a few trials."""
     check_memory(shaped, len(FEW_TRIALS), problem.options.max_memory)
     with np.errstate(all="ignore"):
         evaluated = evaluate_stage(shaped, RealAlgebra(np, problem.seed, FEW_TRIALS))

@@ -12,6 +12,7 @@ from pitcheck.base.options import Options
 from pitcheck.claims.problem import Problem
 from pitcheck.engine import check as engine
 from pitcheck.engine import strategies
+from pitcheck.errors import BudgetError
 from pitcheck.plan.model import Plan
 from pitcheck.refute import whole_run
 from pitcheck.refute.whole_run import WholeRun
@@ -96,3 +97,23 @@ def test_a_difference_at_sizes_without_regard_to_literals_is_no_difference(
     assert first.suspects()
     assert not second.suspects()
     assert found is second
+
+
+def test_what_differs_is_named_where_nothing_else_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is proven, and nothing is called wrong that a literal may explain."""
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise BudgetError("a draw needs too much")
+
+    monkeypatch.setattr(strategies, "MOST_UNCUT", 0)
+    monkeypatch.setattr(whole_run, "ROOMY", 0)
+    monkeypatch.setattr(whole_run, "_shaped", refused)
+    reference, parallel = pair("megatron_mlp_silu")
+    wrong = next(mutant for what, mutant in mutants(parallel) if "all_reduce: dropped" in what)
+    given = Options(seed=1, backend="numpy", jobs=1, explain=False)
+    report = engine.check(reference, without_hints(wrong), given)
+    assert (report.verdict, report.findings[0].code) == ("inconclusive", "PIT203")
+    assert report.findings[0].title == (
+        "a draw needs too much; at smaller sizes 'y' differs first, which is no proof: a literal "
+        "that is a number of elements would be another number there"
+    )

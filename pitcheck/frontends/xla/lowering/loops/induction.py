@@ -157,9 +157,9 @@ class Induction:
                 self._claim(entered, place, when, array)
         iterations = loop.limit - entered.start
         for place, step in ((loop.counter, 1), *loop.further):
-            last = uniform_of(first[place])
-            if isinstance(last, int):
-                behind[place] = self._known(loop, place, last + step * iterations, behind[place])
+            start = uniform_of(first[place])
+            if isinstance(start, int):
+                behind[place] = self._known(loop, place, start + step * iterations, behind[place])
         return Tuple(tuple(behind))
 
     def _counting(
