@@ -65,22 +65,26 @@ def run_batch(
     free: Mapping[int, Any] | None = None,
     later: Mapping[int, Callable[[], Any]] | None = None,
     elsewhere: Mapping[int, Callable[[], Any] | None] | None = None,
+    rows: Mapping[int, int] | None = None,
 ) -> dict[int, Any]:
     """Run all steps, and return every value by number, inputs included.
 
-    ``inputs``: the rows of ``batch.inputs``, and of values that no step makes. ``later`` makes
-    other inputs, each when a step first touches it; those that no step touches are made at the end
-    if they are kept. ``attributes``: those to use in place of the steps', one by one. ``observe``:
-    a function that sees every step. ``side`` begins the sites' names. ``evaluator``: a stand-in for
-    the registry's. ``keep``: the values to return; None for all. ``free``: values that stand in for
-    the only result of a step, by its number. ``elsewhere``: the steps that are not run here, each
-    with what makes its only result, or None if nothing that is run here reads it.
+    ``inputs``: the rows of ``batch.inputs``, or of other values; ``rows`` says how many these have,
+    if there are several. ``later`` makes other inputs, each when a step first touches it; those
+    that no step touches are made at the end if they are kept. ``attributes``: those to use in place
+    of the steps', one by one. ``observe``: a function that sees every step. ``side`` begins the
+    sites' names. ``evaluator``: a stand-in for the registry's. ``keep``: the values to return; None
+    for all. ``free``: values that stand in for the only result of a step, by its number.
+    ``elsewhere``: the steps that are not run here, each with what makes its only result, or None if
+    nothing that is run here reads it.
 
     Raises:
         StepError: an operator raised an error.
     """
+    known_rows = rows or {}
     pieces: dict[int, list[Piece]] = {
-        value: [(a, batch.counts.get(value, 1))] for value, a in inputs.items()
+        value: [(a, known_rows.get(value, len(batch.inputs.get(value, (0,)))))]
+        for value, a in inputs.items()
     }
     done = {} if keep is None else last_uses(batch, keep)
     known, waiting = free or {}, dict(later or {})

@@ -55,7 +55,12 @@ class Reached:
         events, algebra.events = algebra.events, None
         try:
             return run_batch(
-                self.batch, algebra, {**ones, **known}, self.attributes, side=f"{side}reached "
+                self.batch,
+                algebra,
+                {**ones, **known},
+                self.attributes,
+                side=f"{side}reached ",
+                rows=_rows(known),
             )
         finally:
             algebra.events = events
@@ -119,6 +124,7 @@ class Side:
             {**self._stubbed(algebra), **inputs},
             self.attributes,
             side=self.name,
+            rows=_rows(inputs),
         )
         if isinstance(algebra, SourcedAlgebra):
             for value in sorted(self.divisors):
@@ -201,6 +207,12 @@ class Cone:
         """Return the steps that some sinks of either side need."""
         first, second = (side.leading_to(v) for side, v in zip(self.sides, values, strict=True))
         return replace(self, sides=(first, second))
+
+
+def _rows(values: Mapping[int, Any]) -> dict[int, int]:
+    """Return the numbers of rows of values that hold several. One row may stand for all."""
+    held = {value: int(a.data.shape[2]) for value, a in values.items()}
+    return {value: rows for value, rows in held.items() if rows > 1}
 
 
 def discrete_cone(
