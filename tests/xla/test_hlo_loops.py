@@ -14,6 +14,7 @@ from pitcheck.base.options import Options
 from pitcheck.commands.checking import attempts as in_turn
 from pitcheck.commands.checking.attempts import checked_in_turn
 from pitcheck.engine.check import check
+from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.xla.lowering import program
 from pitcheck.frontends.xla.lowering.loops.common import common_loops
 from pitcheck.frontends.xla.lowering.pair import attempts_on
@@ -292,3 +293,18 @@ def test_loops_within_loops_are_folded() -> None:
         assert check(*attempt.plans, OPTIONS).verdict == "equivalent"
     wrong = edited(texts[1], "%y = f32[2] add(%x, %a)", "%y = f32[2] add(%x, %x)")
     assert report(texts[0], wrong).verdict == "mismatch"
+
+
+def test_findings_on_each_pair_that_decides_nothing_are_kept() -> None:
+    wrong = edited(AFTER, "dynamic-slice(%w, %i,", "dynamic-slice(%w, %zero,")
+
+    def tried() -> Iterator[Attempt]:
+        for attempt in attempts(BEFORE, wrong):
+            yield replace(attempt, decides=False)
+        raise UnsupportedError("nothing decides")
+
+    found = checked_in_turn(tried, OPTIONS)
+    first, folded, *_, followed = (finding.title for finding in found.findings)
+    assert (found.verdict, first) == ("inconclusive", "nothing decides")
+    assert folded.startswith("by induction over loops it is not proven either: 'loop[1] after")
+    assert followed.startswith("for any random numbers and constants it is not proven either: ")

@@ -77,6 +77,7 @@ def checked_in_turn(
             )
         accepted.append(bound)
         failed = (
+            *failed,
             *(
                 _unproven(attempt, why)
                 for why in refusals
