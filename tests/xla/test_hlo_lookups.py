@@ -249,3 +249,18 @@ def test_places_that_were_sent_before_they_are_gathered(
     pair = plans_in(case, after=case["after"].replace(line, sent + gathered))
     assert is_right(*pair) == (expected == "equivalent")
     assert report(*pair).verdict == expected
+
+
+MANY = cases_in("many_tokens.jsonl")["rows_of_many_tokens"]
+
+
+def test_the_first_row_of_a_shard_is_known_for_each_of_many_tokens() -> None:
+    """Each of 8 devices repeats its first row for 16,384 tokens: few rows stand for all then."""
+    assert check(*plans_in(MANY), Options(seed=1, max_memory=1 << 22)).verdict == "equivalent"
+
+
+@pytest.mark.parametrize(("old", "new"), [("(1023)", "(1022)"), ("5120, 6144", "5120, 6145")])
+def test_another_row_for_each_of_many_tokens_is_found(old: str, new: str) -> None:
+    assert old in MANY["after"]
+    wrong = plans_in(MANY, after=MANY["after"].replace(old, new))
+    assert check(*wrong, Options(seed=1, explain=False)).verdict == "mismatch"
