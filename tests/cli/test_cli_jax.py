@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,10 @@ from pathlib import Path
 
 import pytest
 from conftest import Call
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from hunt.judging import computations_of
 
 from pitcheck.frontends.xla.running.child import partitioned_texts
 from pitcheck.frontends.xla.running.dumping import texts_in
@@ -150,15 +153,11 @@ def test_the_texts_are_those_of_the_whole_compilation(folder: Path) -> None:
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": "."}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     expected = texts_in(whole)
-    assert _without_places(texts.before) == _without_places(expected.before)
-    assert _without_places(texts.after) == _without_places(expected.after)
-
-
-def _without_places(text: Path) -> str:
-    """Return a text without its places in Python files, which differ between two processes."""
-    computations = text.read_text().partition("StackFrames")[2].partition("\n\n")[2]
-    assert "ENTRY" in computations
-    return re.sub(r" stack_frame_id=[0-9]+", "", computations)
+    for text, other in ((texts.before, expected.before), (texts.after, expected.after)):
+        # Places in Python files differ between two processes.
+        computations = computations_of(text.read_text())
+        assert "ENTRY" in computations
+        assert computations == computations_of(other.read_text())
 
 
 SAID = {

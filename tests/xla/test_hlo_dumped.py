@@ -17,7 +17,7 @@ NEXT = "module_0000.f.0002.spmd-partitioner.after_something-else.before_another.
 
 
 class Waiting:
-    """Whether the texts in a folder have been taken for whole."""
+    """A folder that XLA writes its texts into, with an event for when they are taken for whole."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

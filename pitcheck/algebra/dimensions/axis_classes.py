@@ -487,7 +487,10 @@ class AxisSystem:
         return Sizes(self, choose_units(self, literals, self._extents, variant, least, needed))
 
     def _settle(self, *, loose: bool = False) -> None:
-        """Fix dimensions that a literal may mean, and mark the factors of permuted classes."""
+        """Mark the factors of permuted classes; fix dimensions that a literal may mean.
+
+        ``loose``: those are not fixed.
+        """
         if not loose:
             self._fix_literals()
         for _, own in self.classes():

@@ -39,8 +39,8 @@ class Loop:
     @property
     def changed(self) -> list[int]:
         """The places of arrays that an iteration changes otherwise than by counting."""
-        fixed = {self.counter, *self.kept, *(place for place, _ in self.further)}
-        return [place for place in range(len(self.shapes)) if place not in fixed]
+        places = range(len(self.shapes))
+        return [place for place in places if place not in self.kept and not self.counts(place)]
 
     def counts(self, place: int) -> bool:
         """Return True for the counter, and for other integers that count."""
