@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pitcheck.algebra.interface import Algebra
 from pitcheck.algebra.value import Value
 
-Domain = OneOf["any", "square", "nonzero"]
+Domain = OneOf["any", "square", "nonzero", "nonnegative"]
 
 
 class BatchAlgebra(Algebra[Value], Protocol):
@@ -43,7 +43,8 @@ class BatchAlgebra(Algebra[Value], Protocol):
         """Return random values of shape (all levels, trials, instances, *shape).
 
         They are functions of (seed, key, trial number, level, instance, element) alone. Domain
-        ``square``: squares of nonzero values; ``nonzero``: never 0.
+        ``square``: squares of nonzero values; ``nonzero``: never 0; ``nonnegative``: any residues,
+        which stand for numbers that are not negative.
         """
         ...
 

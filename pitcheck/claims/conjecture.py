@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -173,15 +174,31 @@ def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -
 def _match(
     value: int, data: Floats, index: Index, places: Places, scales: Sequence[Fraction]
 ) -> Cut | None:
-    """Return the cut of a value, looked up by ``data`` of shape (trials, rows, *shape), or None."""
-    for scale in (Fraction(1), *scales):
-        scaled = data / float(scale) if scale != 1 else data
-        for reference in likeliest(
-            scaled, index, places.preferred(value, beginning_like(scaled, index))
-        ):
-            cut = _locate(value, scaled, index.arrays[reference], reference, scale, places)
-            if cut is not None:
-                return cut
+    """Return the cut of a value, looked up by ``data`` of shape (trials, rows, *shape), or None.
+
+    Equal numbers abound: twice the gradient of some scores may be that of their softmax. So what a
+    hint or the name says is tried with each factor before other references are with any.
+    """
+    tried = [
+        (scale, scaled, beginning_like(scaled, index))
+        for scale in (Fraction(1), *scales)
+        for scaled in (data / float(scale) if scale != 1 else data,)
+    ]
+    named = [
+        (scale, scaled, reference)
+        for reference in places.named(value)
+        for scale, scaled, beginning in tried
+        if reference in beginning
+    ]
+    others = (
+        (scale, scaled, reference)
+        for scale, scaled, beginning in tried
+        for reference in likeliest(scaled, index, places.preferred(value, beginning))
+    )
+    for scale, scaled, reference in chain(named, others):
+        cut = _locate(value, scaled, index.arrays[reference], reference, scale, places)
+        if cut is not None:
+            return cut
     return None
 
 

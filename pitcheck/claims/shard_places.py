@@ -42,12 +42,16 @@ class Places:
         Equal tensors abound (a sum hands its gradient on). First comes the one that a hint names,
         then one of the same name, then one computed by the same operator.
         """
-        tensor = self.shaped.stage.parallel.graph.values[value].tensor
-        hint = self._named.get(tensor.lineage.reference, -1) if tensor.lineage is not None else -1
-        namesake = self._named.get(tensor.name, -1)
+        hint, namesake = self.named(value)
         otherwise = self._kinds[references] != self._kind_of.get(self._origins.get(value), -1)
         order = np.lexsort((references, otherwise, references != namesake, references != hint))
         return references[order]
+
+    def named(self, value: int) -> tuple[int, int]:
+        """Return the reference values that a hint names and of the same name; -1 for none."""
+        tensor = self.shaped.stage.parallel.graph.values[value].tensor
+        hint = self._named.get(tensor.lineage.reference, -1) if tensor.lineage is not None else -1
+        return hint, self._named.get(tensor.name, -1)
 
     def computed_like(self, value: int, references: Codes) -> Codes:
         """Return those of some reference values that the operator of ``value`` computes."""

@@ -133,6 +133,6 @@ def _where_known(shaped: ShapedStage) -> ShapedStage:
     positive = {
         value: replace(fresh, domain="positive")
         for value, fresh in shaped.fresh.items()
-        if value in shaped.stage.positive and fresh.domain == "any"
+        if value in shaped.stage.positive and fresh.domain in ("any", "nonnegative")
     }
     return replace(shaped, fresh={**shaped.fresh, **positive}) if positive else shaped

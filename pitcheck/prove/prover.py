@@ -371,7 +371,7 @@ class Prover:
         excluded: set[int] = set()
         cut_of = partial(self._cut_of, usable, excluded)
         form, walk = self._fingerprints.of(target, cut_of)
-        key = (*form, *self._signs.positive(cut_of, walk.cuts))
+        key = (*form, *self._signs.facts(cut_of, walk.cuts))
         known = self._again(key, walk, target, output)
         if known is not None:
             return known

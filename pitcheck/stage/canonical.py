@@ -21,7 +21,7 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
 
     Names, layers, ranks and micro-batches are left out: values are numbered as the steps meet them.
     Constants, literals, dtype kinds, full shapes, gather tables, parts, bounds and what is known to
-    be positive are in.
+    be positive or not negative are in.
 
     Returns:
         SHA-256 of everything that decides if the stage holds; the canonical key of every reference
@@ -53,8 +53,8 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
         digest.update(repr(said).encode())
         digest.update(compared.tobytes() + sums.tobytes())
     keys = {value: f"r{reference.of(value)}" for value in drawn_reference(stage)}
-    if stage.positive:
-        digest.update(repr(sorted(reference.of(value) for value in stage.positive)).encode())
+    for known in (stage.positive, stage.nonnegative):
+        digest.update(repr(sorted(reference.of(value) for value in known)).encode())
     for numbering in (reference, parallel):
         digest.update(repr(numbering.described()).encode())
     return digest.hexdigest(), keys

@@ -94,7 +94,10 @@ def shape_stage(
     fresh = {}
     for value in drawn_reference(stage):
         info = stage.reference.graph.values[value]
-        domain = "square" if value in squares and info.kind == "field" else "any"
+        domain = "any"
+        if info.kind == "field":
+            drawn = "square" if value in squares else "any"
+            domain = "nonnegative" if value in stage.nonnegative else drawn
         given = info.tensor.bounds
         bounds, marks = (
             (None, ()) if given is None else _between(stage, symbolic, value, given, sizes)

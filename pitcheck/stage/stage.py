@@ -63,7 +63,8 @@ class Stage:
 
     ``cuts`` maps every drawn parallel input to its cut; ``met`` also has those that only reach
     other parts of a buffer. ``sampling``: the axes of which it shows a few coordinates only.
-    ``positive`` are the reference values at which it is cut that are known to be so for all inputs.
+    ``positive`` and ``nonnegative`` are the reference values at which it is cut that are known to be
+    so for all inputs.
     """
 
     reference: Batch
@@ -73,6 +74,7 @@ class Stage:
     met: Mapping[int, Cut]
     sampling: Sampling | None = None
     positive: frozenset[int] = frozenset()
+    nonnegative: frozenset[int] = frozenset()
 
     def all_cuts(self) -> list[Cut]:
         """Return the cuts of inputs and targets, by which the two sides' dimensions are tied."""

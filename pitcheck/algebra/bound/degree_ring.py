@@ -51,7 +51,8 @@ from pitcheck.errors import BudgetError, UnsupportedError
 
 _LARGEST_POWER = 60
 """The bits of an exponent beyond which a degree says nothing."""
-_DOMAINS = {"any": 1, "positive": 1, "nonzero": 1, "square": 2}
+_DOMAINS = {"any": 1, "nonnegative": 1, "positive": 1, "nonzero": 1, "square": 2}
+_SIGNS = {"nonnegative": Sign.NONNEGATIVE, "positive": ABOVE_ZERO}
 
 
 class DegreeRing:
@@ -141,8 +142,8 @@ class DegreeRing:
     ) -> DegreeValue:
         """Return bounds for inputs that are drawn anew, shape (instances, *shape).
 
-        They are uniform field elements (degree 1), which may stand for positive numbers, nonzero
-        ones, or nonzero squares (degree 2 in what is drawn). Integers have degree 0.
+        They are uniform field elements (degree 1), which may stand for numbers that are positive,
+        not negative or not 0, or for nonzero squares (degree 2 in what is drawn). Integers have degree 0.
 
         Raises:
             UnsupportedError: if the domain is unknown.
@@ -156,7 +157,7 @@ class DegreeRing:
         if degree and domain in ("nonzero", "square"):
             self.divisions.append(Division(Degree(Polynomial(1)), prod(shape) * instances))
         value = self._value(kind, tuple(int(n) for n in shape), instances, Polynomial(degree))
-        return replace(value, sign=value.sign | ABOVE_ZERO) if domain == "positive" else value
+        return replace(value, sign=value.sign | _SIGNS.get(domain, Sign(0)))
 
     def integers(self, array: Any) -> DegreeValue:
         """Return bounds for integers or booleans of shape (trials, instances, *shape): degree 0."""

@@ -82,8 +82,10 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
     def fresh(
         self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any"
     ) -> Value:
-        parts = self.seed, "fresh", key
-        return Value("field", self.arithmetic.drawn(parts, self.trials, instances, shape, domain))
+        parts, nonnegative = (self.seed, "fresh", key), domain == "nonnegative"
+        of = "any" if nonnegative else domain
+        data = self.arithmetic.drawn(parts, self.trials, instances, shape, of)
+        return Value("field", data, nonnegative=nonnegative)
 
     def fresh_rows(
         self, key: str, shape: Sequence[int], rows: tuple[int, int], domain: Domain = "any"
@@ -92,9 +94,10 @@ class PrimeAlgebra(SignlessInfinity, Roots, KeyedFunctions, Formal, Discrete):
 
         They are those of :meth:`fresh` for one instance of ``shape``.
         """
-        parts = self.seed, "fresh", key
-        data = self.arithmetic.drawn_rows(parts, self.trials, shape, rows, domain)
-        return Value("field", data)
+        parts, nonnegative = (self.seed, "fresh", key), domain == "nonnegative"
+        of = "any" if nonnegative else domain
+        data = self.arithmetic.drawn_rows(parts, self.trials, shape, rows, of)
+        return Value("field", data, nonnegative=nonnegative)
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         found = self._constants.get((number, kind))

@@ -122,8 +122,10 @@ class StageDegrees:
 def drawn_degrees(algebra: DegreeAlgebra, shaped: ShapedStage) -> dict[int, DegreeValue]:
     """Return the degrees of all that a stage draws."""
     drawn = {value: _degrees(algebra, fresh) for value, fresh in shaped.fresh.items()}
-    for value in drawn.keys() & shaped.stage.positive:
-        drawn[value] = replace(drawn[value], sign=drawn[value].sign | ABOVE_ZERO)
+    facts = (shaped.stage.nonnegative, Sign.NONNEGATIVE), (shaped.stage.positive, ABOVE_ZERO)
+    for known, sign in facts:
+        for value in drawn.keys() & known:
+            drawn[value] = replace(drawn[value], sign=drawn[value].sign | sign)
     return drawn
 
 

@@ -48,22 +48,26 @@ class Signs:
         self._of: dict[Hashable, Sign] = {}
 
     def of_stage(self, stage: Stage) -> Stage:
-        """Return a stage that knows which of the numbers at its cuts are positive.
+        """Return a stage that knows which of the numbers at its cuts are positive or not negative.
 
         That is of no use where all operators have values for all numbers.
         """
         if _is_total(stage.reference) and _is_total(stage.parallel):
             return stage
         given = {cut.reference for cut in stage.cuts.values()}
-        return replace(stage, positive=frozenset(v for v in given if self._is_positive(v)))
+        return replace(
+            stage,
+            positive=frozenset(v for v in given if ABOVE_ZERO in self.of(v)),
+            nonnegative=frozenset(v for v in given if Sign.NONNEGATIVE in self.of(v)),
+        )
 
-    def positive(self, cut_of: Callable[[int], Cut | None], cuts: Sequence[int]) -> list[bool]:
-        """Return for parallel values if the reference's values at their cuts are positive."""
-        found = (cut_of(value) for value in cuts)
-        return [cut is not None and self._is_positive(cut.reference) for cut in found]
-
-    def _is_positive(self, value: int) -> bool:
-        return self.of(value) & ABOVE_ZERO == ABOVE_ZERO
+    def facts(self, cut_of: Callable[[int], Cut | None], cuts: Sequence[int]) -> list[Sign]:
+        """Return what a stage may know of the reference's values at its cuts, by parallel value."""
+        return [
+            self.of(cut.reference) & ABOVE_ZERO
+            for cut in map(cut_of, cuts)
+            if cut is not None
+        ]
 
     def may_be_infinite(self, value: int) -> bool:
         """Return True if a value may be infinite, or if nothing is known of it.

@@ -194,7 +194,7 @@ class DisturbedAlgebra(Noise, TrialInputs):
         if not self.shaken:
             return value
         by = SHAKEN * self.generator.uniform(
-            0.5 if domain in ("square", "positive") else -1.0, 1.0, value.data.shape
+            0.5 if domain in ("square", "positive", "nonnegative") else -1.0, 1.0, value.data.shape
         )
         return Value("field", value.data + by * np.maximum(1.0, np.abs(value.data)))
 

@@ -194,7 +194,7 @@ class TrialInputs(RealAlgebra):
         """Return field values of the sort of every trial, shape (1, trials, instances, *shape).
 
         Of domain ``square`` they are squares, of domain ``nonzero`` they have no zeros, of domain
-        ``positive`` they are positive.
+        ``positive`` they are positive, of domain ``nonnegative`` not negative.
         """
         drawn = [min(trial, FIRST_SCALED) for trial in self.trials]
         words = [
@@ -231,6 +231,8 @@ class TrialInputs(RealAlgebra):
             result = np.where(result == 0, 1.0, result)
         elif domain == "positive":
             result = np.where(result == 0, 1.0, np.abs(result))
+        elif domain == "nonnegative":
+            result = np.abs(result)
         return Value("field", result[None])
 
     def _draw(self, sort: int, rank: int) -> Callable[[_Draw], Floats]:
