@@ -57,8 +57,9 @@ def find_cuts(
     """
     stage = shaped.stage
     order = _telling_first(stage.reference, evaluated)
-    index = build_index(stage.reference, evaluated, Corners(symbolic, shaped), order)
     places = Places(symbolic, shaped, known)
+    corners = Corners(symbolic, shaped, places)
+    index = build_index(stage.reference, evaluated, corners, order)
     found: dict[int, Cut] = {}
     views = _views(stage.parallel)
     numbers = of_numbers(stage.parallel)

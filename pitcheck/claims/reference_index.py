@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.dimensions.scaling_class import Dimension
 from pitcheck.claims.real_numbers import CANCELLED, TOLERANCE, Floats, agree, largest_place, tells
+from pitcheck.claims.shard_places import Places
 from pitcheck.stage.batch import Batch
 from pitcheck.stage.evaluate import Evaluated
 from pitcheck.stage.shaped_stage import ShapedStage
@@ -135,12 +136,14 @@ def build_index(
 class Corners:
     """Reduced positions along the dimensions of reference values at which a part can begin.
 
-    These are the multiples of a unit at full size.
+    These are the multiples of a unit at full size. Along a dimension that keeps its size they are
+    the places at which ``places`` knows shards to begin: a rank may hold one block of scores alone.
     """
 
-    def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage) -> None:
+    def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage, places: Places) -> None:
         self._symbolic = symbolic
         self._sizes = shaped.sizes
+        self._shards = places
         self._known: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def of(self, value: int) -> list[NDArray[np.int64]]:
@@ -156,7 +159,7 @@ class Corners:
     def _places(self, node: Dimension) -> list[int]:
         own = self._symbolic.system.class_of(node)
         if own.inner is None and not own.positions and self._sizes.size(node) == node.size:
-            return [0]
+            return self._shards.starts(node)
         if own.inner is None:
             starts = dict.fromkeys(
                 self._sizes.position(node, start) for start in range(0, node.size, own.unit)

@@ -79,6 +79,13 @@ class Places:
                 offsets if before is None else np.where(before >= 0, before, offsets)
             )
 
+    def starts(self, node: Dimension) -> list[int]:
+        """Return the full offsets, ascending, at which shards along a dimension begin; 0 first."""
+        number = self.symbolic.system.number_of(node)
+        known = [codes for (of, _), codes in self._offsets.items() if of == number]
+        starts = np.unique(np.concatenate([np.zeros(1, dtype=np.int64), *known]))
+        return [start for start in starts.tolist() if 0 <= start < node.size]
+
     def reduced(self, nodes: Sequence[Dimension], offsets: Sequence[int]) -> list[int] | None:
         """Return full offsets at reduced sizes, one per dimension; None if one is no boundary."""
         found = []

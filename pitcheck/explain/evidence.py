@@ -13,6 +13,7 @@ from pitcheck.algebra.value import Value
 from pitcheck.claims.conjecture import VIEWS
 from pitcheck.claims.real_numbers import Floats, real_differences
 from pitcheck.claims.reference_index import Corners, Index, build_index, lookup
+from pitcheck.claims.shard_places import Places
 from pitcheck.claims.specification import Specification
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.families import MOVES
@@ -81,9 +82,9 @@ class Evidence:
         self.run = run
         self.cuts = {**cuts, **specification.initial}
         self.batch = run.stage.parallel
-        self.index: Index = build_index(
-            run.stage.reference, run.evaluated, Corners(run.symbolic, run.shaped)
-        )
+        places = Places(run.symbolic, run.shaped, self.cuts)
+        corners = Corners(run.symbolic, run.shaped, places)
+        self.index: Index = build_index(run.stage.reference, run.evaluated, corners)
         self._true: dict[int, bool] = {}
         self.writers: dict[int, list[Step]] = {}
         for step in self.batch.steps:

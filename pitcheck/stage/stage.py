@@ -63,8 +63,8 @@ class Stage:
 
     ``cuts`` maps every drawn parallel input to its cut; ``met`` also has those that only reach
     other parts of a buffer. ``sampling``: the axes of which it shows a few coordinates only.
-    ``positive`` and ``nonnegative`` are the reference values at which it is cut that are known to be
-    so for all inputs.
+    ``positive`` and ``nonnegative`` are the reference values at which it is cut that are known to
+    be so for all inputs.
     """
 
     reference: Batch

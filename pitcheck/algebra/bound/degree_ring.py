@@ -143,7 +143,8 @@ class DegreeRing:
         """Return bounds for inputs that are drawn anew, shape (instances, *shape).
 
         They are uniform field elements (degree 1), which may stand for numbers that are positive,
-        not negative or not 0, or for nonzero squares (degree 2 in what is drawn). Integers have degree 0.
+        not negative or not 0, or for nonzero squares (degree 2 in what is drawn). Integers have
+        degree 0.
 
         Raises:
             UnsupportedError: if the domain is unknown.

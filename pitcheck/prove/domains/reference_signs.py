@@ -63,11 +63,7 @@ class Signs:
 
     def facts(self, cut_of: Callable[[int], Cut | None], cuts: Sequence[int]) -> list[Sign]:
         """Return what a stage may know of the reference's values at its cuts, by parallel value."""
-        return [
-            self.of(cut.reference) & ABOVE_ZERO
-            for cut in map(cut_of, cuts)
-            if cut is not None
-        ]
+        return [self.of(cut.reference) & ABOVE_ZERO for cut in map(cut_of, cuts) if cut is not None]
 
     def may_be_infinite(self, value: int) -> bool:
         """Return True if a value may be infinite, or if nothing is known of it.
