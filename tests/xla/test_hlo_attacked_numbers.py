@@ -282,3 +282,29 @@ def test_the_partitioner_makes_no_promises(root: str, promise: str) -> None:
     assert verdict(promised, plain) == EQUIVALENT
     assert verdict(plain, promised) == REFUSED
     assert verdict(promised, elsewhere) == REFUSED
+
+
+START = "%x = f32[8] parameter(0), sharding={replicated}\n"
+START += "%s = KIND[] parameter(1), sharding={replicated}\n"
+SLICED = "ROOT %r = f32[2] dynamic-slice(%x, START), dynamic_slice_sizes={2}"
+UPDATED = """%one = f32[] constant(1)
+%u = f32[2] broadcast(%one), dimensions={}
+ROOT %r = f32[8] dynamic-update-slice(%x, %u, START)"""
+CLAMPED = "%z = KIND[] constant(0)\n%m = KIND[] constant(6)\n%k = KIND[] clamp(%z, %s, %m)\n"
+WRAPPED = "%n = KIND[] constant(8)\n%k = KIND[] remainder(%s, %n)\n"
+
+
+@pytest.mark.parametrize("kind", ["s32", "u8"])
+@pytest.mark.parametrize("operator", [SLICED, UPDATED], ids=["read", "written"])
+@pytest.mark.parametrize(
+    ("start", "expected"), [(CLAMPED, EQUIVALENT), (WRAPPED, OTHERS)], ids=["clamped", "wrapped"]
+)
+def test_starts_of_slices_lie_beyond_the_end_too(
+    kind: str, operator: str, start: str, expected: str
+) -> None:
+    """A start that wraps around is the same for all places of the dimension that fit."""
+    before, after = (
+        (START + more + operator.replace("START", name)).replace("KIND", kind)
+        for more, name in (("", "%s"), (start, "%k"))
+    )
+    assert verdict(program(before + ", sharding={replicated}"), program(after)) == expected

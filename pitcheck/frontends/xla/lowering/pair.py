@@ -418,7 +418,7 @@ def _assumed(given: Sequence[Parameter], bounds: Mapping[int, tuple[int, int]]) 
     for parameter in given:
         if parameter.shape.element.is_integer:
             low, high = parameter.bounds(bounds)
-            reason = ", which they index" if parameter.number in bounds else ""
+            reason = ", as they index" if parameter.number in bounds else ""
             yield f"the integers in {parameter.name} lie in [{low}, {high}){reason}"
 
 
