@@ -1,23 +1,28 @@
-"""The decisions of a check: how each verdict is reached, and the findings that go with it."""
+"""The decisions of a check: how each verdict is reached, and the findings that go with it.
+
+What explains a difference, or looks for one, is imported when first used: most checks prove their
+pair and never need it, and it is a fifth of all that would be imported.
+"""
 
 from __future__ import annotations
 
 import traceback
 import warnings
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pitcheck.engine.reporting import estimates, make_report
 from pitcheck.engine.state import Check
 from pitcheck.errors import BudgetError, ExplanationWarning, PitcheckError, PlanError
-from pitcheck.explain.difference import explain_by_causes, explain_difference, unexplained
-from pitcheck.explain.failed_stages import Refused, explain_refused
 from pitcheck.graph.cuts import Cut
 from pitcheck.precision.findings import precision_findings
 from pitcheck.precision.rules import in_one_dtype
-from pitcheck.refute.counted_differences import SecondLook
 from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.stage.run_batch import StepError
+
+if TYPE_CHECKING:
+    from pitcheck.explain.failed_stages import Refused
+    from pitcheck.refute.counted_differences import SecondLook
 
 ADVICE = {
     "PIT202": "no real input shows a difference: the plans may be equal for real numbers alone, "
@@ -60,11 +65,7 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
     ``found``: an input of both plans on which an output differs, as an arithmetic other than
     float64 showed. It is explained by the stages that are ``refused``, if given, else by that run.
     """
-    check.findings[:0] = (
-        _explained(check, found, refused)
-        if check.options.explain
-        else [unexplained(found.shown, NOT_EXPLAINED)]
-    )
+    check.findings[:0] = _explained(check, found, refused)
     names = (found.run.comparisons[number].target.name for number in found.real)
     check.differing = tuple(dict.fromkeys((found.shown.output, *names)))
     check.clock.lap("explain")
@@ -96,6 +97,15 @@ def _prove_rest(check: Check, cuts: dict[int, Cut]) -> None:
 
 def _explained(check: Check, found: SecondLook, refused: Refused | None) -> list[Finding]:
     """Return the findings of a difference, with its causes as far as they are found."""
+    from pitcheck.explain.difference import (  # noqa: PLC0415
+        explain_by_causes,
+        explain_difference,
+        unexplained,
+    )
+    from pitcheck.explain.failed_stages import explain_refused  # noqa: PLC0415
+
+    if not check.options.explain:
+        return [unexplained(found.shown, NOT_EXPLAINED)]
     try:
         if check.causes:
             return explain_by_causes(check.problem, found, check.causes)

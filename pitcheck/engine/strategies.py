@@ -5,9 +5,10 @@ They act in the order of ``STRATEGIES``, from what is cheap and final to what is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,8 +18,6 @@ from pitcheck.engine.decisions import concluded, mismatch
 from pitcheck.engine.reporting import make_report
 from pitcheck.engine.state import MOST_REFUSED, Check
 from pitcheck.errors import BudgetError, PitcheckError
-from pitcheck.explain.difference import gap_finding
-from pitcheck.explain.failed_stages import Refused, first_refused, suspected, unproven
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.instances import count_instances
@@ -28,20 +27,15 @@ from pitcheck.plan.validate import examine
 from pitcheck.prove.narrow_integers import wrapping
 from pitcheck.prove.prover import MOST_UNCUT
 from pitcheck.refute.block_run import colourings
-from pitcheck.refute.counted_differences import (
-    SecondLook,
-    count_differences,
-    early_look,
-    incomparable,
-    look_on_blocks,
-    second_look,
-)
 from pitcheck.refute.larger_sizes import retried
 from pitcheck.refute.nearest_outputs import nearest_outputs
 from pitcheck.refute.uninitialised import CONTENTS, MOST_NAMED, blamed, filled, reached
-from pitcheck.refute.whole_run import conjecture, run_few
+from pitcheck.refute.whole_run import WholeRun, conjecture, run_few
 from pitcheck.report.report import Finding, OperatorCounts, Report
 from pitcheck.stage.equal_blocks import Batched
+
+if TYPE_CHECKING:
+    from pitcheck.refute.counted_differences import SecondLook
 
 Strategy = Callable[[Check], Report | None]
 """A step of a check: it returns the report if it decides the check, else None."""
@@ -129,8 +123,11 @@ def _specify(check: Check) -> None:
         Finding(code="PIT201", verdict="inconclusive", title=title, output=name)
         for name, title in (*missing, *changed)
     ]
-    gaps = (gap for gap in specification.gaps if gap.output)
-    check.findings += [gap_finding(gap, "inconclusive") for gap in gaps]
+    gaps = [gap for gap in specification.gaps if gap.output]
+    if gaps:
+        from pitcheck.explain.difference import gap_finding  # noqa: PLC0415
+
+        check.findings += [gap_finding(gap, "inconclusive") for gap in gaps]
 
 
 def expose_unwritten_memory(check: Check) -> Report | None:
@@ -198,6 +195,8 @@ def refute_failed_stages(check: Check) -> Report | None:
     batch = check.large_batch
     if batch is None or not prover.refused:
         return None
+    from pitcheck.explain.failed_stages import Refused, unproven  # noqa: PLC0415
+
     why = "no input that was tried shows a difference"
     try:
         found = _look_on_blocks(check, batch)
@@ -218,6 +217,9 @@ def refute_failed_stages(check: Check) -> Report | None:
 
 def _look_on_blocks(check: Check, batch: Batched) -> SecondLook | None:
     """Return a run on few different blocks of data in which an output differs; None without one."""
+    from pitcheck.explain.failed_stages import first_refused, suspected  # noqa: PLC0415
+    from pitcheck.refute.counted_differences import look_on_blocks  # noqa: PLC0415
+
     refused, problem = check.prover.refused, check.problem
     blocks = colourings(problem, batch, suspected(problem.parallel, refused[0]))
     differs = any(o.proof.outcome == "failed" for o in refused)
@@ -247,10 +249,24 @@ def try_few_draws(check: Check) -> Report | None:
     if run is None:
         return None
     suspects = run.suspects()
-    judged = count_differences(run, cuts, suspects) if suspects else None
-    if judged is not None and judged.shown is not None:
-        return mismatch(check, SecondLook(run, cuts, judged.real, judged.shown))
+    found = _counted(run, cuts)[0] if suspects else None
+    if found is not None:
+        return mismatch(check, found)
     return None if suspects else _proven_over(check, cuts)
+
+
+def _counted(run: WholeRun, cuts: dict[int, Cut]) -> tuple[SecondLook | None, Mapping[int, str]]:
+    """Look at the outputs that differ in a run.
+
+    Returns:
+        What shows a difference that counts, or None; by number, why outputs have other draws.
+    """
+    from pitcheck.refute.counted_differences import SecondLook, count_differences  # noqa: PLC0415
+
+    judged = count_differences(run, cuts, run.suspects())
+    shown = judged.shown
+    found = None if shown is None else SecondLook(run, cuts, judged.real, shown)
+    return found, judged.draws
 
 
 def _proven_over(check: Check, cuts: dict[int, Cut]) -> Report | None:
@@ -277,12 +293,11 @@ def run_on_reals(check: Check) -> Report | None:
             raise BudgetError(check.too_large) from None
         raise
     check.clock.lap("lineage")
-    judged = count_differences(run, cuts, run.suspects())
-    if judged.shown is not None:
-        return mismatch(check, SecondLook(run, cuts, judged.real, judged.shown))
+    found, draws = _counted(run, cuts)
+    if found is not None:
+        return mismatch(check, found)
     check.findings.extend(
-        _other_draws(run.comparisons[number].target.name, why)
-        for number, why in judged.draws.items()
+        _other_draws(run.comparisons[number].target.name, why) for number, why in draws.items()
     )
     return None
 
@@ -297,6 +312,8 @@ def look_early(check: Check) -> Report | None:
     """Look at further draws if a stage over hints differs: that costs less than proofs in vain."""
     if not check.prover.failed:
         return None
+    from pitcheck.refute.counted_differences import early_look  # noqa: PLC0415
+
     found = early_look(check.problem)
     check.clock.lap("lineage")
     return None if found is None else mismatch(check, found)
@@ -318,7 +335,11 @@ def prove_over_conjectures(check: Check) -> Report | None:
 def look_again(check: Check) -> Report | None:
     """Look at the outputs whose stages differ: with more digits and on many other inputs."""
     failed = [o.output for o in check.ledger.open_outputs if o.proof.outcome == "failed"]
-    found = second_look(check.problem, check.run, check.cuts, failed) if failed else None
+    if not failed:
+        return None
+    from pitcheck.refute.counted_differences import second_look  # noqa: PLC0415
+
+    found = second_look(check.problem, check.run, check.cuts, failed)
     return None if found is None else mismatch(check, found)
 
 
@@ -336,6 +357,8 @@ def _note_other_draws(check: Check) -> None:
 
     Two random permutations of four rows are the same in one draw of 24.
     """
+    from pitcheck.refute.counted_differences import incomparable  # noqa: PLC0415
+
     noted = {finding.output for finding in check.findings if finding.code == "PIT206"}
     left = check.ledger.open_outputs
     names = {o.output for o in left if (o.proof.code or "PIT202") == "PIT202"} - noted

@@ -115,6 +115,7 @@ PLANNER_FILES = Frontend(
     "an nnScaler execution plan (.pkl)",
     lambda source: source.endswith(".pkl"),
     _read_planner_file,
+    in_one_file=True,
 )
 XLA_TEXTS = Frontend(
     "xla",

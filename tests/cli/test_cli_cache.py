@@ -13,6 +13,7 @@ from pitcheck.commands import reading, remembered_pairs
 from pitcheck.frontends.protocol import Frontend
 
 DEMO = Path(__file__).parents[2] / "plans" / "demo"
+PLANNER = Path(__file__).parents[1] / "data" / "nnscaler"
 
 
 @pytest.fixture(autouse=True)
@@ -136,3 +137,16 @@ def test_a_pair_of_an_installed_frontend_is_not_recognised(
     monkeypatch.setattr(remembered_pairs, "frontend_of", frontend)
     call("check", *pair)
     assert "reports" not in call("cache", "info").out
+
+
+def test_a_pair_of_planner_files_is_recognised_by_its_bytes(call: Call) -> None:
+    """A wrong plan in the place of one that was proven is read."""
+    planner = ["reference.pkl", "parallel.pkl"]
+    for file, name in zip(planner, ("reference", "dp1-pp1-tp2-mb1.megatron"), strict=True):
+        shutil.copy(PLANNER / "pairs" / f"mlp-L4-gbs128.{name}.pkl", file)
+    assert call("check", *planner).code == 0
+    again = json.loads(call("check", *planner, "--output", "json").out)
+    assert again["remembered"] == again["stages"]["distinct"]
+    assert again["seconds"].get("stages", 0) == 0, "no plan was read"
+    shutil.copy(PLANNER / "mutants" / "m01_drop_fw_allreduce.pkl", planner[1])
+    assert call("check", *planner).code in (1, 2)

@@ -48,3 +48,14 @@ def test_importing_loads_no_heavy_package(module: str) -> None:
         timeout=60,
     )
     assert shown.stdout == "[]\n"
+
+
+def test_a_check_loads_what_explains_a_difference_only_once_there_is_one() -> None:
+    look = (
+        "import sys, pitcheck.engine.check; "
+        "print([m for m in sys.modules if m.startswith(('pitcheck.explain', 'pitcheck.witness'))])"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", look], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert shown.stdout == "[]\n"

@@ -12,8 +12,8 @@ from zoo.builder import Builder
 
 from pitcheck.base.options import Options
 from pitcheck.engine import check as run
-from pitcheck.engine import decisions
 from pitcheck.errors import ExplanationWarning
+from pitcheck.explain import difference
 from pitcheck.plan.model import Number, Plan
 
 
@@ -38,7 +38,7 @@ def test_a_fault_in_looking_for_the_cause_takes_no_verdict_away(
     def failing(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(decisions, "explain_difference", failing)
+    monkeypatch.setattr(difference, "explain_difference", failing)
     with pytest.warns(ExplanationWarning, match=type(error).__name__):
         report = run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))
     assert (report.verdict, report.exit_code) == ("mismatch", 1)
@@ -52,7 +52,7 @@ def test_a_search_that_is_stopped_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
     def stopped(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(decisions, "explain_difference", stopped)
+    monkeypatch.setattr(difference, "explain_difference", stopped)
     with pytest.raises(KeyboardInterrupt):
         run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))
 
@@ -62,7 +62,7 @@ def test_a_difference_need_not_be_explained(
 ) -> None:
     """The verdict, the output and its values are the same; no cause is looked for."""
     explained = run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))
-    monkeypatch.setattr(decisions, "explain_difference", lambda *_: pytest.fail("was looked for"))
+    monkeypatch.setattr(difference, "explain_difference", lambda *_: pytest.fail("was looked for"))
     options = Options(seed=1, jobs=1, explain=False, witness_directory=tmp_path)
     report = run.check(doubled(2), doubled(3), options)
     assert (report.verdict, report.exit_code) == ("mismatch", 1)

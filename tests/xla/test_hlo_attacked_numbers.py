@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 from xla.hlo_attacks import EQUIVALENT, OTHERS, REFUSED, UNPROVEN, program, region, verdict
+
+from pitcheck.frontends.xla.lowering.rounded_literals import meant
+from pitcheck.frontends.xla.text.shapes import ElementType
 
 SECOND = "%second (a: f32[], b: f32[]) -> f32[] {\n  ROOT %b = f32[] parameter(1)\n"
 SECOND += "  %a = f32[] parameter(0)\n}\n"
@@ -282,3 +288,62 @@ def test_the_partitioner_makes_no_promises(root: str, promise: str) -> None:
     assert verdict(promised, plain) == EQUIVALENT
     assert verdict(plain, promised) == REFUSED
     assert verdict(promised, elsewhere) == REFUSED
+
+
+START = "%x = f32[8] parameter(0), sharding={replicated}\n"
+START += "%s = KIND[] parameter(1), sharding={replicated}\n"
+SLICED = "ROOT %r = f32[2] dynamic-slice(%x, START), dynamic_slice_sizes={2}"
+UPDATED = """%one = f32[] constant(1)
+%u = f32[2] broadcast(%one), dimensions={}
+ROOT %r = f32[8] dynamic-update-slice(%x, %u, START)"""
+CLAMPED = "%z = KIND[] constant(0)\n%m = KIND[] constant(6)\n%k = KIND[] clamp(%z, %s, %m)\n"
+WRAPPED = "%n = KIND[] constant(8)\n%k = KIND[] remainder(%s, %n)\n"
+
+
+@pytest.mark.parametrize("kind", ["s32", "u8"])
+@pytest.mark.parametrize("operator", [SLICED, UPDATED], ids=["read", "written"])
+@pytest.mark.parametrize(
+    ("start", "expected"), [(CLAMPED, EQUIVALENT), (WRAPPED, OTHERS)], ids=["clamped", "wrapped"]
+)
+def test_starts_of_slices_lie_beyond_the_end_too(
+    kind: str, operator: str, start: str, expected: str
+) -> None:
+    """A start that wraps around is the same for all places of the dimension that fit."""
+    before, after = (
+        (START + more + operator.replace("START", name)).replace("KIND", kind)
+        for more, name in (("", "%s"), (start, "%k"))
+    )
+    assert verdict(program(before + ", sharding={replicated}"), program(after)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "expected"),
+    [
+        ("f32", "0.0069444445", EQUIVALENT),
+        ("f32", "-0.0069444445", OTHERS),
+        ("f32", "0.00699300691", OTHERS),  # 1/143
+        ("f32", "0.006944444", OTHERS),  # the float32 below the one nearest to 1/144
+        ("f64", "0.0069444445", OTHERS),
+        ("f64", "0.0069444444444444441", EQUIVALENT),
+        ("bf16", "0.006958", EQUIVALENT),
+    ],
+)
+def test_a_literal_stands_for_the_fraction_that_rounds_to_it(
+    kind: str, number: str, expected: str
+) -> None:
+    given = f"%x = {kind}[4] parameter(0), sharding={{replicated}}\n"
+    quotient, product = (
+        f"{given}%c = {kind}[] constant({c})\n%d = {kind}[4] broadcast(%c), dimensions={{}}\n"
+        f"ROOT %r = {kind}[4] {operator}(%x, %d)"
+        for operator, c in (("divide", "144"), ("multiply", number))
+    )
+    before, after = program(quotient + ", sharding={replicated}"), program(product)
+    assert verdict(before, after) == expected
+
+
+def test_each_float32_stands_for_a_fraction_that_rounds_to_it_alone() -> None:
+    rng = np.random.default_rng(1)
+    floats = (rng.integers(1, 4000, 2000) / rng.integers(1, 4000, 2000)).astype(np.float32)
+    for number in {float(x) for x in (*floats, *(np.float32(2) ** np.arange(-140, 20)))}:
+        found = meant(Fraction(repr(np.float32(number).item())), ElementType.F32)
+        assert np.float32(found.numerator / found.denominator) == np.float32(number)

@@ -11,12 +11,12 @@ import pytest
 from xla.hlo_pairs import cases_in, edits, is_right, plans_in
 
 from pitcheck.base.options import Options
-from pitcheck.engine import strategies
 from pitcheck.engine.check import check
 from pitcheck.errors import PlanError
 from pitcheck.frontends.xla.lowering.pair import plans_of
 from pitcheck.frontends.xla.text.parser import parse_hlo
 from pitcheck.plan.model import Plan
+from pitcheck.refute import counted_differences
 from pitcheck.report.report import Report
 
 FILE = "lookups.jsonl.gz"
@@ -186,9 +186,9 @@ def test_no_fault_is_proven_where_no_run_shows_it(
 ) -> None:
     """Runs on real numbers find most faults first; proofs must refuse them without that."""
     for look in ("early_look", "second_look"):
-        monkeypatch.setattr(strategies, look, lambda *_: None)
+        monkeypatch.setattr(counted_differences, look, lambda *_: None)
     unseen = SimpleNamespace(shown=None, draws={})
-    monkeypatch.setattr(strategies, "count_differences", lambda *_: unseen)
+    monkeypatch.setattr(counted_differences, "count_differences", lambda *_: unseen)
     case = cases_in(FILE)[name]
     assert report(*plans_in(case)).verdict == "equivalent"
     faults = OF_GATHERED if name == GATHERED else wrong(int(name.rsplit(maxsplit=1)[-1]))

@@ -352,7 +352,7 @@ def test_a_mask_of_labels_is_not_decided_by_what_indices_are() -> None:
     reference, parallel = plans_of(parse_hlo(text), parse_hlo(text))
     assert any(operator.kind == "ne" for operator in reference.operators)
     assert {t.bounds for t in reference.tensors if t.role == "input"} == {None, (-1, 4)}
-    assert "the integers in l lie in [-1, 4), which they index" in parallel.assumptions
+    assert "the integers in l lie in [-1, 4), as they index" in parallel.assumptions
 
 
 def test_integers_that_do_not_index_may_be_negative() -> None:

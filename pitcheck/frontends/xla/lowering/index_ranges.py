@@ -2,8 +2,9 @@
 
 XLA clamps an index that lies outside, or drops what it would write. Programs do not mean that. So
 an integer parameter that indexes a dimension is taken to lie within it, which the report says. The
-indices of a slice are the exception: there clamping is what a program may rely on, so they may be
-any place of the dimension, the last ones included.
+starts of a slice are the exception: there clamping is what a program may rely on, so they may be
+any place of the dimension and as many beyond its end, where a partitioned program that clamps in
+each shard, or not at all, reads something else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 
 MOST = 1 << 10
 """The largest magnitude that a plan bounds an integer by."""
+BEYOND = 2
+"""The range of the starts of a slice, as a multiple of the size of the dimension."""
 _THROUGH = frozenset(
     {
         "add",
@@ -79,7 +82,7 @@ def widest(element: ElementType) -> tuple[int, int]:
 
 
 def _indices(entry: Computation, instruction: Instruction) -> list[tuple[str, int]]:
-    """Return the operands of an instruction that are indices, with the size that they index."""
+    """Return the operands of an instruction that are indices, with the end of their range."""
     operands = instruction.operands
     if instruction.opcode in {"gather", "scatter"}:
         whole = entry.instructions[operands[0]].shape
@@ -93,7 +96,8 @@ def _indices(entry: Computation, instruction: Instruction) -> list[tuple[str, in
     if first is not None:
         whole = entry.instructions[operands[0]].shape
         if isinstance(whole, ArrayShape):
-            return list(zip(operands[first:], whole.dimensions, strict=False))
+            places = zip(operands[first:], whole.dimensions, strict=False)
+            return [(operand, BEYOND * size) for operand, size in places]
     return []
 
 

@@ -22,6 +22,7 @@ from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.lowering.random.draws import Draw, Draws, PartitionedDraws
 from pitcheck.frontends.xla.lowering.random.samples import Sampled
+from pitcheck.frontends.xla.lowering.rounded_literals import literals_meant
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.parser import read_hlo
@@ -264,7 +265,14 @@ def _made(
     plans = (
         reference.plan([Output(name) for name in (*outputs, *claims)], ()),
         parallel.plan(
-            local, (LATER_PASSES, *promises, *_assumed(read, bounds), *_assumed_random(draws.all))
+            local,
+            (
+                LATER_PASSES,
+                *promises,
+                *_assumed(read, bounds),
+                *_assumed_literals(before, after),
+                *_assumed_random(draws.all),
+            ),
         ),
     )
     files = before.file, after.file
@@ -418,8 +426,18 @@ def _assumed(given: Sequence[Parameter], bounds: Mapping[int, tuple[int, int]]) 
     for parameter in given:
         if parameter.shape.element.is_integer:
             low, high = parameter.bounds(bounds)
-            reason = ", which they index" if parameter.number in bounds else ""
+            reason = ", as they index" if parameter.number in bounds else ""
             yield f"the integers in {parameter.name} lie in [{low}, {high}){reason}"
+
+
+def _assumed_literals(before: Module, after: Module) -> Iterator[str]:
+    """Yield that literals stand for fractions, with the first of them; nothing if none do."""
+    for number, fraction in literals_meant(before, after):
+        yield (
+            f"a literal stands for the simplest fraction that rounds to it in its dtype, as "
+            f"{float(number):.9g} for {fraction}"
+        )
+        return
 
 
 def _assumed_random(draws: Sequence[Draw]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
 
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
@@ -33,6 +34,7 @@ from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups
 from pitcheck.frontends.xla.lowering.orders import ordered
 from pitcheck.frontends.xla.lowering.random.generators import random_bits
 from pitcheck.frontends.xla.lowering.reductions import reduced
+from pitcheck.frontends.xla.lowering.rounded_literals import meant
 from pitcheck.frontends.xla.lowering.structure import structural
 from pitcheck.frontends.xla.lowering.windows.convolutions import convolution
 from pitcheck.frontends.xla.lowering.windows.selections import selections
@@ -259,7 +261,10 @@ class Run:
         literal = instruction.literal
         if literal is None:
             raise unsupported(self._b, "a constant without numbers")
-        constant = self._b.constant(literal.shape, literal.elements)
+        element = literal.shape.element
+        numbers = {n: meant(n, element) for n in literal.elements if isinstance(n, Fraction)}
+        elements = [numbers[n] if isinstance(n, Fraction) else n for n in literal.elements]
+        constant = self._b.constant(literal.shape, elements)
         groups = self._groups(instruction)
         if groups is not None:
             return Copies((constant,) * self._devices, groups)

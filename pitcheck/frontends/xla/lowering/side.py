@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import Array, Value, arrays_of
+from pitcheck.frontends.xla.lowering.arrays import Array, Value, arrays_of, limits
 from pitcheck.frontends.xla.lowering.building import (
     Building,
     Counting,
@@ -44,7 +44,9 @@ class Parameter:
 
     def bounds(self, stated: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
         """Return the half-open range of its integers; ``stated``: those of some parameters."""
-        return stated.get(self.number) or widest(self.shape.element)
+        low, high = limits(self.shape.element)
+        first, behind = stated.get(self.number) or widest(self.shape.element)
+        return max(low, first), min(high, behind)
 
 
 def parameters_of(module: Module) -> Iterator[Parameter]:
