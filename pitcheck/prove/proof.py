@@ -25,7 +25,7 @@ from pitcheck.prove.automatic import Automatic
 from pitcheck.prove.error_budget import Attempt, Attempts
 from pitcheck.prove.routing_counts import Coverage
 from pitcheck.stage.reductions.pipeline import STAGE_REDUCTIONS, Reductions
-from pitcheck.stage.reductions.protocol import Phase
+from pitcheck.stage.reductions.protocol import Context, Phase
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 
@@ -130,6 +130,10 @@ class Settings:
     def here(self) -> Settings:
         """These settings for this process: on the host if other processes have the GPUs."""
         return self.on_host() if shared_gpus(self.xp) else self
+
+    def context(self, variant: int) -> Context:
+        """Return what reductions are told at a set of sizes, with this run's secret seed."""
+        return Context(self.templates, variant, self.least, seed=self.seed)
 
     def phases(self) -> frozenset[Phase]:
         """Return the phases whose reductions may act on every stage."""
