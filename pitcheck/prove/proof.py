@@ -150,7 +150,8 @@ class Proof:
     residues, which would have given a theorem, did not prove it; "" if that was not tried.
     ``sizes``: why it is not known to hold at every size of the axes that were reduced; "" if it is,
     or if the stage was proven at its own sizes. ``together``: a decision of integers that was tried
-    and is not proven; "" if there is none.
+    and is not proven; "" if there is none. ``unread``: a step that indexes a table of which no draw
+    read some row.
     """
 
     outcome: Outcome
@@ -160,6 +161,7 @@ class Proof:
     primes: tuple[int, ...] = ()
     heuristic: bool = False
     no_tables: str = ""
+    unread: str = ""
     sizes: str = ""
     together: str = ""
     code: str = ""
