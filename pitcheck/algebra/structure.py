@@ -12,6 +12,7 @@ All concrete algebras share them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -39,10 +40,22 @@ def aligned(array: Any, rank: int) -> Any:
     return array.reshape(array.shape[:LEADING] + (1,) * missing + array.shape[LEADING:])
 
 
+@dataclass(frozen=True)
+class Indexed:
+    """Indices into an axis of ``size`` rows, of shape (1, trials or 1, instances, ...)."""
+
+    site: str
+    size: int
+    index: Any
+
+
 class Structure:
     """Operations that move the elements of values."""
 
     xp: Any
+    site: str
+    indexed: list[Indexed] | None = None
+    """The indices of all steps, in their order; None if nobody asks for them."""
 
     # --- hooks for algebras
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
@@ -280,6 +293,8 @@ class Structure:
             raise ShapeError(
                 f"an index lies outside 0 .. {size - 1}, dimension {axis} of shape {self.shape(a)}"
             )
+        if self.indexed is not None:
+            self.indexed.append(Indexed(self.site, size, index))
         return index
 
     def take(self, a: Value, axis: int, indices: Value) -> Value:

@@ -28,6 +28,7 @@ LEAST_LOG2 = -1074.0
 outputs that nothing random enters (integers, constants).
 """
 UNTRIED = "the discrete cases that were not tried"
+UNREAD = "no draw read some row of a table that drawn integers index"
 TOGETHER = "what integers of several choices decide together was tried and not proven"
 """The reason for an estimate of a stage in which tokens share an expert, for example."""
 NOT_COVERED = (
@@ -135,9 +136,12 @@ def estimates(ledger: Ledger) -> tuple[str, ...]:
 
     decisions = (o.proof.together for o in ledger.obligations if o.proof.together)
     together = f"{TOGETHER}, first {next(decisions, '')}"
+    tables = (o.proof.unread for o in ledger.obligations if o.proof.unread)
+    unread = f"{UNREAD}, first {next(tables, '')}"
     reasons = [
         *_by_reason(ledger, reason),
         *_by_reason(ledger, lambda proof: together if proof.together else ""),
+        *_by_reason(ledger, lambda proof: unread if proof.unread else ""),
     ]
     return tuple(
         f"the bounds of {stages} of {distinct} distinct stages, the first that of {first!r}, are "

@@ -14,6 +14,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.keyed import key_of, mix
+
 Ints = NDArray[np.int64]
 Interval = tuple[int, int]
 Box = tuple[tuple[Interval, ...], ...]
@@ -162,29 +164,33 @@ class Parts(Sequence[Part]):
         return {}
 
     @cached_property
-    def _words(self) -> dict[tuple[int, ...], NDArray[np.uint64]]:
+    def _words(self) -> dict[tuple[int, tuple[int, ...]], NDArray[np.uint64]]:
         return {}
 
-    def words(self, without: tuple[int, ...]) -> NDArray[np.uint64]:
-        """Return a 64-bit hash of every part without some dimensions, shape (parts,)."""
-        if without not in self._words:
+    def others(self, dim: int) -> Ints:
+        """Return numbers of the parts, shape (parts,): equal if all but one dimension is."""
+        columns = np.delete(self.which, dim, axis=1).T
+        return distinct_rows([*columns, self.term, self.terms, self.owner])[1]
+
+    def words(self, without: tuple[int, ...], seed: int) -> NDArray[np.uint64]:
+        """Return a 64-bit hash of every part without some dimensions, shape (parts,).
+
+        ``seed`` keys it: no plan can be made so that two of its parts collide.
+        """
+        known = seed, without
+        if known not in self._words:
             total = np.zeros(len(self), dtype=np.uint64)
             kept = [dim for dim in range(len(self.intervals)) if dim not in without]
             for place, dim in enumerate(kept):
-                total += mixed(
-                    np.array([_word((place, i)) for i in self.intervals[dim]], dtype=np.uint64)[
-                        self.which[:, dim]
-                    ]
-                )
+                keys = [key_of(seed, place, i) for i in self.intervals[dim]]
+                total += mix(np, np.array(keys, dtype=np.uint64)[self.which[:, dim]])
             for name, column in (("term", self.term), ("terms", self.terms), ("owner", self.owner)):
-                total += mixed(
-                    column.astype(np.uint64) * np.uint64(2)
-                    + np.uint64(_word((name, len(kept))) | 1)
-                )
+                key = np.uint64(key_of(seed, name, len(kept)) | 1)
+                total += mix(np, column.astype(np.uint64) * np.uint64(2) + key)
             # Sums of these words over parts must not be sums of words of dimensions, so the last
             # step is not linear.
-            self._words[without] = mixed(total)
-        return self._words[without]
+            self._words[known] = mix(np, total)
+        return self._words[known]
 
     @cached_property
     def digest(self) -> bytes:
@@ -249,18 +255,3 @@ def length(interval: Interval) -> int:
     """Return the number of elements of an interval."""
     start, stop = interval
     return stop if start < 0 else stop - start
-
-
-def _word(what: object) -> int:
-    """Return a 64-bit word from anything printable."""
-    return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little")
-
-
-def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return words that are mixed by the finalizer of SplitMix64 (Steele, Lea and Flood 2014).
-
-    It is one to one, and no bit of the result is a linear function of the word.
-    """
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))

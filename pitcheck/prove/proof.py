@@ -25,7 +25,7 @@ from pitcheck.prove.automatic import Automatic
 from pitcheck.prove.error_budget import Attempt, Attempts
 from pitcheck.prove.routing_counts import Coverage
 from pitcheck.stage.reductions.pipeline import STAGE_REDUCTIONS, Reductions
-from pitcheck.stage.reductions.protocol import Phase
+from pitcheck.stage.reductions.protocol import Context, Phase
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 
@@ -131,6 +131,10 @@ class Settings:
         """These settings for this process: on the host if other processes have the GPUs."""
         return self.on_host() if shared_gpus(self.xp) else self
 
+    def context(self, variant: int) -> Context:
+        """Return what reductions are told at a set of sizes, with this run's secret seed."""
+        return Context(self.templates, variant, self.least, seed=self.seed)
+
     def phases(self) -> frozenset[Phase]:
         """Return the phases whose reductions may act on every stage."""
         of_coordinates = set() if self.full_coordinates else {Phase.ROWS, Phase.COORDINATES}
@@ -146,7 +150,8 @@ class Proof:
     residues, which would have given a theorem, did not prove it; "" if that was not tried.
     ``sizes``: why it is not known to hold at every size of the axes that were reduced; "" if it is,
     or if the stage was proven at its own sizes. ``together``: a decision of integers that was tried
-    and is not proven; "" if there is none.
+    and is not proven; "" if there is none. ``unread``: a step that indexes a table of which no draw
+    read some row.
     """
 
     outcome: Outcome
@@ -156,6 +161,7 @@ class Proof:
     primes: tuple[int, ...] = ()
     heuristic: bool = False
     no_tables: str = ""
+    unread: str = ""
     sizes: str = ""
     together: str = ""
     code: str = ""

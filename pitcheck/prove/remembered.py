@@ -40,6 +40,7 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no_tables: str
     sizes: str
     together: str
+    unread: str
     reductions: tuple[str, ...]
     discrete: tuple[str, ...]
     squared_roots: bool

@@ -100,7 +100,7 @@ def measured_at(statement: Statement, symbolic: SymbolicPair, variant: int) -> M
     Raises:
         UnsupportedError: a stage that shows a few coordinates does not stand for all.
     """
-    context = Context(statement.settings.templates, variant, statement.settings.least)
+    context = statement.settings.context(variant)
     return _measured(statement, symbolic, context)
 
 
@@ -121,7 +121,7 @@ def measured_larger(
     apart = {n: few for n, few in places.counts.needed.items() if n not in tallied}
     most = max((settings.least, *apart.values()))
     partition = system.partition()
-    context = Context(settings.templates, variant, settings.least)
+    context = settings.context(variant)
 
     def measured_with(known: Mapping[int, int]) -> Measured:
         needed = {number: known.get(number, most) for number in partition}
@@ -171,9 +171,7 @@ def with_enough_places(statement: Statement, symbolic: SymbolicPair) -> Places:
     needed: dict[int, int] = {}
     avoided: frozenset[int] = frozenset()
     while True:
-        context = Context(
-            settings.templates, WEIGHTED, settings.least, needed=dict(needed), avoided=avoided
-        )
+        context = replace(settings.context(WEIGHTED), needed=dict(needed), avoided=avoided)
         found = _measured(statement, symbolic, context)
         shaped, symbols, sizes = shaped_at(statement, found)
         counted = _with_all_axes(shaped)

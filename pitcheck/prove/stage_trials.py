@@ -40,6 +40,7 @@ from pitcheck.prove.domains.guards import Extent
 from pitcheck.prove.draws.stage_algebras import StageAlgebras
 from pitcheck.prove.draws.unshown import Unshown, differs_in
 from pitcheck.prove.integers.cases import Cases
+from pitcheck.prove.integers.rows_read import RowsRead
 from pitcheck.prove.integers.together import Together
 from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.proof import BUDGET, Proof, Settings
@@ -130,6 +131,7 @@ class StageTrials:
             FIRST_WITH_ROOTS if degrees.has_roots else 1,
         )
         self._redraws = Redraws()
+        self._rows = RowsRead()
         self._bounds = DrawBounds(shaped, degrees, family, settings.primes)
         self._primes: set[int] = set()
         self._lacking = ""
@@ -146,7 +148,9 @@ class StageTrials:
         chain = self._next_chain()
         self._primes.update(chain.primes)
         numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
-        return self._algebras.plain(chain, list(numbers))
+        algebra = self._algebras.plain(chain, list(numbers))
+        algebra.indexed = []
+        return algebra
 
     def evaluated(self, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
         """Evaluate the stage and compare its targets; None if levels do not suffice.
@@ -231,6 +235,7 @@ class StageTrials:
         if lacking:
             return self._open("PIT202", lacking)
         self._redraws.add(good)
+        self._rows.take(self.shaped, evaluated, good)
         if self._together is not None:
             self._together.take(evaluated, algebra.trials, good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
@@ -333,10 +338,17 @@ class StageTrials:
             tuple(sorted(self._primes)),
             one.heuristic,
             together=together,
+            unread=self._unread,
             discrete=_discrete(self.shaped, self._outcomes),
             routing=self._outcomes.coverage,
             undefined=self._undefined_part,
         )
+
+    @property
+    def _unread(self) -> str:
+        """The step that indexes an axis of which no draw read some row, in words, or ""."""
+        site = self._rows.unread
+        return self.shaped.stage.operator_at(site) if site else ""
 
     def _decides_together(self) -> tuple[str, bool]:
         """Return a decision of integers that draws do not settle, in words, or "".

@@ -192,7 +192,7 @@ def sample_of(graph: Graph, cuts: Iterable[Cut]) -> Sample | None:
     axes = {axis for axis in axes if all(_is_uniform(read, axis) for read in reads.values())}
     if not axes:
         return None
-    count = KEPT if len(axes) > 1 or max(shape[:-1]) > 1 else KEPT_ALONE
+    count = KEPT if len(axes) > 1 or max(shape[:-1], default=1) > 1 else KEPT_ALONE
     return Sample(graph, {axis: (*range(count - 1), shape[axis] - 1) for axis in sorted(axes)})
 
 
@@ -260,13 +260,13 @@ def _moves(cut: Cut, axes: list[int]) -> bool:
     if starts is None:
         return False
     (dim,) = moving
-    lengths, words = cut.parts.shapes[:, dim], cut.parts.words((dim,))
+    lengths, others = cut.parts.shapes[:, dim], cut.parts.others(dim)
     for axis, (own, following) in pairs.items():
         steps = starts[following] - starts[own]
         first = np.take(cut.grid, [0], axis=axis)
         if not steps.any() or (steps != steps.reshape(-1)[0]).any():
             return False
-        if (words[cut.grid] != words[first]).any() or (lengths[cut.grid] != lengths[first]).any():
+        if (others[cut.grid] != others[first]).any() or (lengths[cut.grid] != lengths[first]).any():
             return False
     along = [
         axis

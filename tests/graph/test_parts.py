@@ -67,7 +67,7 @@ def test_parts_are_what_they_were_made_of(given_parts: list[Part]) -> None:
 def test_words_are_equal_where_all_else_is(
     given_parts: list[Part], without: tuple[int, ...]
 ) -> None:
-    words = Parts(given_parts).words(without)
+    words = Parts(given_parts).words(without, seed=1)
     said = [
         (tuple(i for d, i in enumerate(p.box) if d not in without), p.term, p.terms, p.owner)
         for p in given_parts
@@ -92,7 +92,7 @@ def test_sums_of_words_tell_which_intervals_belong_together() -> None:
         Parts([Part((low, low)), Part((high, high))]),
         Parts([Part((low, high)), Part((high, low))]),
     )
-    assert straight.words(()).sum() != crossed.words(()).sum()
+    assert straight.words((), seed=1).sum() != crossed.words((), seed=1).sum()
 
 
 @given(st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 3)), max_size=20))

@@ -106,7 +106,7 @@ def _one_rank(rank: int) -> tuple[Operator, Operator]:
 def test_equal_cones_are_represented_by_a_few(keep: int) -> None:
     stage = _whole_stage(_reference(), _parallel())
     symmetry = find_symmetry(
-        stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), keep
+        stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), keep, 1
     )
     assert symmetry is not None
     assert (symmetry.classes, symmetry.members, symmetry.kept) == (1, DP * MB, keep)
@@ -115,7 +115,7 @@ def test_equal_cones_are_represented_by_a_few(keep: int) -> None:
 def test_a_rank_that_differs_is_a_class_of_its_own() -> None:
     stage = _whole_stage(_reference(), _parallel(*_one_rank(5)))
     symmetry = find_symmetry(
-        stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2
+        stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2, 1
     )
     assert symmetry is not None
     assert symmetry.classes == 2
@@ -142,7 +142,7 @@ def test_a_microbatch_that_reads_another_is_seen(full: bool) -> None:
 def test_a_dimension_that_the_reference_mixes_stays_whole() -> None:
     stage = _whole_stage(_reference("softmax"), _parallel())
     assert (
-        find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2)
+        find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2, 1)
         is None
     )
     assert _prove(stage, False).outcome == "failed"
@@ -177,7 +177,7 @@ def test_parts_of_two_intervals_along_another_dimension_are_symmetric() -> None:
 def test_a_dimension_is_reduced_once() -> None:
     stage = _whole_stage(_reference(), _parallel())
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), Templates(evaluate))
-    found = find_symmetry(stage, symbolic, 2)
+    found = find_symmetry(stage, symbolic, 2, 1)
     assert found is not None
     value, dim = found.carrier
     assert (
@@ -185,6 +185,7 @@ def test_a_dimension_is_reduced_once() -> None:
             stage,
             symbolic,
             2,
+            1,
             done={symbolic.system.number_of(symbolic.reference.values[value].dims[dim])},
         )
         is None

@@ -211,7 +211,9 @@ class DegreeAlgebra(DegreeMoves):
             return replace(value, sign=reduce(and_, (a.sign for a in arguments)) & Sign.KNOWN)
         if any(a.kind == "field" for a in arguments):
             return replace(self._opaque("order", shape, *arguments), kind=kind)
-        return replace(self._one_of(kind, shape, arguments, wide_axes(shape)), kind=kind)
+        # Signs of operands say nothing about an outcome: a < b is 0 where both are positive.
+        found = self._one_of(kind, shape, arguments, wide_axes(shape))
+        return replace(found, kind=kind, sign=found.sign & Sign.KNOWN)
 
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:  # noqa: ARG002
         """Return the degree of the operands, a heuristic bound if fresh residues are compared."""
@@ -231,8 +233,8 @@ class DegreeAlgebra(DegreeMoves):
     logical_or = logical_and
 
     def logical_not(self, a: DegreeValue) -> DegreeValue:
-        """Return the bounds of the operand."""
-        return replace(a, identity=self._key())
+        """Return bounds as of the operand, whose sign and zeros say nothing about its opposite."""
+        return self._decided("bool", a.shape, a)
 
     def _extreme(self, shape: tuple[int, ...], *values: DegreeValue) -> DegreeValue:
         result = self._one_of(values[0].kind, shape, values, wide_axes(shape))
@@ -283,8 +285,7 @@ class DegreeAlgebra(DegreeMoves):
         It may be 0 though no operand is.
         """
         found = self._decided("int", broadcast(a.shape, b.shape), a, b)
-        kept = found.sign & ~(Sign.POSITIVE | Sign.NEVER_ZERO)
-        return replace(found, sign=kept | a.sign & b.sign & Sign.NONNEGATIVE)
+        return replace(found, sign=found.sign | a.sign & b.sign & Sign.NONNEGATIVE)
 
     remainder = floor_divide
 

@@ -170,6 +170,7 @@ def joined_proof(proofs: Sequence[Proof]) -> Proof:
     last.on_gpu = any(p.on_gpu for p in proofs)
     last.heuristic = any(p.heuristic for p in proofs)
     last.together = next((p.together for p in proofs if p.together), "")
+    last.unread = next((p.unread for p in proofs if p.unread), "")
     last.undefined = max(p.undefined for p in proofs)
     last.no_tables = next((p.no_tables for p in proofs if p.no_tables), "")
     last.reductions = proofs[0].reductions

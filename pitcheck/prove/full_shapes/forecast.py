@@ -62,7 +62,7 @@ def name_of(stage: Stage) -> str:
 
 def _pieces(stage: Stage, settings: Settings) -> Sequence[Piece]:
     """Return the distinct pieces in which a stage is compared."""
-    context = Context(settings.templates)
+    context = Context(settings.templates, seed=settings.seed)
     if Phase.ROWS in settings.phases():
         stage = reduced(stage, Phase.ROWS, context, settings.reductions)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)

@@ -69,7 +69,7 @@ class Table:
             else:
                 size = np.abs(numbers, where=finite, out=np.zeros_like(numbers)).max() or 1.0
                 numbers = np.where(finite, np.round(numbers / size, 12) * size, numbers)
-        return blake2b(numbers.tobytes(), digest_size=12).digest() + numbers.dtype.kind.encode()
+        return blake2b(numbers.tobytes(), digest_size=16).digest() + numbers.dtype.kind.encode()
 
 
 def representatives(values: Lanes, tables: Sequence[Table], marks: frozenset[int]) -> Lanes | None:

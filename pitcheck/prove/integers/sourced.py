@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from hashlib import blake2b
 from math import prod
 from typing import Any, Literal
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.keyed import key_of
 from pitcheck.algebra.reals.real import RealAlgebra
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
@@ -47,6 +47,8 @@ MOST_FIXED = 64
 """The fixed integers up to which each is looked at. More are the places of a dimension."""
 MOST_PLACES = 64
 """The elements of an extremum up to which each is looked at."""
+TOO_WIDE = 11
+"""The bits of a word that float64 cannot hold."""
 STEPPED = frozenset({"floor", "ceil", "round"})
 """The functions that take few values, and jump between them."""
 
@@ -266,8 +268,8 @@ class SourcedAlgebra(RealAlgebra):
     def _note_lookup(self, table: Value, indices: Value) -> None:
         """Note indices into a fixed table, which may be otherwise at places that no draw meets."""
         if self.events is not None:
-            digest = blake2b(np.ascontiguousarray(table.data).tobytes(), digest_size=2).digest()
-            content = self.constant(Fraction(int.from_bytes(digest, "little")), "int")
+            word = key_of(self.seed, table.data.shape, np.ascontiguousarray(table.data).tobytes())
+            content = self.constant(Fraction(word >> TOO_WIDE), "int")
             self._note("lookup", indices if table.special is None else _bare(indices), content)
 
     def _differ(self, a: Value, b: Value) -> Value:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import to_host
+from pitcheck.algebra.keyed import key_of, mix
 from pitcheck.algebra.residues.free_outcomes import is_mask
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import Value
@@ -55,7 +56,6 @@ Data = NDArray[Any]
 """Numbers of shape (draws or 1, instances or 1, *shape)."""
 Words = NDArray[np.uint64]
 NOTHING: Words = np.zeros(0, dtype=np.uint64)
-_ODD, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 PRODUCTS = frozenset({"joint", "logical_and", "logical_or"})
 """The decisions that are products of their operands: they matter where both are not 0."""
 
@@ -122,11 +122,11 @@ class Together:
             said = "what integers and booleans make together cannot be evaluated in the draws"
             return said, False
         alike = shared(self.cone, values)
-        known = [_products(algebra.events, name) for name in SIDES]
+        known = [_products(algebra.events, name, seed) for name in SIDES]
         events = zip(static.events, of_reals.events, algebra.events, strict=True)
         for own, decided, in_draws in (each for each in events if each[0].what in PRODUCTS):
             others = known[own.site.startswith(SIDES[0])]
-            same = np.isin(_words(in_draws), others)
+            same = np.isin(_words(in_draws, seed), others)
             others_decide = same | self._shared(own, alike, same) | _depends(decided)
             if self._untried(own, in_draws, others_decide):
                 return self._named(own), True
@@ -204,31 +204,31 @@ class Together:
         return self.cone.sides[number].batch.graph.values[value].kind
 
 
-def _products(events: Sequence[Event], side: str) -> Words:
+def _products(events: Sequence[Event], side: str, seed: int) -> Words:
     """Return the words of the factors of all products of a side."""
     found = [
-        _words(event).reshape(-1)
+        _words(event, seed).reshape(-1)
         for event in events
         if event.site.startswith(side) and event.what in PRODUCTS
     ]
     return np.unique(np.concatenate(found)) if found else NOTHING
 
 
-def _words(event: Event) -> Words:
+def _words(event: Event, seed: int) -> Words:
     """Return a word for both factors of each element in all draws, shape (instances, *shape).
 
-    Their order does not count, nor if a condition is True or 1.
+    Their order does not count, nor if a condition is True or 1. ``seed`` keys the words.
     """
-    first, second = (_word(operand) for operand in operands(event))
+    first, second = (_word(operand, seed) for operand in operands(event))
     return first + second
 
 
-def _word(operand: Data) -> Words:
+def _word(operand: Data, seed: int) -> Words:
     """Return a word for each element in all draws, from (draws or 1, instances or 1, *shape)."""
-    found: Words = np.zeros(1, dtype=np.uint64)
+    found: Words = np.array([key_of(seed, "factor")], dtype=np.uint64)
     for draw in range(MOST_DRAWS):
         word = operand[min(draw, len(operand) - 1)].astype(np.float64).view(np.uint64)
-        found = ((found ^ (found >> _SHIFT)) + word) * _ODD
+        found = mix(np, found ^ mix(np, word + found))
     return found
 
 

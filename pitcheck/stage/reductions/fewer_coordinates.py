@@ -43,6 +43,7 @@ class KeepFewCoordinates:
             subject.stage,
             subject.symbolic,
             _keep(subject, context),
+            context.seed,
             context.templates,
             subject.done(),
         )
@@ -73,6 +74,7 @@ class KeepFewTerms:
             subject.symbolic,
             context.templates,
             _keep(subject, context),
+            context.seed,
             subject.done(),
         )
         return (

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from secrets import randbits
 from typing import Protocol, TypeVar
 
 from pitcheck.algebra.dimensions.size_choice import LEAST
@@ -58,6 +59,9 @@ class Context:
     """The nodes of parallel steps that are to give any numbers."""
     unweighed: frozenset[int] = frozenset()
     """The sizes of axes whose places cannot have weights."""
+    seed: int = field(default_factory=lambda: randbits(128))
+    """The secret key of all words by which parts of a stage are compared; drawn if none is given.
+    """
 
 
 class StageReduction(Protocol[Subject]):

@@ -17,7 +17,7 @@ with all its terms. Of a gradient that 1,024 coordinates add up, a few terms are
 >>> plan = one_operator("sum", [(64, 3)], (3,), axes=(0,))
 >>> stage = Problem.of(plan, plan).whole_stage()
 >>> symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
->>> find_sum(stage, symbolic, None, keep=1) is None  # one device adds up no members
+>>> find_sum(stage, symbolic, None, keep=1, seed=1) is None  # one device adds up no members
 True
 """
 
@@ -61,6 +61,7 @@ def find_sum(
     symbolic: SymbolicPair,
     templates: Templates | None,
     keep: int,
+    seed: int,
     done: Collection[int] = (),
 ) -> Sum | None:
     """Return a sum of which ``keep`` members are kept at every level.
@@ -92,7 +93,7 @@ def find_sum(
         if segment is None or not summed.over(own):
             continue
         count = _segments(stage, total // segment)
-        terms = terms_of(stage, symbolic, root, count, segment) if count else None
+        terms = terms_of(stage, symbolic, root, count, segment, seed) if count else None
         found = (
             None
             if terms is None

@@ -12,15 +12,14 @@ mesh axes: the cones themselves are compared.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.keyed import key_of, mix
 from pitcheck.graph.grids import Codes, Mask, near
-from pitcheck.graph.parts import mixed
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.stage.batch import Argument, Step
 from pitcheck.stage.reductions.reference_alone import ReferenceAlone
@@ -56,12 +55,14 @@ def find_symmetry(
     stage: Stage,
     symbolic: SymbolicPair,
     keep: int,
+    seed: int,
     templates: Templates | None = None,
     done: Collection[int] = (),
 ) -> Symmetry | None:
     """Return a reduction that keeps ``keep`` coordinates of every class.
 
-    Return None if none is worthwhile along a dimension of a class not in ``done``.
+    ``seed`` keys the words by which cones are compared. Return None if none is worthwhile along a
+    dimension of a class not in ``done``.
     """
     if len(stage.targets) != 1 or stage.targets[0].cut.group_of is not None:
         return None
@@ -82,7 +83,7 @@ def find_symmetry(
             batch or _lie_apart(stage, symbolic, root, dim, segment, templates)
         ):
             continue
-        classes = _classes(stage, symbolic, root, target, dim, compared)
+        classes = _classes(stage, symbolic, root, target, dim, compared, seed)
         members = _members(stage, classes, codes)
         kept = np.sort(
             np.concatenate(
@@ -182,13 +183,19 @@ def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) 
 
 
 def _classes(
-    stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes
+    stage: Stage,
+    symbolic: SymbolicPair,
+    root: int,
+    target: Target,
+    dim: int,
+    compared: Codes,
+    seed: int,
 ) -> Codes:
     """Return the class of every compared pair of row and part, shape (pairs,).
 
     The cones of one class are the same but for an offset along the dimension.
     """
-    shapes, sums, weights = signatures(stage, symbolic, root)
+    shapes, sums, weights = signatures(stage, symbolic, root, seed)
     value, parts = target.cut.value, target.cut.parts
     rows, held = compared
     begins = parts.begins(dim)
@@ -197,7 +204,7 @@ def _classes(
     )
     with np.errstate(over="ignore"):
         relative = sums[value][rows] - weights[value][rows] * moved
-    others = parts.words((dim,))[held]
+    others = parts.others(dim)[held].astype(np.uint64)
     order = np.lexsort((np.arange(len(held)), others, relative, shapes[value][rows]))
     keys = np.stack([shapes[value][rows][order], relative[order], others[order]])
     bounds = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
@@ -215,12 +222,13 @@ def spread(members: Codes, keep: int) -> Codes:
 
 @once_per_class
 def signatures(
-    stage: Stage, symbolic: SymbolicPair, root: int
+    stage: Stage, symbolic: SymbolicPair, root: int, seed: int
 ) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
     """Return what identifies the cone of every row up to an offset along the dimension.
 
     Two rows have the same relative offsets if ``form - ones * offset`` agree, up to a collision of
-    64-bit words.
+    64-bit words. All words are keyed by the run's secret ``seed``: with known weights a plan could
+    be made whose offsets have a form of 0.
 
     Returns:
         By value, words of shape (rows,): a hash of the cone without offsets along the dimension; a
@@ -230,11 +238,11 @@ def signatures(
     sums: dict[int, list[Words]] = {}
     weights: dict[int, list[Words]] = {}
     for value in stage.parallel.inputs:
-        shape, total, ones = _leaves(stage, symbolic, root, value)
+        shape, total, ones = _leaves(stage, symbolic, root, value, seed)
         shapes[value], sums[value], weights[value] = [shape], [total], [ones]
     with np.errstate(over="ignore"):
         for step in stage.parallel.steps:
-            _step_signature(step, shapes, sums, weights)
+            _step_signature(step, seed, shapes, sums, weights)
     return (
         {v: np.concatenate(a) for v, a in shapes.items()},
         {v: np.concatenate(a) for v, a in sums.items()},
@@ -243,7 +251,7 @@ def signatures(
 
 
 def _leaves(
-    stage: Stage, symbolic: SymbolicPair, root: int, value: int
+    stage: Stage, symbolic: SymbolicPair, root: int, value: int, seed: int
 ) -> tuple[Words, Words, Words]:
     """Return the signatures of the rows of an input."""
     cut = stage.cuts.get(value)
@@ -252,19 +260,19 @@ def _leaves(
     total = np.zeros(len(parts), dtype=np.uint64)
     ones = np.zeros(len(parts), dtype=np.uint64)
     if cut is None:
-        shape[:] = _word("constant", value)
+        shape[:] = _word(seed, "constant", value)
         return shape, total, ones
     batch = tuple(
         dim
         for dim, node in enumerate(symbolic.reference.values[cut.reference].dims)
         if symbolic.system.number_of(node) == root
     )
-    words = cut.parts.words(batch)[parts]
-    own = _word("leaf", cut.reference, cut.scale)
+    words = cut.parts.words(batch, seed)[parts]
+    own = _word(seed, "leaf", cut.reference, cut.scale)
     with np.errstate(over="ignore"):
-        shape = mixed(words * own)
+        shape = mix(np, words * own)
         for dim in batch:
-            weight = _word("dim", cut.reference, dim)
+            weight = _word(seed, "dim", cut.reference, dim)
             begins = cut.parts.begins(dim)
             if begins is not None:
                 total += weight * begins[parts].astype(np.uint64)
@@ -274,37 +282,39 @@ def _leaves(
 
 def _step_signature(
     step: Step,
+    seed: int,
     shapes: dict[int, list[Words]],
     sums: dict[int, list[Words]],
     weights: dict[int, list[Words]],
 ) -> None:
     """Append the signatures of the rows that a step writes."""
-    shape = np.full(step.count, step_word(step), dtype=np.uint64)
-    for factor, value, rows in _columns(step):
-        shape = mixed(shape * np.uint64(3) + np.concatenate(shapes[value])[rows] * factor)
+    shape = np.full(step.count, step_word(step, seed), dtype=np.uint64)
+    for factor, value, rows in _columns(step, seed):
+        shape = mix(np, shape * np.uint64(3) + np.concatenate(shapes[value])[rows] * factor)
     total, ones = np.zeros((2, step.count), dtype=np.uint64)
     # Products of words commute. With the word of the reader in each factor a product is that of one
     # way down the cone; without it f(g(a, b), h(c, d)) gives b and c the same weight. Odd words do
     # not multiply to 0.
-    own_word = mixed(shape) | np.uint64(1)
-    for factor, value, rows in _columns(step):
+    own_word = mix(np, shape) | np.uint64(1)
+    for factor, value, rows in _columns(step, seed):
         weight = own_word + np.uint64(2) * factor
         total += np.concatenate(sums[value])[rows] * weight
         ones += np.concatenate(weights[value])[rows] * weight
     for number, output in enumerate(step.outputs):
         if output is not None:
-            own = _word("output", number)
-            shapes.setdefault(output, []).append(mixed(shape + own))
+            own = _word(seed, "output", number)
+            shapes.setdefault(output, []).append(mix(np, shape + own))
             sums.setdefault(output, []).append(total * own)
             weights.setdefault(output, []).append(ones * own)
 
 
-def step_word(step: Step, output: int | None = None) -> np.uint64:
+def step_word(step: Step, seed: int, output: int | None = None) -> np.uint64:
     """Return a word for the operator of a step, its attributes and the numbers among its operands.
 
     With ``output`` the word is that of one of its results.
     """
     return _word(
+        seed,
         step.kind,
         sorted(step.attributes.items()),
         [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs],
@@ -312,7 +322,7 @@ def step_word(step: Step, output: int | None = None) -> np.uint64:
     )
 
 
-def _columns(step: Step) -> Iterator[tuple[np.uint64, int, Codes]]:
+def _columns(step: Step, seed: int) -> Iterator[tuple[np.uint64, int, Codes]]:
     """Yield every operand of ``step`` that is read.
 
     Yields:
@@ -332,11 +342,13 @@ def _columns(step: Step) -> Iterator[tuple[np.uint64, int, Codes]]:
         for member, argument in enumerate(arguments):
             table = argument.rows if argument.rows.ndim == 2 else argument.rows[:, None]
             for column in range(table.shape[1]):
-                yield _word("operand", place, member, column), argument.value, table[:, column]
+                yield (
+                    _word(seed, "operand", place, member, column),
+                    argument.value,
+                    table[:, column],
+                )
 
 
-def _word(*what: object) -> np.uint64:
-    """Return an odd 64-bit word from anything printable."""
-    return np.uint64(
-        int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") | 1
-    )
+def _word(seed: int, *what: object) -> np.uint64:
+    """Return an odd 64-bit word from anything printable, keyed by the run's seed."""
+    return np.uint64(key_of(seed, *what) | 1)

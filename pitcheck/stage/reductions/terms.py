@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.keyed import mix
 from pitcheck.graph.grids import Codes
-from pitcheck.graph.parts import mixed
 from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
@@ -104,7 +104,7 @@ class Terms:
     exchange tokens. Blocks have no segment in common; there are ``count`` of them. ``low`` and
     ``high`` are spans of all values. For every term, ``blocks`` tells its block, by the segment in
     which it begins, and ``cones`` has a word for how it is computed. ``full`` has the rows of the
-    terms of every row of the target.
+    terms of every row of the target. ``seed`` keys the words.
     """
 
     steps: frozenset[int]
@@ -116,6 +116,7 @@ class Terms:
     full: list[_Added]
     size: int
     count: int
+    seed: int
 
     def chosen(self, batch: Batch, target: int, keep: int) -> tuple[dict[int, Codes], int] | None:
         """Return the rows of the members that are left, by step, and how many segments they have.
@@ -140,7 +141,7 @@ class Terms:
         }
         tables = {number: table for number, table in found.items() if table is not None}
         some = (
-            _terms(batch, self.steps, target, self.term, tables)
+            _terms(batch, self.steps, target, self.term, self.seed, tables)
             if len(tables) == len(found)
             else []
         )
@@ -164,12 +165,12 @@ class Terms:
             The block of every term, and a word for how the term is computed and what becomes of it
             on its way. Both have shape (terms,).
         """
-        return self.blocks[row.rows], mixed(self.cones[row.rows] + mixed(row.ways))
+        return self.blocks[row.rows], mix(np, self.cones[row.rows] + mix(np, row.ways))
 
 
 @once_per_class
 def terms_of(
-    stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
+    stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int, seed: int
 ) -> Terms | None:
     """Return the terms over the ``segments`` of a dimension, each of length ``segment``.
 
@@ -185,17 +186,18 @@ def terms_of(
     )
     if not size or segments % size:
         return None
-    full = _terms(batch, steps, target, term)
+    full = _terms(batch, steps, target, term, seed)
     found = Terms(
         steps,
         term,
         low,
         high,
         low[term] // segment,
-        _cones(stage, symbolic, root, term, low[term]),
+        _cones(stage, symbolic, root, term, low[term], seed),
         full,
         size,
         segments // size,
+        seed,
     )
     if not all(_alike(*found.described(row), found.count) for row in full):
         return None
@@ -203,15 +205,18 @@ def terms_of(
     return None if repeated else found
 
 
-def _cones(stage: Stage, symbolic: SymbolicPair, root: int, term: int, begins: Codes) -> Words:
+def _cones(
+    stage: Stage, symbolic: SymbolicPair, root: int, term: int, begins: Codes, seed: int
+) -> Words:
     """Return a word for how every row of the terms is computed, shape (rows,).
 
     Places along the dimension are seen from where its block begins.
     """
-    shapes, sums, weights = signatures(stage, symbolic, root)
+    shapes, sums, weights = signatures(stage, symbolic, root, seed)
     with np.errstate(over="ignore"):
         relative = sums[term] - weights[term] * begins.astype(np.uint64)
-        return mixed(mixed(shapes[term]) + relative)
+        found: Words = mix(np, mix(np, shapes[term]) + relative)
+        return found
 
 
 def _block_size(
@@ -330,6 +335,7 @@ def _terms(
     steps: frozenset[int],
     target: int,
     term: int,
+    seed: int,
     tables: Mapping[int, Codes] | None = None,
 ) -> list[_Added]:
     """Return for every row of the target the terms that it adds up.
@@ -348,7 +354,7 @@ def _terms(
             lines = table.reshape(step.count, -1).tolist()
             for place, output in enumerate(step.outputs):
                 if output is not None:
-                    word = step_word(step, place)
+                    word = step_word(step, seed, place)
                     found.setdefault(output, []).extend(
                         _together([found[operand.value][n] for n in line], word) for line in lines
                     )
@@ -358,7 +364,7 @@ def _terms(
 def _together(rows: Sequence[_Added], word: np.uint64) -> _Added:
     """Return the terms of several rows, once they went through a step that has this word."""
     with np.errstate(over="ignore"):
-        ways = mixed(np.concatenate([row.ways for row in rows]) + word)
+        ways = mix(np, np.concatenate([row.ways for row in rows]) + word)
     return _Added(np.concatenate([row.rows for row in rows]), ways)
 
 
