@@ -421,11 +421,17 @@ def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | Non
             f"batch[{name!r}] has values and dtype {given.dtype}; only integers and bool can have "
             f"them"
         )
-    if len(given.values) != prod(given.shape):
-        raise PlanError(
-            f"batch[{name!r}] has {len(given.values)} values, but its shape {given.shape} needs "
-            f"{prod(given.shape)}"
-        )
     with _disable_current_modes():
-        whole = torch.tensor(list(given.values), dtype=DTYPES[given.dtype]).reshape(given.shape)
+        try:
+            stated = torch.as_tensor(given.values)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise PlanError(f"batch[{name!r}] has values that are no array: {error}") from None
+        if tuple(stated.shape) not in (tuple(given.shape), (prod(given.shape),)):
+            raise PlanError(
+                f"batch[{name!r}] has values of shape {tuple(stated.shape)}; give them in its shape "
+                f"{given.shape}, or as a list of its {prod(given.shape)} elements, row-major"
+            )
+        whole = stated.to(DTYPES[given.dtype]).reshape(given.shape)
+        if not torch.equal(whole.reshape(stated.shape).to(stated.dtype), stated):
+            raise PlanError(f"batch[{name!r}] has values that are no {given.dtype}")
         return whole[tuple(slice(start, stop) for ((start, stop),) in box)].clone()
