@@ -18,9 +18,9 @@ class Input:
     - ``bounds``: the half-open range of the values of an integer tensor.
     - ``split``: the mesh axes that divide a dimension among the ranks, such as {0: "dp"} or {0:
       ("dp", "cp"), 1: "tp"}. Other dimensions are whole.
-    - ``values``: the elements of an integer or bool tensor, such as a mask: an array or nested lists
-      of its shape, or one list, row-major. Every trial has these elements, and the program may look
-      at them.
+    - ``values``: the elements of an integer or bool tensor, such as a mask: an array or nested
+      lists of its shape, or one list, row-major. Every trial has these elements, and the program
+      may look at them.
     - ``tokens``: the dimension along which the documents of a packing lie one after another, 1 in a
       batch of sequences and 0 in a single sequence. None: documents have no parts of it.
     - ``packed``: what of the packing the input is, such as "position_ids" or "cu_seqlens"

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.planning.compared_beginnings import check_beginnings
 from pitcheck.frontends.torch.planning.dead_gradients import dead_gradients
 from pitcheck.frontends.torch.planning.families import GRADIENT, UPDATED
 from pitcheck.frontends.torch.planning.padding import without_padding
@@ -33,9 +34,12 @@ KINDS = (
 def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trace, list[Trace]]:
     """Return both programs, in which all results that are to be compared are asked for.
 
-    Raises UnsupportedError for state that only one of them has, or that one changes and the other
-    does not have.
+    Raises:
+        UnsupportedError: for state that only one of them has, or that one changes and the other
+            does not have.
+        PlanError: for ranks that cannot begin with equal parameters and state.
     """
+    check_beginnings(reference, traces)
     reference = _with_passes(reference, traces)
     theirs = {_key(result) for result in reference.results}
     begun = {given.name for given in reference.given}

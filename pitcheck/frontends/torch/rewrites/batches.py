@@ -22,7 +22,8 @@ def with_whole_batches(trace: Trace) -> Trace:
     made: set[int] = set()
     end = -1
     for place, event in enumerate(trace.events):
-        end = max(end, last.get(event.batch, -1))
+        if event.batch is not None:
+            end = max(end, last[event.batch])
         if end < place or not (event.meets or made & set(operands(event.arguments))):
             found.append(event)
         else:
