@@ -89,7 +89,8 @@ class Program:
     - ``names``: the reference's name of a parameter, by its name here. If several modules have
       parameters of one name, these begin with the module's place, as in "0.weight".
     - ``parts``: the parts of parameters and state that nothing else tells, by their name here or a
-      pattern of names ("*.experts.*.weight", as of the shell; "*" matches dots, too). A part is
+      pattern of names ("*.experts.*.weight", as of the shell; "*" matches dots, too). Optimizer
+      state is "KEY:PARAMETER", as in "momentum:*", else it is held as its parameter is. A part is
       ``Part(split={0: "ep"})`` if all ranks hold equal stretches. Otherwise it has, for each
       dimension, the half-open intervals of the reference's dimension that this rank holds.
     - ``scattered``: the elements that this rank has of gradients which ranks scatter among each
