@@ -18,8 +18,9 @@ class Input:
     - ``bounds``: the half-open range of the values of an integer tensor.
     - ``split``: the mesh axes that divide a dimension among the ranks, such as {0: "dp"} or {0:
       ("dp", "cp"), 1: "tp"}. Other dimensions are whole.
-    - ``values``: the elements, row-major, of an integer or bool tensor, such as a mask. Every trial
-      has these elements, and the program may look at them.
+    - ``values``: the elements of an integer or bool tensor, such as a mask: an array or nested
+      lists of its shape, or one list, row-major. Every trial has these elements, and the program
+      may look at them.
     - ``tokens``: the dimension along which the documents of a packing lie one after another, 1 in a
       batch of sequences and 0 in a single sequence. None: documents have no parts of it.
     - ``packed``: what of the packing the input is, such as "position_ids" or "cu_seqlens"
@@ -30,7 +31,7 @@ class Input:
     dtype: str = "float32"
     bounds: tuple[int, int] | None = None
     split: Mapping[int, Axes] = field(default_factory=dict)
-    values: Sequence[int] | None = None
+    values: Any = None
     tokens: int | None = None
     packed: str = ""
 
@@ -88,7 +89,8 @@ class Program:
     - ``names``: the reference's name of a parameter, by its name here. If several modules have
       parameters of one name, these begin with the module's place, as in "0.weight".
     - ``parts``: the parts of parameters and state that nothing else tells, by their name here or a
-      pattern of names ("*.experts.*.weight", as of the shell; "*" matches dots, too). A part is
+      pattern of names ("*.experts.*.weight", as of the shell; "*" matches dots, too). Optimizer
+      state is "KEY:PARAMETER", as in "momentum:*", else it is held as its parameter is. A part is
       ``Part(split={0: "ep"})`` if all ranks hold equal stretches. Otherwise it has, for each
       dimension, the half-open intervals of the reference's dimension that this rank holds.
     - ``scattered``: the elements that this rank has of gradients which ranks scatter among each

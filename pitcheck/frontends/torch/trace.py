@@ -183,6 +183,27 @@ class Number(msgspec.Struct, frozen=True):
     source: str = ""
 
 
+class Beginning(msgspec.Struct, frozen=True):
+    """A tensor as construction leaves it, before the first call of the step.
+
+    - ``box``: as of :class:`Given`.
+    - ``text``: the same for two tensors if the same operators have made them of the same numbers;
+      "" if that cannot be told.
+    - ``state``: the tensor is the state of an optimizer.
+    - ``constant``: it depends on no random draw.
+    - ``filled``: it is known, and not zero.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    box: tuple[Intervals, ...]
+    text: str
+    source: str
+    state: bool
+    constant: bool
+    filled: bool
+
+
 class Router(msgspec.Struct, frozen=True):
     """A router of the reference whose choice a routing says.
 
@@ -205,6 +226,7 @@ class Trace(msgspec.Struct, frozen=True):
     - ``accumulated``: if the step changes no parameter, the names of those to whose gradients it
       adds. Their gradients are taken to be zeroed before the call.
     - ``scattered``: the parameters of whose gradients each rank is said to have some elements.
+    - ``beginnings``: what construction leaves, which the first call begins with.
     - ``routers``: the routers whose choices are those of a routing, in the order of their calls.
     """
 
@@ -218,6 +240,7 @@ class Trace(msgspec.Struct, frozen=True):
     accumulated: tuple[str, ...] = ()
     scattered: tuple[str, ...] = ()
     routers: tuple[Router, ...] = ()
+    beginnings: tuple[Beginning, ...] = ()
 
 
 def operands(arguments: tuple[Argument, ...]) -> list[int]:

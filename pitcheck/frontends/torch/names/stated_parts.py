@@ -13,6 +13,8 @@ from pitcheck.frontends.torch.recording.rank_batch import place_among
 from pitcheck.frontends.torch.trace import Intervals
 
 WILD = frozenset("*?[")
+STATE = ":"
+"""What stands between the key of an optimizer's state and the name of its parameter."""
 
 
 class StatedParts:
@@ -48,6 +50,14 @@ class StatedParts:
         if isinstance(said, Part):
             return self._split(found[0], said, name, shape)
         return _held(said, shape, name)
+
+    def of_state(self, name: str, shape: Sequence[int]) -> lineage.Part | None:
+        """Return the part of an optimizer's state "KEY:PARAMETER", as :meth:`of` does.
+
+        Only what names a key is said of state: "*.weight" means parameters alone.
+        """
+        said = {key: part for key, part in self._parts.items() if STATE in key}
+        return StatedParts(said, self._mesh, self._coordinate).of(name, shape)
 
     def check(self, known: Collection[str]) -> None:
         """Raise PlanError for a statement that is about none of the ``known`` names."""

@@ -30,6 +30,7 @@ from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
 from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.planning.rank_kinds import kind_labels
 from pitcheck.frontends.torch.program import Spec
+from pitcheck.frontends.torch.rewrites.batches import with_whole_batches
 from pitcheck.frontends.torch.rewrites.index_bounds import never_ignored, with_boundaries
 from pitcheck.frontends.torch.rewrites.mean_gradients import with_means
 from pitcheck.frontends.torch.rewrites.split_flat_buffers import without_flat_buffers
@@ -118,7 +119,9 @@ class _Building:
             name: given.bounds for name, given in spec.batch.items() if given.bounds is not None
         }
         self._labels = {} if reference is None else kind_labels(traces, spec.mesh)
-        self._traces = [with_means(never_ignored(trace, self._bounds)) for trace in traces]
+        self._traces = [
+            with_whole_batches(with_means(never_ignored(trace, self._bounds))) for trace in traces
+        ]
 
     def plan(self, name: str) -> Plan:
         """Return the plan."""

@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.planning.compared_beginnings import check_beginnings
+from pitcheck.frontends.torch.planning.dead_gradients import dead_gradients
 from pitcheck.frontends.torch.planning.families import GRADIENT, UPDATED
 from pitcheck.frontends.torch.planning.padding import without_padding
 from pitcheck.frontends.torch.program import Spec
@@ -32,27 +34,31 @@ KINDS = (
 def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trace, list[Trace]]:
     """Return both programs, in which all results that are to be compared are asked for.
 
-    Raises UnsupportedError for state that only one of them has, or that one changes and the other
-    does not have.
+    Raises:
+        UnsupportedError: for state that only one of them has, or that one changes and the other
+            does not have.
+        PlanError: for ranks that cannot begin with equal parameters and state.
     """
+    check_beginnings(reference, traces)
     reference = _with_passes(reference, traces)
     theirs = {_key(result) for result in reference.results}
     begun = {given.name for given in reference.given}
     traces = without_padding(traces, begun)
+    dead = dead_gradients([reference, *traces])
     for trace in traces:
         _check_stated(trace, spec)
         _check_given(trace, begun)
-        _check_results(trace, theirs, begun)
+        _check_results(trace, theirs, begun - dead)
     _check_numbers(reference, traces)
     _check_accumulated(reference, traces)
     asked = {
         _key(result) for trace in (reference, *traces) for result in trace.results if result.asked
-    }
+    } - {("gradient", name) for name in dead}
     read = {given.name for trace in traces for given in trace.given if not given.idle}
     single = _asking(reference, asked, read)
-    return replace(single, assumptions=(*single.assumptions, *_said(reference, traces, asked))), [
-        _asking(trace, asked, ()) for trace in traces
-    ]
+    return replace(
+        single, assumptions=(*single.assumptions, *_said(reference, traces, asked, dead))
+    ), [_asking(trace, asked, ()) for trace in traces]
 
 
 def _with_passes(reference: Trace, traces: Sequence[Trace]) -> Trace:
@@ -204,7 +210,9 @@ def _changes(trace: Trace) -> bool:
     )
 
 
-def _said(reference: Trace, traces: Sequence[Trace], asked: Collection[Key]) -> list[str]:
+def _said(
+    reference: Trace, traces: Sequence[Trace], asked: Collection[Key], dead: Collection[str]
+) -> list[str]:
     """Return the sentences that say what is proven, and about which state."""
     roles = {given.name: given.role for trace in (*traces, reference) for given in trace.given}
     counts: Counter[str] = Counter(
@@ -223,6 +231,11 @@ def _said(reference: Trace, traces: Sequence[Trace], asked: Collection[Key]) -> 
         f"from equal parameters and state on all ranks; compared of what it leaves: "
         f"{', '.join(parts) or 'nothing'}"
     ]
+    if dead:
+        said.append(
+            f"gradients that are cleared after their parameters were changed, and read by no "
+            f"later call, are not compared: {min(dead)!r}, {len(dead)} in all"
+        )
     if reference.accumulated:
         said.append(
             "step adds to the gradients and changes no parameter: gradients are taken to be "

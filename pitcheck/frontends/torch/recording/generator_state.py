@@ -33,13 +33,18 @@ DRAWING = frozenset(
 )
 """The operators whose draws have a meaning."""
 
+UNSEEDED = "unseeded "
+"""The beginning of the names of streams of generators that the program has not seeded."""
+FRESH = 1 << 62
+"""The least seed of a generator that the program has not seeded."""
+
 
 def begin(process: str) -> None:
     """Set the generator to the state with which a process begins.
 
     PyTorch seeds it differently in every process, until the program seeds it.
     """
-    torch.default_generator.manual_seed(_number(f"process {process}"))
+    torch.default_generator.manual_seed(FRESH + _number(f"process {process}"))
 
 
 def drawn(
@@ -61,8 +66,9 @@ def drawn(
     name = operator.partition(".")[0]
     with _disable_current_modes():
         state = sha256(generator.get_state().numpy().tobytes()).hexdigest()[:16]
-        stream = " ".join([name, *shapes, "after", state])
-        generator.manual_seed(_number(stream))
+        fresh = generator.initial_seed() >= FRESH
+        stream = " ".join([*([UNSEEDED.strip()] if fresh else []), name, *shapes, "after", state])
+        generator.manual_seed(_number(stream) + (FRESH if fresh else 0))
     return (stream,) if name in DRAWING else ()
 
 

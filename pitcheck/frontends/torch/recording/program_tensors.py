@@ -92,12 +92,13 @@ class Names:
     def check_parts(self) -> None:
         """Raise PlanError if ``Program.parts`` names something else than a tensor of the program.
 
-        It may name parameters, buffers, and what ``Program.state`` names.
+        It may name parameters, buffers, optimizer state, and what ``Program.state`` names.
         """
         if self._program.parts:
             known = {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}
             self._stated.check(
-                known | {held.name for held in (*self.passing_buffers(), *self.stated())}
+                known
+                | {held.name for held in (*self.passing_buffers(), *self.stated(), *self.states())}
             )
 
     def modules(self) -> dict[int, str]:
@@ -283,7 +284,20 @@ class Names:
                     )
                 for held, (key, value) in product(helds, state.items()):
                     if isinstance(value, torch.Tensor):
-                        yield _state(key, value, held)
+                        yield self._state(key, value, held)
+
+    def _state(self, key: str, value: torch.Tensor, held: Held) -> Held:
+        """Return a tensor in the state of an optimizer.
+
+        It is spread as ``Program.parts`` says of "KEY:PARAMETER", else as its parameter is.
+        """
+        name = f"{key}:{held.name}"
+        part = self._stated.of_state(name, local(value).shape)
+        if part is not None:
+            return Held(name, value, part)
+        if local(value).shape == local(held.tensor).shape:
+            return Held(name, value, held.part, held.stretch)
+        return Held(name, value, part_of(value))
 
     def strangers(self) -> list[torch.Tensor]:
         """Return the tensors that optimizers step, and that lie in the memory of no parameter."""
@@ -325,14 +339,6 @@ def _by_tensor(parameters: Sequence[Held]) -> dict[int, list[Held]]:
     for held in parameters:
         found[id(held.tensor)].append(held)
     return found
-
-
-def _state(key: str, value: torch.Tensor, held: Held) -> Held:
-    """Return a tensor in the state of an optimizer, which is spread as its parameter is."""
-    name = f"{key}:{held.name}"
-    if local(value).shape == local(held.tensor).shape:
-        return Held(name, value, held.part, held.stretch)
-    return Held(name, value, part_of(value))
 
 
 def _within(tensor: torch.Tensor, held: Held) -> Held | None:

@@ -29,6 +29,7 @@ from pitcheck.frontends.torch.patches.reducer import reducer_patches
 from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.recording.arguments import DTYPES
+from pitcheck.frontends.torch.recording.beginnings import beginnings
 from pitcheck.frontends.torch.recording.blame import Blame
 from pitcheck.frontends.torch.recording.generator_state import begin
 from pitcheck.frontends.torch.recording.numberless import Numberless
@@ -178,6 +179,11 @@ class _Session:
 
         The first call makes what frameworks make lazily.
         """
+        begun = beginnings(
+            self._recorder,
+            [*self._names.parameters(), *self._names.buffers()],
+            list(self._names.states()),
+        )
         shapes = self._shapes()
         self._step(call_before(self._spec))
         self._check_shapes(shapes)
@@ -213,12 +219,12 @@ class _Session:
             updates=updates,
             everything=not self._mesh,
         )
-        begun = [
+        remaining = [
             *kept.begun,
             *(values[one.name] for one in (*updated, *gradients) if one.name in values),
         ]
         results = without_assumed_choices(self._tape, start, [*core, *kept.results])
-        trace = trace_of(number, self._tape, start, results, self._assumptions(), begun)
+        trace = trace_of(number, self._tape, start, results, self._assumptions(), remaining)
         routers = self._recorder.routers
         return replace(
             trace,
@@ -226,6 +232,7 @@ class _Session:
             accumulated=tuple(kept.accumulated),
             scattered=tuple(self._names.scattered),
             routers=() if routers is None else routers.found(),
+            beginnings=begun,
         )
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
@@ -421,11 +428,17 @@ def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | Non
             f"batch[{name!r}] has values and dtype {given.dtype}; only integers and bool can have "
             f"them"
         )
-    if len(given.values) != prod(given.shape):
-        raise PlanError(
-            f"batch[{name!r}] has {len(given.values)} values, but its shape {given.shape} needs "
-            f"{prod(given.shape)}"
-        )
     with _disable_current_modes():
-        whole = torch.tensor(list(given.values), dtype=DTYPES[given.dtype]).reshape(given.shape)
+        try:
+            stated = torch.as_tensor(given.values)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise PlanError(f"batch[{name!r}] has values that are no array: {error}") from None
+        if tuple(stated.shape) not in (tuple(given.shape), (prod(given.shape),)):
+            raise PlanError(
+                f"batch[{name!r}] has values of shape {tuple(stated.shape)}; give them in its "
+                f"shape {given.shape}, or as a list of its {prod(given.shape)} elements, row-major"
+            )
+        whole = stated.to(DTYPES[given.dtype]).reshape(given.shape)
+        if not torch.equal(whole.reshape(stated.shape).to(stated.dtype), stated):
+            raise PlanError(f"batch[{name!r}] has values that are no {given.dtype}")
         return whole[tuple(slice(start, stop) for ((start, stop),) in box)].clone()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -197,3 +197,60 @@ def test_other_terms_are_a_mismatch(loss: Part) -> None:
 def test_an_axis_has_one_meaning() -> None:
     with pytest.raises(PlanError, match=re.escape("names the axis 'dp' twice")):
         capture(terms(Part(sum="dp", mean="dp")))
+
+
+class Stacked(torch.optim.Optimizer):
+    """Momentum of two matrices in one tensor, of which a rank has its own matrix."""
+
+    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        parameters = self.param_groups[0]["params"]
+        own = grads = torch.stack([parameter.grad for parameter in parameters])
+        if dist.is_initialized():
+            own = torch.empty(1, *grads.shape[1:])
+            dist.reduce_scatter_tensor(own, grads, op=dist.ReduceOp.AVG)
+        state = self.state[parameters[0]]
+        state.setdefault("momentum", torch.zeros_like(own)).mul_(0.9).add_(own)
+        update = state["momentum"]
+        if dist.is_initialized():
+            update = torch.empty_like(grads)
+            dist.all_gather_into_tensor(update, state["momentum"])
+        for parameter, change in zip(parameters, update, strict=True):
+            parameter.sub_(0.1 * change)
+
+
+def stacked(first: int) -> Spec:
+    """Momentum that is named in ``Program.parts``, as if rank 0 had the matrix ``first``."""
+
+    def program(parts: Mapping[str, StatedPart]) -> Program:
+        model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+        optimizer = Stacked(model.parameters())
+
+        def step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            loss = model(batch["x"]).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        return Program(model, step, optimizer, parts=parts)
+
+    def parallel(rank: Rank) -> Program:
+        own = (rank.number + first) % 2
+        return program({"momentum:*": {0: [(own, own + 1)]}})
+
+    return Spec(
+        lambda: program({}),
+        parallel,
+        {"dp": 2},
+        {"x": Input((4, 4), split={0: "dp"})},
+        {"loss": Part(mean="dp")},
+    )
+
+
+def test_optimizer_state_is_named_by_its_key() -> None:
+    proven(stacked(0))
+    assert check_at_one_mesh(stacked(1)).verdict == "mismatch"

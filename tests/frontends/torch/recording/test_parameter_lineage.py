@@ -130,7 +130,11 @@ def test_parts_of_what_is_not_there() -> None:
         ({"x": Input((4, 8), split={0: "cp"})}, "split over 'cp', which is no axis of the mesh"),
         ({"x": Input((3, 8), split={0: "dp"})}, "dimension 0 of size 3 is split into 2 parts"),
         ({"x": Input((4, 8), split={2: "dp"})}, "split in dimension 2, but its shape is"),
-        ({"x": Input((4, 8), "int64", values=[1, 2])}, "has 2 values, but its shape"),
+        (
+            {"x": Input((4, 8), "int64", values=[1, 2])},
+            r"has values of shape \(2,\); give them in its shape \(4, 8\)",
+        ),
+        ({"x": Input((2,), "int64", values=[1.5, 2])}, "has values that are no int64"),
         ({"x": Input((4, 8), "int7")}, "has dtype 'int7'"),
     ],
 )
