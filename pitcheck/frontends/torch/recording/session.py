@@ -179,6 +179,7 @@ class _Session:
         The first call makes what frameworks make lazily.
         """
         shapes = self._shapes()
+        self._recorder.building = False
         self._step(call_before(self._spec))
         self._check_shapes(shapes)
         self._recorder.communication.settle()
