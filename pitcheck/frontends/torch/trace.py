@@ -7,7 +7,9 @@ has by then.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal as OneOf
+from typing import cast
 
 import msgspec
 
@@ -252,3 +254,24 @@ def operands(arguments: tuple[Argument, ...]) -> list[int]:
         elif isinstance(argument, tuple):
             found.extend(operands(argument))
     return found
+
+
+def with_operands(event: Event, numbers: Mapping[int, int]) -> Event:
+    """Return an event with other values as its operands."""
+    return msgspec.structs.replace(
+        event, arguments=tuple(_argument(argument, numbers) for argument in event.arguments)
+    )
+
+
+def renumbered(event: Event, numbers: Mapping[int, int]) -> Event:
+    """Return an event with other values as its operands and outputs."""
+    outputs = tuple(None if number is None else numbers[number] for number in event.outputs)
+    return msgspec.structs.replace(with_operands(event, numbers), outputs=outputs)
+
+
+def _argument(argument: Argument, numbers: Mapping[int, int]) -> Argument:
+    if isinstance(argument, Ref):
+        return Ref(numbers[argument.value])
+    if isinstance(argument, tuple):
+        return tuple(cast(Item, _argument(item, numbers)) for item in argument)
+    return argument

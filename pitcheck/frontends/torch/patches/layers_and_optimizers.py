@@ -6,8 +6,10 @@ What they compute stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
+from torch.nn import init
 from torch.optim import _adafactor
 
 from pitcheck.frontends.torch.formulas.adafactor import adafactor
@@ -22,8 +24,34 @@ def library_patches(recorder: Recorder) -> Iterator[Patch]:
     """Yield the patches."""
     for name in ("_single_tensor_adafactor", "_multi_tensor_adafactor"):
         yield _adafactor, name, adafactor
+    yield init, "_no_grad_trunc_normal_", _within_bounds(recorder, init._no_grad_trunc_normal_)
     synchronised = torch.nn.SyncBatchNorm
     yield synchronised, "forward", _on_cpus(recorder, synchronised.forward)
+
+
+def _within_bounds(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that fills a tensor with drawn numbers within bounds.
+
+    The original draws again until all numbers lie within them, which it asks the numbers. While a
+    program is built, one draw that is cut off at the bounds stands for it: a step begins with any
+    parameters.
+    """
+
+    def fill(
+        tensor: torch.Tensor,
+        mean: float,
+        std: float,
+        a: float,
+        b: float,
+        generator: torch.Generator | None = None,
+    ) -> torch.Tensor:
+        if not recorder.building:
+            filled: torch.Tensor = original(tensor, mean, std, a, b, generator)
+            return filled
+        with torch.no_grad():
+            return tensor.normal_(mean, std, generator=generator).clamp_(a, b)
+
+    return fill
 
 
 def _on_cpus(recorder: Recorder, original: Forward) -> Forward:

@@ -182,7 +182,13 @@ class _Building:
         for event in trace.events:
             names.enter_outputs(event)
             asynchronous = event.launched or any(output in waited for output in event.outputs)
-            found += translated(event, trace.values, names.of, names.new, asynchronous).instances
+            try:
+                made = translated(event, trace.values, names.of, names.new, asynchronous)
+            except UnsupportedError as error:
+                raise UnsupportedError(
+                    f"{event.source}: {error}" if event.source else str(error)
+                ) from None
+            found += made.instances
         found += self._ends(trace, names, wanted)
         results = {names.of(result.value) for result in trace.results}
         read = {

@@ -109,6 +109,8 @@ class Recorder(TorchDispatchMode):
         fake.refuse = tape.unsupported
         self.writes = Writes(tape, fake)
         self.thread = get_ident()
+        self.building = True
+        """The program is being built; none of its steps has begun."""
         self.routers: Routers | None = None
         """Routers whose choices a routing says."""
 
@@ -231,7 +233,9 @@ class Recorder(TorchDispatchMode):
         if name == "_local_scalar_dense":
             return self.tape.number(_operand(arguments[0]))
         result = self._run(func, args, kwargs)
-        if not self._routed(name, bound, arguments, result):
+        if _is_operand(result, args):
+            self.storages.alias(result, _operand(arguments[0]))
+        elif not self._routed(name, bound, arguments, result):
             self._put(said.operator, arguments, result, [value for _, value in bound])
         return result
 
@@ -521,6 +525,25 @@ def _on_the_cpu(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(device, torch.device) and device.type == "cpu":
         return {**kwargs, "device": torch.device("cpu")}
     return dict(kwargs)
+
+
+def _is_operand(result: Any, args: Sequence[Any]) -> bool:
+    """Return True for a view that shows its operand as it is, such as an expansion to its own size.
+
+    A conjugate lies in the same memory, and is another value.
+    """
+    operand = args[0] if args else None
+    return (
+        isinstance(result, torch.Tensor)
+        and isinstance(operand, torch.Tensor)
+        and result is not operand
+        and result.dtype == operand.dtype
+        and result.untyped_storage()._cdata == operand.untyped_storage()._cdata
+        and view_of(result) == view_of(operand)
+        and not view_of(result).repeats
+        and result.is_conj() == operand.is_conj()
+        and result.is_neg() == operand.is_neg()
+    )
 
 
 def _operand(argument: Argument) -> int:

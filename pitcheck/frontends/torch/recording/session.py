@@ -185,6 +185,7 @@ class _Session:
             list(self._names.states()),
         )
         shapes = self._shapes()
+        self._recorder.building = False
         self._step(call_before(self._spec))
         self._check_shapes(shapes)
         self._recorder.communication.settle()

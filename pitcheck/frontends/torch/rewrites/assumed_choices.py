@@ -14,8 +14,7 @@ import msgspec
 
 from pitcheck.frontends.torch.reads.finite_tests import CHOICES, Outcome
 from pitcheck.frontends.torch.recording.tape import Tape
-from pitcheck.frontends.torch.rewrites.needed_events import with_operands
-from pitcheck.frontends.torch.trace import Event, Ref, Result
+from pitcheck.frontends.torch.trace import Event, Ref, Result, with_operands
 
 
 def without_assumed_choices(tape: Tape, start: int, results: Sequence[Result]) -> list[Result]:

@@ -23,8 +23,15 @@ from msgspec.structs import replace as changed
 
 from pitcheck.frontends.torch.packing.layout import Layout, layouts
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.rewrites.needed_events import with_operands
-from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value, operands
+from pitcheck.frontends.torch.trace import (
+    Argument,
+    Event,
+    Ref,
+    Trace,
+    Value,
+    operands,
+    with_operands,
+)
 
 VIEWS = frozenset(
     {

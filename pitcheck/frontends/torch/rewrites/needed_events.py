@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import cast, get_args
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import get_args
 
 import msgspec
 import torch
@@ -14,16 +14,15 @@ from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.tape import INTEGERS, Tape
 from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
 from pitcheck.frontends.torch.rewrites.cut_joins import through_joins
+from pitcheck.frontends.torch.rewrites.known_numbers import in_known_numbers
 from pitcheck.frontends.torch.trace import (
-    Argument,
     Event,
     Given,
-    Item,
-    Ref,
     Result,
     Trace,
     Value,
     operands,
+    renumbered,
 )
 
 DTYPES = frozenset(get_args(DType))
@@ -50,6 +49,10 @@ def trace_of(
     begun_at = sum(not is_routed(event, tape) for event in tape.events[:start])
     events = through_joins(events, tape.kinds)
     kept, _ = needed_events(events, wanted, lambda index, event: index >= begun_at and event.meets)
+    meetings = {id(event) for event in events[begun_at:] if event.meets}
+    kept, _ = needed_events(
+        in_known_numbers(kept, tape), wanted, lambda _, event: id(event) in meetings
+    )
     kept = in_real_numbers(kept, tape)
     needed = wanted | set(begun)
     made = {number for event in kept for number in event.tensors}
@@ -138,24 +141,3 @@ def _check(event: Event, tape: Tape) -> None:
                 f"{event.source}: {event.operator} has a result of dtype {dtype}, which plans do "
                 f"not know"
             )
-
-
-def with_operands(event: Event, numbers: Mapping[int, int]) -> Event:
-    """Return an event with other values as its operands."""
-    return msgspec.structs.replace(
-        event, arguments=tuple(_argument(argument, numbers) for argument in event.arguments)
-    )
-
-
-def renumbered(event: Event, numbers: Mapping[int, int]) -> Event:
-    """Return an event with other values as its operands and outputs."""
-    outputs = tuple(None if number is None else numbers[number] for number in event.outputs)
-    return msgspec.structs.replace(with_operands(event, numbers), outputs=outputs)
-
-
-def _argument(argument: Argument, numbers: Mapping[int, int]) -> Argument:
-    if isinstance(argument, Ref):
-        return Ref(numbers[argument.value])
-    if isinstance(argument, tuple):
-        return tuple(cast(Item, _argument(item, numbers)) for item in argument)
-    return argument

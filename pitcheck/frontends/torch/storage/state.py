@@ -28,10 +28,20 @@ from pitcheck.frontends.torch.recording.parameter_lineage import local
 from pitcheck.frontends.torch.recording.program_tensors import Held, Names
 from pitcheck.frontends.torch.recording.recorder import PLAIN, Recorder
 from pitcheck.frontends.torch.recording.tape import FEW, INTEGERS
-from pitcheck.frontends.torch.rewrites.needed_events import needed_events, with_operands
+from pitcheck.frontends.torch.rewrites.needed_events import needed_events
 from pitcheck.frontends.torch.storage.aliases import Aliases, Places, Where, where_of
 from pitcheck.frontends.torch.storage.storages import REAL, Mark, Root, Storage, view_of
-from pitcheck.frontends.torch.trace import LEFT, Event, Given, Number, Ref, Result, Role, operands
+from pitcheck.frontends.torch.trace import (
+    LEFT,
+    Event,
+    Given,
+    Number,
+    Ref,
+    Result,
+    Role,
+    operands,
+    with_operands,
+)
 
 Key = tuple[Role, str]
 
