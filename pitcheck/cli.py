@@ -255,6 +255,12 @@ _OUT = click.option(
     default=False,
     help="Print all assumptions, cases, reductions and times.",
 )
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="End after so many seconds: inconclusive, with what was at work. [default: no limit]",
+)
 @click.option("--watch", is_flag=True, help="Check again whenever a file that was read changes.")
 @click.option(
     "--jax", is_flag=True, help="FILE.py:NAME is a program of JAX, partitioned for --devices."

@@ -102,6 +102,14 @@ class BudgetError(PitcheckError):
     code = "PIT203"
 
 
+class Interrupted(KeyboardInterrupt):
+    """The end of a check before its verdict: its time is up, or it was asked to end.
+
+    It is no Exception, so that nothing which only looks for failures takes it for one. The message
+    says why.
+    """
+
+
 class ExplanationWarning(UserWarning):
     """A failure of pitcheck while it looked for the cause of a difference.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ Key = TypeVar("Key", bound=Hashable)
 NO_FORK = "--jobs above 1 needs a system that can fork processes; leave it at 1"
 MOST_JOBS = 4
 """The most processes without a choice of the user: each needs separate memory."""
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""The signals that end a process."""
 
 
 class Ended(NamedTuple, Generic[Key]):
@@ -78,7 +83,8 @@ class Forks(Generic[Key]):
         """Run ``work`` in a forked process."""
         mine, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_answer, args=(theirs, work, arguments), daemon=True)
-        process.start()
+        with _held_back():
+            process.start()
         theirs.close()
         self._running[mine] = (key, process)
 
@@ -127,7 +133,8 @@ class Answering:
         self.pipe, theirs = context.Pipe()
         arguments = (self.pipe, theirs, begin)
         self._process = context.Process(target=_answer_all, args=arguments, daemon=True)
-        self._process.start()
+        with _held_back():
+            self._process.start()
         theirs.close()
 
     def ask(self, question: Any) -> None:
@@ -161,11 +168,33 @@ def ready(pipes: Collection[Connection]) -> Collection[Any]:
     return wait(list(pipes))
 
 
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Hold signals back while a process is forked: until it has begun it would answer wrongly."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin() -> None:
+    """Make this process one that ends as soon as the one that forked it says so.
+
+    What was inherited would answer signals in place of that one: an interrupt is its affair.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    # A collection would visit all that is inherited, and so copy the memory that is shared.
+    gc.freeze()
+
+
 def _answer_all(
     theirs: Connection, pipe: Connection, begin: Callable[[], Callable[[Any], Any]]
 ) -> None:
     theirs.close()
-    gc.freeze()
+    _begin()
     answer = begin()
     for question in _questions(pipe):
         pipe.send(answer(question))
@@ -173,14 +202,13 @@ def _answer_all(
 
 def _questions(pipe: Connection) -> Iterator[Any]:
     """Yield questions until the process that asks is done with this one, or has ended."""
-    with suppress(EOFError, OSError, KeyboardInterrupt):
+    with suppress(EOFError, OSError):
         while True:
             yield pipe.recv()
 
 
 def _answer(pipe: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    # A collection would visit all that is inherited, and so copy the memory that is shared.
-    gc.freeze()
+    _begin()
     answer = work(*arguments)
     if answer is not None:
         pipe.send(answer)

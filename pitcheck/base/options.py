@@ -24,7 +24,8 @@ class Options:
     ``cache_directory``: the folder of proofs that are remembered between runs, None for none.
     ``explain``: True to look for the cause, the repair and a small witness of a mismatch.
     ``prove_rest``: True to prove the outputs that do not differ after a mismatch, too, and to check
-    the precision rules.
+    the precision rules. ``seconds``: the time after which the check ends without a verdict; None
+    for as long as it takes.
     """
 
     error_bound_log2: float = -64.0
@@ -41,3 +42,4 @@ class Options:
     cache_directory: Path | None = None
     explain: bool = True
     prove_rest: bool = False
+    seconds: float | None = None

@@ -70,6 +70,24 @@ def agree(a: Floats, b: Floats) -> bool:
     return bool(close.all()) or bool((close | (np.isnan(a) & np.isnan(b))).all())
 
 
+ROUNDING = 1e-13
+"""The part of the largest magnitude of all trials below which a number is a rest of rounding."""
+
+
+def seen_differences(actual: Any, expected: Any) -> Floats:
+    """Return ``real_differences``, but 0 where both numbers are rests of rounding.
+
+    A result that is exactly 0 in some trial is 1e-19 there, and differs from itself in any other
+    order of the same sums.
+    """
+    found = real_differences(actual, expected)
+    both = [np.abs(np.asarray(each.data, dtype=np.float64)[0]) for each in (actual, expected)]
+    with np.errstate(invalid="ignore"):
+        largest = np.maximum(*both)
+        whole = np.max(largest, where=np.isfinite(largest), initial=0.0)
+        return np.where(largest < ROUNDING * whole, 0.0, found)
+
+
 def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:
     """Return the relative difference of every element, shape (trials, rows, *shape).
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from pitcheck.base.options import Options
+from pitcheck.base.work import Work
 from pitcheck.cache.folder import FOLDER
-from pitcheck.commands.checking.pair import checked
+from pitcheck.commands.checking.pair import checked, unread_report
 from pitcheck.commands.checking.sources import checked_sources, named_files, sources
 from pitcheck.commands.number_options import parse_memory, parse_probability_log2
-from pitcheck.commands.progress import watched
+from pitcheck.commands.progress import end_now, watched
 from pitcheck.commands.reading import frontend_of, pair_at
 from pitcheck.commands.remembered_pairs import remembered
 from pitcheck.commands.wrong_pairs import refuse_files
@@ -65,6 +67,7 @@ def run(
     write_baseline: str | None,
     quiet: bool,
     verbose: bool,
+    seconds: float | None,
 ) -> int:
     """Check both plans, write the reports and return the verdict's exit code.
 
@@ -96,6 +99,7 @@ def run(
         estimates=estimates,
         cache_directory=Path(cache_directory) if cache else None,
         explain=explain,
+        seconds=seconds,
         prove_rest=baseline is not None or write_baseline is not None,
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
@@ -106,24 +110,44 @@ def run(
         options = replace(options, seed=certifier.seed)
     given = (reference,) if parallel is None else (reference, parallel)
 
+    work = Work()
+
     def checked_now() -> Report:
-        with collector_off(), watched(shown=not quiet) as progress:
+        overdue = None if certifier is not None else lambda: end_now(answered(late_report(work)))
+        with (
+            collector_off(),
+            watched(shown=not quiet, seconds=seconds, overdue=overdue, signals=True) as progress,
+        ):
+            nonlocal work
+            work = progress
             if certifier is not None:
                 again = None if parallel is not None else pair_at(reference, assignments, jobs)
                 return checked(files, options, progress, again, named, decided=certifier.keep)
             return checked_sources(reference, parallel, assignments, options, progress)
 
-    found = (
+    def answered(found: Report) -> int:
+        known = found if accepted is None else held_against(found, accepted, str(baseline))
+        report = without_ignored(known, left_out)
+        form = Form(quiet, verbose, named, None if certifier is None else certifier.encode)
+        code = exit_code_after(report.exit_code, lambda: write_report(report, destinations, form))
+        if write_baseline is not None:
+            file = write_baseline
+            code = exit_code_after(code, lambda: _write_baseline(found, file))
+        # Whoever sent the signal learns by the code that it was heard; a mismatch says more.
+        return 128 + work.signalled if work.signalled and found.verdict != "mismatch" else code
+
+    return answered(
         remembered(given, assignments, options, checked_now) if certifier is None else checked_now()
     )
-    known = found if accepted is None else held_against(found, accepted, str(baseline))
-    report = without_ignored(known, left_out)
-    form = Form(quiet, verbose, named, None if certifier is None else certifier.encode)
-    code = exit_code_after(report.exit_code, lambda: write_report(report, destinations, form))
-    if write_baseline is not None:
-        file = write_baseline
-        code = exit_code_after(code, lambda: _write_baseline(found, file))
-    return code
+
+
+def late_report(work: Work) -> Report:
+    """Return the report on a check that ``work`` ends, made while a call of it still runs."""
+    if work.check is None:
+        return unread_report(work, work.over, Options(), perf_counter())
+    from pitcheck.engine.decisions import interrupted  # noqa: PLC0415  heavy, and there by now
+
+    return interrupted(work.check, work.over)
 
 
 def with_layers(

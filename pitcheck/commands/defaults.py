@@ -124,4 +124,6 @@ def _allowed(option: click.Option) -> str:
         return f"a whole number of at least {least}" + (
             "" if most is None else f" and at most {most}"
         )
+    if isinstance(option.type, click.FloatRange):
+        return f"a number above {option.type.min:g}"
     return f"one text or number ({option.metavar})" if option.metavar else "one text or number"

@@ -65,6 +65,7 @@ def run(
     if folder is not None:
         _write(folder, plans[0], made)
     with watched(shown=not quiet) as progress:
+        progress.begins("check mutants")
         told = list(
             become(
                 made,

@@ -26,7 +26,7 @@ from pitcheck.report.report import Report, Seconds
 KIND = "report"
 """The kind of entry that has the report of a pair."""
 Place = tuple[int, int, int, int]
-UNDECISIVE = ("jobs", "cache_directory", "witness_directory", "explain")
+UNDECISIVE = ("jobs", "cache_directory", "witness_directory", "explain", "seconds")
 """The options that change nothing in the report of a pair that is proven."""
 
 

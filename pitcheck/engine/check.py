@@ -16,10 +16,11 @@ from typing import Any
 from pitcheck.algebra.backend import array_module
 from pitcheck.algebra.devices import OtherProcesses, several_gpus
 from pitcheck.base.options import Options
-from pitcheck.engine.decisions import stopped
+from pitcheck.base.work import Work
+from pitcheck.engine.decisions import interrupted, stopped
 from pitcheck.engine.state import Check, Progress
-from pitcheck.engine.strategies import STRATEGIES
-from pitcheck.errors import BudgetError, PlanError, UnsupportedError
+from pitcheck.engine.strategies import STRATEGIES, Strategy
+from pitcheck.errors import BudgetError, Interrupted, PlanError, UnsupportedError
 from pitcheck.forks import usable_jobs
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.report.report import Finding, Report
@@ -49,17 +50,35 @@ def check(
     """
     seed = secrets.randbits(128) if options.seed is None else options.seed
     xp, jobs = _arrays_and_jobs(options)
-    state = Check(
-        reference, parallel, options, seed, xp, progress, load_seconds, jobs, again, causes
-    )
+    work = progress if isinstance(progress, Work) else Work(progress)
+    state = Check(reference, parallel, options, seed, xp, work, load_seconds, jobs, again, causes)
+    work.check = state
     try:
-        reports = (strategy(state) for strategy in STRATEGIES)
-        report = next(report for report in reports if report is not None)
+        report = _decided(state)
     except (PlanError, StepError, UnsupportedError, BudgetError) as error:
         return stopped(state, error)
+    except Interrupted as error:
+        work.noticed = True
+        return interrupted(state, str(error))
     if decided is not None:
         decided(state)
     return report
+
+
+def _decided(check: Check) -> Report:
+    """Return the report of the first strategy that decides."""
+    for strategy in STRATEGIES:
+        check.work.begins(said_of(strategy))
+        report = strategy(check)
+        if report is not None:
+            return report
+    raise UnsupportedError("no strategy decides the check")
+
+
+def said_of(strategy: Strategy) -> str:
+    """Return what a strategy does, as its docstring says first."""
+    first = (strategy.__doc__ or strategy.__name__).partition(".")[0].partition("\n")[0]
+    return first[0].lower() + first[1:]
 
 
 def _arrays_and_jobs(options: Options) -> tuple[Any, int]:

@@ -11,13 +11,17 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
+
 from pitcheck.engine.reporting import estimates, make_report
 from pitcheck.engine.state import Check
 from pitcheck.errors import BudgetError, ExplanationWarning, PitcheckError, PlanError
 from pitcheck.graph.cuts import Cut
 from pitcheck.precision.findings import precision_findings
 from pitcheck.precision.rules import in_one_dtype
-from pitcheck.report.report import Finding, FindingVerdict, Report
+from pitcheck.prove.prover import Ledger
+from pitcheck.report.findings.cut_short import cut_short
+from pitcheck.report.report import Finding, FindingVerdict, Report, StageCounts
 from pitcheck.stage.run_batch import StepError
 
 if TYPE_CHECKING:
@@ -44,6 +48,33 @@ def stopped(check: Check, error: PitcheckError) -> Report:
     return make_report(check, "invalid" if finding.verdict == "invalid" else "inconclusive")
 
 
+def interrupted(check: Check, why: str) -> Report:
+    """Return the report of a check that ends before its verdict, since ``why``.
+
+    A difference that is shown is a mismatch, explained or not. Of outputs none is called proven: a
+    proof of one stands on the stages that are still open.
+    """
+    if check.shown is not None:
+        if not any(finding.verdict == "mismatch" for finding in check.findings):
+            from pitcheck.explain.difference import unexplained  # noqa: PLC0415
+
+            said = f"{why} before the cause was found; the output differs all the same"
+            check.findings.insert(0, unexplained(check.shown, said))
+        return make_report(check, "mismatch", check.shown)
+    made = [proof for proof in check.proofs_so_far.values() if proof.attempts]
+    proven = sum(proof.outcome == "proven" for proof in made)
+    check.findings.append(cut_short(check.work, why, proven))
+    check.ledger = Ledger()
+    stages = StageCounts(
+        total=max(check.work.total, len(made)),
+        distinct=len(made),
+        proven=proven,
+        failed=sum(proof.outcome == "failed" for proof in made),
+        inconclusive=sum(proof.outcome == "inconclusive" for proof in made),
+    )
+    return replace(make_report(check, "inconclusive"), stages=stages)
+
+
 def _stop(error: PitcheckError) -> Finding:
     """Return the finding of an error that ended a check, or a part of it."""
     wrong = isinstance(error, PlanError)
@@ -65,9 +96,10 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
     ``found``: an input of both plans on which an output differs, as an arithmetic other than
     float64 showed. It is explained by the stages that are ``refused``, if given, else by that run.
     """
-    check.findings[:0] = _explained(check, found, refused)
     names = (found.run.comparisons[number].target.name for number in found.real)
+    check.shown = found.shown
     check.differing = tuple(dict.fromkeys((found.shown.output, *names)))
+    check.findings[:0] = _explained(check, found, refused)
     check.clock.lap("explain")
     if check.options.prove_rest:
         _prove_rest(check, {**found.cuts} if refused is None else check.hints)
@@ -141,6 +173,8 @@ def _note_open(check: Check) -> None:
     for obligation in (o for o in check.ledger.open_outputs if o.output not in explained):
         proof, tried = obligation.proof, f"; nor at {check.tried}" if check.tried else ""
         code = proof.code or "PIT202"
+        value = obligation.target.cut.value
+        operator, source = check.problem.parallel.last_operator(value)
         check.findings.append(
             Finding(
                 code=code,
@@ -148,6 +182,8 @@ def _note_open(check: Check) -> None:
                 title=f"{obligation.output!r} could not be proven: {proof.reason}{tried}",
                 output=obligation.output,
                 stage=obligation.key[:12] or None,
+                operator=operator or None,
+                source=source or None,
                 repair=ADVICE.get(code),
             )
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from pitcheck.base.options import Options
+from pitcheck.base.work import Work
 from pitcheck.claims.hints import hinted_cuts
 from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import Specification
@@ -17,12 +18,12 @@ from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
 from pitcheck.plan.model import PairAt, Plan
 from pitcheck.prove.automatic import automatic_of
-from pitcheck.prove.proof import Settings
+from pitcheck.prove.proof import Proof, Settings
 from pitcheck.prove.prover import Ledger, Prover
 from pitcheck.prove.remembered import Remembered, remembered
 from pitcheck.refute.block_run import find_batch
 from pitcheck.refute.whole_run import WholeRun, conjecture, run_whole
-from pitcheck.report.report import Finding, OperatorCounts, Seconds
+from pitcheck.report.report import Finding, OperatorCounts, Seconds, Shown
 from pitcheck.stage.equal_blocks import Batched
 from pitcheck.stage.run_batch import StepError
 
@@ -79,12 +80,14 @@ class Check:
     options: Options
     seed: int
     xp: Any
-    progress: Progress | None = None
+    work: Work = field(default_factory=Work)
     load_seconds: float = 0.0
     jobs: int = 1
     again: PairAt | None = None
     causes: Sequence[Finding] = ()
     clock: Clock = field(default_factory=Clock)
+    shown: Shown | None = None
+    """The difference that is shown, from then on a mismatch whatever else happens."""
     counts: OperatorCounts = field(default_factory=OperatorCounts)
     findings: list[Finding] = field(default_factory=list)
     graphs: tuple[Graph, Graph] = field(init=False)
@@ -145,16 +148,23 @@ class Check:
             templates=problem.templates,
             full_coordinates=options.coordinates == "full",
             automatic=automatic_of(options.backend),
+            work=self.work,
         )
         return Prover(
             problem,
             settings,
-            self.progress,
+            self.work,
             accepted_log2=options.error_bound_log2,
             jobs=self.jobs,
             patience=MOST_REFUSED if self.large_batch is not None else 0,
             remembered=self.remembered,
         )
+
+    @property
+    def proofs_so_far(self) -> Mapping[str, Proof]:
+        """Return the proofs that were made, by stage; none if no prover is at work yet."""
+        prover = self.__dict__.get("prover")
+        return prover.proofs if isinstance(prover, Prover) else {}
 
     @cached_property
     def run(self) -> WholeRun:

@@ -178,7 +178,15 @@ def explained(
     result = confirm(tried) if mends(tried, differing) else Confirmed(tried)
     effect = effect_of(evidence, run, result.found, differing)
     return [
-        _tried(evidence, run, each, differing, _said(run, each, effect, result), of_stage=of_stage)
+        _tried(
+            evidence,
+            run,
+            each,
+            differing,
+            _said(run, each, effect, result),
+            effect.one_sided,
+            of_stage=of_stage,
+        )
         for each in result.found
     ]
 
@@ -189,6 +197,7 @@ def _tried(
     tried: Tried,
     differing: list[int],
     effect: TriedRepair,
+    one_sided: Sequence[str],
     *,
     of_stage: bool,
 ) -> Explained:
@@ -205,6 +214,7 @@ def _tried(
         mended=not of_stage and len(tried.outputs) == len(differing),
         everything=everything,
         mesh=evidence.second.coordinates.sizes,
+        one_sided=one_sided,
     )
     found = explained_by(evidence, run, own, list(tried.outputs), others)
     return dataclasses.replace(

@@ -52,12 +52,18 @@ def places(others: Sequence[tuple[str, str]]) -> str:
 
 
 def tried(
-    effect: TriedRepair, *, mended: bool, everything: int, mesh: Mapping[str, int] | None = None
+    effect: TriedRepair,
+    *,
+    mended: bool,
+    everything: int,
+    mesh: Mapping[str, int] | None = None,
+    one_sided: Sequence[str] = (),
 ) -> str:
     """Return as text that a repair was tried, and which outputs it makes right.
 
     "every output" is said only if every output was computed anew and compared. ``mesh``: the sizes
-    of the mesh axes, named if the repair was tried at other sizes, too.
+    of the mesh axes, named if the repair was tried at other sizes, too. ``one_sided``: operators
+    of which the inputs that were tried show one outcome alone.
     """
     some = _some(effect.right)
     if mended and not effect.wrong:
@@ -74,9 +80,16 @@ def tried(
         f"; at {_changed(sizes, each)} no output differs as it is" for each in effect.faultless
     )
     return (
-        f"tried{where}"
+        f"tried{where}{_where_alike(one_sided)}"
         f"{', all repairs together' if effect.together else ''}: {right}{''.join(faultless)}"
     )
+
+
+def _where_alike(operators: Sequence[str]) -> str:
+    if not operators:
+        return ""
+    more = f" and {len(operators) - 1} more" if len(operators) > 1 else ""
+    return f" only on inputs for which {operators[0]}{more} decides one way"
 
 
 def _changed(mesh: Mapping[str, int], other: Mapping[str, int]) -> str:

@@ -8,9 +8,10 @@ they were found along the program and make some right; the finding says which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from pitcheck.algebra.discrete import Decision
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.diagnosis import Diagnosis, Family
 from pitcheck.explain.evidence import Evidence
@@ -56,10 +57,15 @@ class Tried:
 
 @dataclass(frozen=True)
 class Effect:
-    """The outputs that were compared with all repairs made, and those that are wrong then."""
+    """The outputs that were compared with all repairs made, and those that are wrong then.
+
+    ``one_sided`` are the operators, in words, that the repairs reach and that decided alike for all
+    inputs: nothing is known of their other outcome.
+    """
 
     compared: frozenset[int]
     wrong: frozenset[int]
+    one_sided: tuple[str, ...] = ()
 
 
 def effect_of(
@@ -71,11 +77,23 @@ def effect_of(
     only what is known of the outputs that differ is returned.
     """
     numbers = [n for n in range(len(run.comparisons)) if n in differing or run.largest[n] <= SAME]
+    before = len(run.evaluated.algebra.decisions)
     right = _right_with(evidence, found, numbers) if all(e.made for e in found) else frozenset()
+    one_sided = _one_sided(run.evaluated.algebra.decisions[before:])
     known = frozenset(n for each in found for n in each.outputs)
     if not known <= right:
-        return Effect(known, frozenset())
-    return Effect(frozenset(numbers), frozenset(numbers) - right)
+        return Effect(known, frozenset(), one_sided)
+    return Effect(frozenset(numbers), frozenset(numbers) - right, one_sided)
+
+
+def _one_sided(decisions: Iterable[Decision]) -> tuple[str, ...]:
+    """Return the sites, in words, of which one outcome was never seen."""
+    seen: dict[str, tuple[bool, bool]] = {}
+    for each in decisions:
+        site = each.site.rpartition("#")[0]
+        true, false = seen.get(site, (False, False))
+        seen[site] = true or bool(each.true.any()), false or bool(each.false.any())
+    return tuple(site for site, (true, false) in seen.items() if site and not (true and false))
 
 
 def _right_with(

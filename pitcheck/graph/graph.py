@@ -178,6 +178,14 @@ class Graph:
         """Return the place of a value's last writer in the topological order, or -1."""
         return max((self.rank[writer] for writer in self.values[value].writers), default=-1)
 
+    def last_operator(self, value: int) -> tuple[str, str]:
+        """Return the last operator that writes a value, in words, and its line; "" for none."""
+        writers = self.values[value].writers
+        if not writers:
+            return "", ""
+        node = self.nodes[writers[-1]]
+        return f"{node.operator} ({node.kind})", node.source
+
     def place(self, code: int) -> tuple[int, int]:
         """Return (rank, micro-batch) of a coordinate code."""
         return divmod(int(code), self.coordinates.microbatches)

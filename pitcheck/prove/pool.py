@@ -21,7 +21,6 @@ import numpy as np
 from pitcheck.algebra.devices import shared_gpus, use_one
 from pitcheck.errors import BudgetError, UsageError
 from pitcheck.forks import NO_FORK, Answering, can_fork, ready, usable_jobs
-from pitcheck.prove.full_shapes.forecast import name_of
 from pitcheck.prove.proof import MadeAhead, Proof, Settings
 from pitcheck.prove.stage_proof import prove_at_reduced_sizes, prove_stage
 from pitcheck.prove.workers import Keys
@@ -132,7 +131,7 @@ class Pool(Generic[Made]):
         ((_, _, proof),) = self._answers()
         if proof is None:
             raise BudgetError(
-                f"the process that proves the stage of {name_of(self._stages[key][0])!r} ended "
+                f"the process that proves the stage of {self._stages[key][0].name!r} ended "
                 f"twice without an answer, at last with exit code {self._end(0)} (-9: killed, as "
                 f"when memory runs out); choose a smaller --max-memory"
             )

@@ -18,6 +18,7 @@ import numpy as np
 from pitcheck.algebra.devices import shared_gpus
 from pitcheck.algebra.dimensions.size_choice import LEAST
 from pitcheck.algebra.residues.drawn_primes import DrawnPrimes, PrimeSource
+from pitcheck.base.work import Work
 from pitcheck.errors import BudgetError
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.axis_templates import Templates
@@ -106,6 +107,8 @@ class Settings:
     """The reductions that make stages smaller, in this order."""
     automatic: Automatic | None = None
     """The choice of the array module for every stage; None: it is ``xp`` for all."""
+    work: Work = field(default_factory=Work, compare=False)
+    """What is told the stage and the attempt that go on."""
     made: MadeAhead | None = None
     """The proof at reduced sizes with which that of a stage at full shapes begins, if it is made.
     """

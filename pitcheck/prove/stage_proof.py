@@ -80,6 +80,7 @@ def prove_stage(
     different statements draw different numbers. The error of the proof is that of all attempts
     made. An error of an operator becomes an inconclusive proof; nothing is raised.
     """
+    settings.work.at(stage.name, *stage.ends_in)
     attempts = Attempts(statement, settings.target_log2)
     proof = _apart_or_whole(stage, keys, settings, attempts)
     if proof.code == "PIT200" and settings.full_shapes and _has_all_coordinates(stage, settings):

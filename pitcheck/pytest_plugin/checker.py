@@ -112,6 +112,7 @@ def _options_of(values: Mapping[str, Any], folder: Path) -> Options:
         precision=values["precision"],
         estimates=values["estimates"],
         explain=values["explain"],
+        seconds=values["seconds"],
     )
 
 

@@ -80,6 +80,17 @@ class Stage:
         """Return the cuts of inputs and targets, by which the two sides' dimensions are tied."""
         return [*self.cuts.values(), *(target.cut for target in self.targets)]
 
+    @property
+    def name(self) -> str:
+        """Return the name of the first value that a stage compares."""
+        target = self.targets[0]
+        return target.name or self.parallel.graph.values[target.cut.value].name
+
+    @property
+    def ends_in(self) -> tuple[str, str]:
+        """Return the parallel operator that makes this value, in words, and its line."""
+        return self.parallel.graph.last_operator(self.targets[0].cut.value)
+
     def operator_at(self, site: str) -> str:
         """Return the operator of either side that a site names, in words."""
         side, batch = (

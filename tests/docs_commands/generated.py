@@ -22,6 +22,8 @@ command says the same. The [tutorial](tutorial.md) shows the commands at work.
 [Settings](configuration.md#settings-of-check) may stand in a file.
 
 A command that is used wrongly ends with exit code 2, and an interrupted one with 130.
+An interrupted `check` prints what it knows. After SIGTERM its code is 143, and that of a mismatch
+that is shown by then is 1.
 """
 FINDINGS = """# All findings
 

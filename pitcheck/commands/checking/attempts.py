@@ -13,8 +13,10 @@ import msgspec
 
 from pitcheck.algebra.bound.degree_bounds import log2_sum
 from pitcheck.base.options import Options
-from pitcheck.commands.checking.pair import checked
-from pitcheck.commands.progress import Progress
+from pitcheck.base.work import Work
+from pitcheck.commands.checking.pair import checked, unread_report
+from pitcheck.commands.progress import Progress, limited
+from pitcheck.errors import Interrupted
 from pitcheck.frontends.protocol import Attempt
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Finding, Report
@@ -42,13 +44,28 @@ def checked_in_turn(
 
     Raises UsageError, which is about the command and not about the plans.
     """
+    with limited(options.seconds, progress) as work:
+        return _in_turn(attempts, options, work, named, stopped)
+
+
+def _in_turn(
+    attempts: Callable[[], Iterator[Attempt]],
+    options: Options,
+    work: Work,
+    named: Sequence[str],
+    stopped: Callable[[Exception], None],
+) -> Report:
+    """Return the report of :func:`checked_in_turn`; ``work`` ends the check when time is up."""
     start, iterator = perf_counter(), attempts()
     failed: tuple[Finding, ...] = ()
     causes: tuple[Finding, ...] = ()
     seed = randbits(128) if options.seed is None else options.seed
     accepted: list[float] = []
     while True:
-        attempt, read = _next(iterator)
+        try:
+            attempt, read = _next(iterator)
+        except Interrupted as error:
+            return unread_report(work, str(error), options, start)
         decides = attempt.decides
         loaded = perf_counter() - start
         bound = options.error_bound_log2 - len(accepted) - (not decides)
@@ -60,7 +77,7 @@ def checked_in_turn(
         report = checked(
             [read],
             terms,
-            progress,
+            work,
             named=named,
             stopped=told,
             decided=partial(_note_refusal, attempt.states, refusals),
@@ -68,7 +85,7 @@ def checked_in_turn(
         )
         # States that nothing was said of are refused, too.
         returned = not attempt.states or refusals == [""]
-        if decides or (report.verdict == "equivalent" and returned):
+        if work.over or decides or (report.verdict == "equivalent" and returned):
             report = _counted(report, accepted, loaded, perf_counter() - start)
             if report.verdict == "inconclusive":
                 report = msgspec.structs.replace(report, findings=(*report.findings, *failed))

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from pitcheck.base.options import Options
 from pitcheck.base.streams import messages, say
-from pitcheck.commands.progress import Progress
+from pitcheck.base.work import Work
+from pitcheck.commands.progress import Progress, limited
 from pitcheck.commands.wrong_pairs import refuse_swapped
-from pitcheck.errors import BudgetError, PitcheckError, PlanError, UsageError
+from pitcheck.errors import BudgetError, Interrupted, PitcheckError, PlanError, UsageError
 from pitcheck.plan.model import PairAt, Plan
+from pitcheck.report.findings.cut_short import cut_short
 from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
 
 if TYPE_CHECKING:
@@ -39,7 +41,46 @@ def checked(
     What stops the check (an unreadable file, a budget, an internal error) is a finding of the
     report, not an exception. Raises UsageError, which is about the command and not about the plans.
     """
+    with limited(options.seconds, progress) as work:
+        return _checked(files, options, work, again, named, stopped, decided, causes)
+
+
+def _checked(
+    files: Sequence[Callable[[], Sequence[Plan]]],
+    options: Options,
+    work: Work,
+    again: PairAt | None,
+    named: Sequence[str],
+    stopped: Callable[[Exception], None],
+    decided: Callable[[Check], None] | None,
+    causes: Sequence[Finding],
+) -> Report:
+    """Return the report of :func:`checked`; ``work`` ends the check when its time is up."""
     start = perf_counter()
+    try:
+        work.end_if_over()
+        plans, errors = _read(files, stopped)
+    except Interrupted as error:
+        return unread_report(work, str(error), options, start)
+    if not errors:
+        refuse_swapped(plans, named)
+        from pitcheck.engine.check import check  # noqa: PLC0415  heavy: an unreadable plan need not wait for it
+
+        try:
+            seconds = perf_counter() - start
+            return check(plans[0], plans[1], options, work, seconds, again, decided, causes)
+        except UsageError:
+            raise
+        except Exception as error:
+            stopped(error)
+            errors.append(error)
+    return stopped_report(errors, options, start)
+
+
+def _read(
+    files: Sequence[Callable[[], Sequence[Plan]]], stopped: Callable[[Exception], None]
+) -> tuple[list[Plan], list[Exception]]:
+    """Return the plans that files give, and what could not be read of them."""
     plans: list[Plan] = []
     errors: list[Exception] = []
     for file in files:
@@ -50,19 +91,18 @@ def checked(
         except Exception as error:
             stopped(error)
             errors.append(error)
-    if not errors:
-        refuse_swapped(plans, named)
-        from pitcheck.engine.check import check  # noqa: PLC0415  heavy: an unreadable plan need not wait for it
+    return plans, errors
 
-        try:
-            seconds = perf_counter() - start
-            return check(plans[0], plans[1], options, progress, seconds, again, decided, causes)
-        except UsageError:
-            raise
-        except Exception as error:
-            stopped(error)
-            errors.append(error)
-    return stopped_report(errors, options, start)
+
+def unread_report(work: Work, why: str, options: Options, start: float) -> Report:
+    """Return the report on a check that ended while its plans were read, since ``why``."""
+    work.noticed = True
+    return Report(
+        verdict="inconclusive",
+        seed=options.seed or 0,
+        seconds=Seconds(total=perf_counter() - start),
+        findings=(cut_short(work, why),),
+    )
 
 
 def import_ahead() -> None:

@@ -9,9 +9,15 @@ from secrets import randbits
 from time import perf_counter
 
 from pitcheck.base.options import Options
+from pitcheck.base.work import Work
 from pitcheck.commands.checking.attempts import checked_in_turn
-from pitcheck.commands.checking.pair import checked, import_ahead, stopped_report
-from pitcheck.commands.progress import Progress
+from pitcheck.commands.checking.pair import (
+    checked,
+    import_ahead,
+    stopped_report,
+    unread_report,
+)
+from pitcheck.commands.progress import Progress, limited
 from pitcheck.commands.reading import (
     PROGRAM_HINT,
     attempts_of,
@@ -24,7 +30,7 @@ from pitcheck.commands.reading import (
     readers_of,
 )
 from pitcheck.engine.variants import over_variants
-from pitcheck.errors import UsageError
+from pitcheck.errors import Interrupted, UsageError
 from pitcheck.frontends.protocol import Pair
 from pitcheck.plan.model import Plan
 from pitcheck.report.report import Report
@@ -101,23 +107,36 @@ def checked_pairs(
     finding of the report, and ``stopped`` is told it. Raises UsageError, which is about the
     command and not about the plans.
     """
+    with limited(options.seconds, progress) as work:
+        return _checked_pairs(pairs, options, work, stopped)
+
+
+def _checked_pairs(
+    pairs: Callable[[], Sequence[Pair]],
+    options: Options,
+    work: Work,
+    stopped: Callable[[Exception], None],
+) -> Report:
+    """Return the report of :func:`checked_pairs`; ``work`` ends the checks when time is up."""
     start = perf_counter()
     try:
         found = pairs()
     except UsageError:
         raise
+    except Interrupted as error:
+        return unread_report(work, str(error), options, start)
     except Exception as error:
         stopped(error)
         return stopped_report([error], options, start)
     if len(found) == 1 and not found[0].variant:
-        return checked([found[0].read], options, progress, found[0].again, stopped=stopped)
+        return checked([found[0].read], options, work, found[0].again, stopped=stopped)
     options = replace(
         options,
         seed=randbits(128) if options.seed is None else options.seed,
         error_bound_log2=options.error_bound_log2 - log2(len(found)),
     )
     parts = [
-        (each.variant, checked([each.read], options, progress, each.again, stopped=stopped))
+        (each.variant, checked([each.read], options, work, each.again, stopped=stopped))
         for each in found
     ]
     return over_variants(parts, found[0].not_covered)

@@ -56,7 +56,12 @@ def gathered_before(site: Site) -> Iterator[Candidate]:
         for dim, to in product(range(len(read)), range(len(shape))):
             overrides = _of_whole(site, source.value, groups, dim, to) if dim or to else None
             if overrides is not None and site.changes(overrides):
-                facts = {"over": over, "dim": dim, "to": to, "shape": list(shape)}
+                facts = {
+                    "over": over,
+                    "dim": dim,
+                    "to": to,
+                    "shape": list(_of_program(site, site.value)),
+                }
                 called = site.evidence.called(source.value)
                 yield site.diagnosis(JOINED_APART, called=called, **facts), overrides
 
@@ -105,7 +110,8 @@ def moved_parts(site: Site) -> Iterator[Candidate]:
     if shape is None or _mixed_before(site, source.value):
         return
     for over, count in _counts(site):
-        for split, place in _splits(shape, count):
+        for place, first in _places(shape, count):
+            split = _split(shape, place, count, first)
             for to in range(len(split)):
                 overrides = _permuted(site, source.value, split, _moved(len(split), place, to))
                 if to != place and overrides is not None:
@@ -113,7 +119,7 @@ def moved_parts(site: Site) -> Iterator[Candidate]:
                         "called": site.evidence.called(source.value),
                         "over": over,
                         "count": count,
-                        "split": list(split),
+                        "split": list(_split(_of_program(site, source.value), place, count, first)),
                         "permutation": list(_moved(len(split), place, to)),
                         "place": to,
                     }
@@ -143,14 +149,28 @@ def _counts(site: Site) -> list[tuple[str, int]]:
     return [(name, size) for size, name in found.items()]
 
 
-def _splits(shape: tuple[int, ...], count: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield shapes of the same elements with a dimension of ``count``, and its place."""
+def _places(shape: tuple[int, ...], count: int) -> Iterator[tuple[int, bool]]:
+    """Yield where a dimension of ``count`` may stand once another one is split by it.
+
+    With it comes True if it stands before the rest of the one that is split.
+    """
     for dim, size in enumerate(shape):
         if size % count == 0:
-            before, after, rest = shape[:dim], shape[dim + 1 :], size // count
-            yield (*before, count, *((rest,) if rest > 1 else ()), *after), dim
-            if rest > 1:
-                yield (*before, rest, count, *after), dim + 1
+            yield dim, True
+            if size > count:
+                yield dim + 1, False
+
+
+def _split(shape: tuple[int, ...], place: int, count: int, first: bool) -> tuple[int, ...]:
+    """Return the shape of the same elements with a dimension of ``count`` at a place."""
+    dim = place if first else place - 1
+    rest = shape[dim] // count
+    return (*shape[:dim], *((count, rest) if first else (rest, count)), *shape[dim + 1 :])
+
+
+def _of_program(site: Site, value: int) -> tuple[int, ...]:
+    """Return the shape of a value in the user's program, which no run has made smaller."""
+    return site.rerun.graph.values[value].shape
 
 
 def _moved(count: int, place: int, to: int) -> tuple[int, ...]:

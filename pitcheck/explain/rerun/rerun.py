@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.claims.real_numbers import real_differences
+from pitcheck.claims.real_numbers import seen_differences
 from pitcheck.explain.evidence import SAME
 from pitcheck.explain.expected_values import far
 from pitcheck.explain.rerun.changes import (
@@ -194,7 +194,7 @@ class Rerun(PlanValues):
         )
         if actual.data.shape[3:] != wanted.expected.data.shape[3:]:
             return False
-        differences = real_differences(actual, wanted.expected)
+        differences = seen_differences(actual, wanted.expected)
         return not (np.where(wanted.judged, differences, 0.0) > SAME).any()
 
     def is_output(self, number: int, data: Value, codes: Codes) -> bool:
@@ -293,6 +293,7 @@ class Rerun(PlanValues):
         )
         draft = as_it_is if redo is None else redo.draft(node, codes)
         known = {**changed, **redo.known} if redo is not None else changed
+        self.stand_at(node)
         results = None if draft is None else self.evaluate(*draft, len(codes), known, node.outputs)
         if results is None:
             return False

@@ -182,6 +182,11 @@ class PlanValues:
         """Return the operands of a node at coordinates."""
         return [given_at(operand, codes) for operand in node.inputs]
 
+    def stand_at(self, node: Node) -> None:
+        """Let what is decided from now on be noted as the node's, with its line."""
+        line = f" at {node.source}" if node.source else ""
+        self.algebra.site = f"{node.operator!r} ({node.kind}){line}"
+
     def computed(
         self, node: Node, codes: Codes, known: Mapping[int, Held] | None = None
     ) -> dict[int, Value] | None:
@@ -189,6 +194,7 @@ class PlanValues:
 
         None if its operands cannot be had. Raises BudgetError if too much was computed.
         """
+        self.stand_at(node)
         results = self.evaluate(
             node.kind,
             self.attributes_of(node),

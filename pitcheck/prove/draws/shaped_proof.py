@@ -31,6 +31,9 @@ from pitcheck.prove.proof import Proof
 from pitcheck.prove.routing_counts import joined
 from pitcheck.prove.stage_sizes import (
     FIRST,
+    FULL_SIZES,
+    LARGER,
+    WEIGHTED,
     WHOLE,
     Statement,
 )
@@ -45,6 +48,14 @@ ORDERED = "numbers are rounded, or outcomes of comparisons counted"
 DIFFERENT = "a law of a function is needed that tables of random residues do not have"
 FREED = "any numbers stand in for steps that did not decide both ways"
 """The reasons for the estimate of a stage; the last one is that of a stage with free steps."""
+TRIED = {
+    FIRST: "small sizes",
+    WEIGHTED: "small sizes, each place with a weight",
+    **dict.fromkeys(LARGER, "larger reduced sizes"),
+    FULL_SIZES: "the sizes of the plans",
+    WHOLE: "the sizes of the plans",
+}
+"""What is tried of a stage, in words, by the set of sizes."""
 
 
 def prove_shaped(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
@@ -70,6 +81,7 @@ def _proof_at(statement: Statement, shaped: ShapedStage, variant: int, at_once: 
         f"{statement.kind}sizes "
         f"{settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"
     )
+    settings.work.tries(f"{statement.kind}{TRIED[variant]}")
     free = (
         _prove_free(statement, cases, sizes, variant, at_once)
         if settings.free_functions and degrees.has_functions and not shaped.free

@@ -40,7 +40,7 @@ def forecast(stage: Stage, settings: Settings) -> Forecast:
 
     Pieces that are the same statement are proven once, and take the time of one.
     """
-    name = name_of(stage)
+    name = stage.name
     try:
         parts = _pieces(stage, settings)
     except PitcheckError as error:
@@ -52,12 +52,6 @@ def forecast(stage: Stage, settings: Settings) -> Forecast:
         number_of(parts),
         name,
     )
-
-
-def name_of(stage: Stage) -> str:
-    """Return the name of the first value that a stage compares."""
-    target = stage.targets[0]
-    return target.name or stage.parallel.graph.values[target.cut.value].name
 
 
 def _pieces(stage: Stage, settings: Settings) -> Sequence[Piece]:
