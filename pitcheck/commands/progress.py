@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
-from multiprocessing import active_children
 from time import monotonic, perf_counter
 from types import FrameType
 from typing import Any
@@ -228,6 +227,7 @@ class _Watch:
 
 def end_now(code: int) -> None:
     """End this process and all that it forked, whatever its main thread does."""
+    from multiprocessing import active_children  # noqa: PLC0415
     for child in active_children():
         child.kill()
     sys.stdout.flush()

@@ -96,8 +96,8 @@ def shape_stage(
         info = stage.reference.graph.values[value]
         domain = "any"
         if info.kind == "field":
-            drawn = "square" if value in squares else "any"
-            domain = "nonnegative" if value in stage.nonnegative else drawn
+            known = "nonnegative" if value in stage.nonnegative else "any"
+            domain = "square" if value in squares else known
         given = info.tensor.bounds
         bounds, marks = (
             (None, ()) if given is None else _between(stage, symbolic, value, given, sizes)
