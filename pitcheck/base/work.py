@@ -1,4 +1,4 @@
-"""What a check is doing, as it says itself while it goes on.
+"""The work that a check is doing, as it says itself while it goes on.
 
 Progress lines and reports of checks that end early are made of it.
 
@@ -34,7 +34,7 @@ class Work:
     doing: str = ""
     """The step, as an order: "prove all outputs"."""
     step: str = ""
-    """What is counted: "stages"."""
+    """The name of the things that are counted: "stages"."""
     done: int = 0
     total: int = 0
     stage: str = ""

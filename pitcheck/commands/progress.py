@@ -47,7 +47,7 @@ BY_SIGNAL: Mapping[int, str] = {
 
 @dataclass
 class _Shown:
-    """What people see of the progress: a bar on a terminal, else a line every ten seconds.
+    """The progress that people see: a bar on a terminal, else a line every ten seconds.
 
     The part that is done never grows smaller. Where more becomes known, the line says how much.
     """

@@ -108,7 +108,7 @@ class Settings:
     automatic: Automatic | None = None
     """The choice of the array module for every stage; None: it is ``xp`` for all."""
     work: Work = field(default_factory=Work, compare=False)
-    """What is told the stage and the attempt that go on."""
+    """The work that is told which stage and attempt go on."""
     made: MadeAhead | None = None
     """The proof at reduced sizes with which that of a stage at full shapes begins, if it is made.
     """

@@ -55,7 +55,7 @@ TRIED = {
     FULL_SIZES: "the sizes of the plans",
     WHOLE: "the sizes of the plans",
 }
-"""What is tried of a stage, in words, by the set of sizes."""
+"""The attempt at a stage, in words, by the set of sizes."""
 
 
 def prove_shaped(statement: Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:

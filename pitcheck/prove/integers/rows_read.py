@@ -36,9 +36,9 @@ class RowsRead:
 
     sites: list[str] = field(default_factory=list)
     rows: list[Bools] = field(default_factory=list)
-    """Which rows were read, shape (instances, size) for each axis."""
+    """True for each row that was read, shape (instances, size) for each axis."""
     values: dict[int, Bools] = field(default_factory=dict)
-    """Which values a drawn integer had, shape (values,), by reference value."""
+    """True for each value that a drawn integer had, shape (values,), by reference value."""
 
     def take(self, shaped: ShapedStage, evaluated: Evaluated, good: Bools) -> None:
         """Take in an evaluation, of which the ``good`` draws count."""

@@ -14,7 +14,7 @@ from pitcheck.frontends.torch.trace import Intervals
 
 WILD = frozenset("*?[")
 STATE = ":"
-"""What stands between the key of an optimizer's state and the name of its parameter."""
+"""The separator of the key of an optimizer's state and the name of its parameter."""
 
 
 class StatedParts:

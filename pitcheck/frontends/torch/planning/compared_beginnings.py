@@ -1,4 +1,4 @@
-"""What construction leaves on each rank, compared between ranks and with the reference."""
+"""Compare the state that construction leaves, between ranks and with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What construction leaves in parameters, buffers and optimizer state, before the first step.
+"""The beginnings of parameters, buffers and optimizer state: their formulas before the first step.
 
 Nobody has the numbers of random draws, but two tensors are the same if the same operators have made
 them of the same draws and constants. A generator that the program has not seeded draws other
