@@ -228,6 +228,7 @@ class _Watch:
 def end_now(code: int) -> None:
     """End this process and all that it forked, whatever its main thread does."""
     from multiprocessing import active_children  # noqa: PLC0415
+
     for child in active_children():
         child.kill()
     sys.stdout.flush()
