@@ -88,6 +88,16 @@ def _now(work: Work) -> str:
     return f"{counted}now: {work.place() or 'begin'}"
 
 
+def _reached(work: Work) -> str:
+    """Return how far an interrupted check came, in words."""
+    if not work.total:
+        return "interrupted before anything was proven"
+    return (
+        f"interrupted: {work.done} of {work.total} {work.step} done; proofs that were made are "
+        f"remembered, unless --no-cache was given"
+    )
+
+
 @contextmanager
 def watched(
     *,
@@ -122,6 +132,10 @@ def watched(
         watch.start()
     try:
         yield work
+    except Interrupted:
+        raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_reached(work)) from None
     finally:
         watch.end()
         for number, handler in before.items():

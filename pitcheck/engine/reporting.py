@@ -141,7 +141,7 @@ def estimates(ledger: Ledger) -> tuple[str, ...]:
     reasons = [
         *_by_reason(ledger, reason),
         *_by_reason(ledger, lambda proof: together if proof.together else ""),
-        *_by_reason(ledger, lambda proof: unread if proof.unread else ""),
+        *_by_reason(ledger, lambda p: unread if p.unread and not p.together else ""),
     ]
     return tuple(
         f"the bounds of {stages} of {distinct} distinct stages, the first that of {first!r}, are "

@@ -312,6 +312,9 @@ class StageTrials:
             different = None if self._lacking else self._further_difference()
             if different is not None:
                 return self._refuted("where integers decide together both plans differ", different)
+            if not self._lacking and self._rows.wants_more(self.number):
+                self._wanted = self._planned
+                return None
             if not self._lacking:
                 return self._settled(one, error)
         self._wanted = self.number + self._missing(one, error)

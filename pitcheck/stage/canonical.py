@@ -53,8 +53,9 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
         digest.update(repr(said).encode())
         digest.update(compared.tobytes() + sums.tobytes())
     keys = {value: f"r{reference.of(value)}" for value in drawn_reference(stage)}
-    for known in (stage.positive, stage.nonnegative):
-        digest.update(repr(sorted(reference.of(value) for value in known)).encode())
+    if stage.nonnegative:  # what is positive is among these
+        facts = [sorted(map(reference.of, of)) for of in (stage.positive, stage.nonnegative)]
+        digest.update(repr(facts).encode())
     for numbering in (reference, parallel):
         digest.update(repr(numbering.described()).encode())
     return digest.hexdigest(), keys

@@ -129,7 +129,7 @@ def test_a_difference_that_is_shown_stays_a_mismatch(monkeypatch: pytest.MonkeyP
         while True:
             time.sleep(0.01)
 
-    monkeypatch.setattr("pitcheck.engine.decisions.explain_difference", endless)
+    monkeypatch.setattr("pitcheck.explain.difference.explain_difference", endless)
     double = Operator("double", "mul", ("y", "y"), ("z",))
     tensors = (*parallel().tensors, Tensor("z", (8, 10), role="output"))
     operators = (*parallel().operators, double)

@@ -181,7 +181,7 @@ class AllCoordinatesAlike(KeepFewCoordinates):
 
     def apply(self, subject: Measured, context: Context) -> Measured | None:
         with patch.object(
-            symmetry, "_classes", lambda *given: np.zeros(given[-1].shape[1], dtype=np.int64)
+            symmetry, "_classes", lambda *given: np.zeros(given[-2].shape[1], dtype=np.int64)
         ):
             return super().apply(subject, context)
 

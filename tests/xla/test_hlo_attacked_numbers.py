@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from xla.hlo_attacks import EQUIVALENT, OTHERS, REFUSED, UNPROVEN, program, region, verdict
 
-from pitcheck.frontends.xla.lowering.rounded_literals import meant
+from pitcheck.frontends.xla.text.rounded_literals import meant
 from pitcheck.frontends.xla.text.shapes import ElementType
 
 SECOND = "%second (a: f32[], b: f32[]) -> f32[] {\n  ROOT %b = f32[] parameter(1)\n"

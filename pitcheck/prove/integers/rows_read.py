@@ -23,6 +23,8 @@ from pitcheck.stage.evaluate import Evaluated
 from pitcheck.stage.shaped_stage import ShapedStage
 
 Bools = NDArray[np.bool_]
+MOST_DRAWS = 64
+"""The draws up to which a stage is drawn again for the rows that were not read yet."""
 MOST_ROWS = 1 << 24
 """The rows of one axis, over all instances, of which it is noted which were read."""
 
@@ -40,9 +42,12 @@ class RowsRead:
     values: dict[int, Bools] = field(default_factory=dict)
     """True for each value that a drawn integer had, shape (values,), by reference value."""
 
+    is_growing: bool = False
+    """True if the last evaluation read a row that none before it had read."""
+
     def take(self, shaped: ShapedStage, evaluated: Evaluated, good: Bools) -> None:
         """Take in an evaluation, of which the ``good`` draws count."""
-        algebra = evaluated.algebra
+        algebra, before = evaluated.algebra, self._read()
         for place, indexed in enumerate(_changing(algebra.indexed)):
             index = to_host(algebra.xp, indexed.index)[0, good]
             if place == len(self.sites):
@@ -59,6 +64,15 @@ class RowsRead:
                 had = self.values.setdefault(value, np.zeros(min(high - low, MOST_ROWS), np.bool_))
                 drawn = discrete(fresh, algebra.seed, algebra.trials)[good] - low
                 had[drawn[drawn < len(had)]] = True
+        self.is_growing = self._read() > before
+
+    def wants_more(self, draws: int) -> bool:
+        """Return True if further draws, after so many, are likely to read rows not read yet."""
+        return self.is_growing and draws < MOST_DRAWS and bool(self.unread)
+
+    def _read(self) -> int:
+        """Return the number of rows that were read."""
+        return sum(int(seen.sum()) for seen in self.rows)
 
     @property
     def unread(self) -> str:

@@ -54,8 +54,10 @@ def _fits(numbers: torch.Tensor) -> bool:
     with _disable_current_modes():
         if numbers.dtype in INTEGERS:
             return True
-        few = 0 < numbers.numel() <= FEW or bool((numbers == numbers.reshape(-1)[:1]).all())
-        return few and numbers.is_floating_point() and bool(numbers.isfinite().all())
+        if not numbers.numel() or not numbers.is_floating_point():
+            return False
+        few = numbers.numel() <= FEW or bool((numbers == numbers.reshape(-1)[0]).all())
+        return few and bool(numbers.isfinite().all())
 
 
 def _truncates(event: Event, tape: Tape) -> bool:

@@ -22,10 +22,10 @@ from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.lowering.random.draws import Draw, Draws, PartitionedDraws
 from pitcheck.frontends.xla.lowering.random.samples import Sampled
-from pitcheck.frontends.xla.lowering.rounded_literals import literals_meant
 from pitcheck.frontends.xla.lowering.side import Parameter, Side, parameters_of
 from pitcheck.frontends.xla.text.module import Module
 from pitcheck.frontends.xla.text.parser import read_hlo
+from pitcheck.frontends.xla.text.rounded_literals import literals_meant
 from pitcheck.frontends.xla.text.shapes import ArrayShape, leaves
 from pitcheck.frontends.xla.text.sharding import Placement, Sharding, Use
 from pitcheck.plan.model import Output, Plan

@@ -34,13 +34,13 @@ from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups
 from pitcheck.frontends.xla.lowering.orders import ordered
 from pitcheck.frontends.xla.lowering.random.generators import random_bits
 from pitcheck.frontends.xla.lowering.reductions import reduced
-from pitcheck.frontends.xla.lowering.rounded_literals import meant
 from pitcheck.frontends.xla.lowering.structure import structural
 from pitcheck.frontends.xla.lowering.windows.convolutions import convolution
 from pitcheck.frontends.xla.lowering.windows.selections import selections
 from pitcheck.frontends.xla.lowering.windows.window_reductions import window_reductions
 from pitcheck.frontends.xla.text.module import Computation, Instruction
 from pitcheck.frontends.xla.text.opcodes import OPCODES
+from pitcheck.frontends.xla.text.rounded_literals import meant
 from pitcheck.frontends.xla.text.shapes import ArrayShape, leaves
 from pitcheck.frontends.xla.text.sharding import Sharding
 
