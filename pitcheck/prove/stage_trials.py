@@ -235,7 +235,7 @@ class StageTrials:
         if lacking:
             return self._open("PIT202", lacking)
         self._redraws.add(good)
-        self._rows.take(self.shaped, evaluated, good)
+        self._rows.take(evaluated, good)
         if self._together is not None:
             self._together.take(evaluated, algebra.trials, good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
@@ -312,7 +312,7 @@ class StageTrials:
             different = None if self._lacking else self._further_difference()
             if different is not None:
                 return self._refuted("where integers decide together both plans differ", different)
-            if not self._lacking and self._rows.wants_more(self.number):
+            if not self._lacking and self._rows.wants_more:
                 self._wanted = self._planned
                 return None
             if not self._lacking:

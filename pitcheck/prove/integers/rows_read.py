@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import to_host
 from pitcheck.algebra.structure import Indexed
-from pitcheck.stage.drawn_inputs import discrete
 from pitcheck.stage.evaluate import Evaluated
-from pitcheck.stage.shaped_stage import ShapedStage
 
 Bools = NDArray[np.bool_]
+FEW_DRAWS = 16
+"""The draws without a new row after which the others are taken for rows that none can read."""
 MOST_DRAWS = 64
 """The draws up to which a stage is drawn again for the rows that were not read yet."""
 MOST_ROWS = 1 << 24
@@ -31,21 +31,20 @@ MOST_ROWS = 1 << 24
 
 @dataclass
 class RowsRead:
-    """The rows of every index axis, and the values of every drawn integer, that draws had.
+    """The rows of every index axis that draws read.
 
-    ``sites`` are the steps that index. Both are by place in the order of an evaluation.
+    ``sites`` are the steps that index, in the order of an evaluation.
     """
 
     sites: list[str] = field(default_factory=list)
     rows: list[Bools] = field(default_factory=list)
     """True for each row that was read, shape (instances, size) for each axis."""
-    values: dict[int, Bools] = field(default_factory=dict)
-    """True for each value that a drawn integer had, shape (values,), by reference value."""
+    draws: int = 0
+    """The draws that count."""
+    grew: int = 0
+    """The number of draws when the last row was read that none before had read."""
 
-    is_growing: bool = False
-    """True if the last evaluation read a row that none before it had read."""
-
-    def take(self, shaped: ShapedStage, evaluated: Evaluated, good: Bools) -> None:
+    def take(self, evaluated: Evaluated, good: Bools) -> None:
         """Take in an evaluation, of which the ``good`` draws count."""
         algebra, before = evaluated.algebra, self._read()
         for place, indexed in enumerate(_changing(algebra.indexed)):
@@ -58,17 +57,15 @@ class RowsRead:
             if seen.shape == (index.shape[1], indexed.size):
                 places = np.moveaxis(index, 1, 0).reshape(index.shape[1], -1)
                 seen[np.arange(len(seen))[:, None], places] = True
-        for value, fresh in shaped.fresh.items():
-            if fresh.kind == "int" and not fresh.unread and not fresh.numbers and fresh.bounds:
-                low, high = fresh.bounds
-                had = self.values.setdefault(value, np.zeros(min(high - low, MOST_ROWS), np.bool_))
-                drawn = discrete(fresh, algebra.seed, algebra.trials)[good] - low
-                had[drawn[drawn < len(had)]] = True
-        self.is_growing = self._read() > before
+        self.draws += int(good.sum())
+        if self._read() > before:
+            self.grew = self.draws
 
-    def wants_more(self, draws: int) -> bool:
-        """Return True if further draws, after so many, are likely to read rows not read yet."""
-        return self.is_growing and draws < MOST_DRAWS and bool(self.unread)
+    @property
+    def wants_more(self) -> bool:
+        """True if further draws are likely to read rows that were not read yet."""
+        enough = min(2 * self.grew + FEW_DRAWS, MOST_DRAWS)
+        return self.draws < enough and bool(self.unread)
 
     def _read(self) -> int:
         """Return the number of rows that were read."""
@@ -76,12 +73,7 @@ class RowsRead:
 
     @property
     def unread(self) -> str:
-        """The first step that indexes an axis of which some row was never read, or "".
-
-        Rows that one drawn integer cannot reach are none of these, once it had all its values.
-        """
-        if len(self.values) == 1 and all(had.all() for had in self.values.values()):
-            return ""
+        """The first step that indexes an axis of which some row was never read, or ""."""
         return next(
             (site for site, seen in zip(self.sites, self.rows, strict=True) if not seen.all()), ""
         )
