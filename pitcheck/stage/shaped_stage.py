@@ -96,8 +96,9 @@ def shape_stage(
         info = stage.reference.graph.values[value]
         domain = "any"
         if info.kind == "field":
-            known = "nonnegative" if value in stage.nonnegative else "any"
-            domain = "square" if value in squares else known
+            # A norm of norms takes roots of some sums at once and of others later: all are formal.
+            drawn = "square" if value in squares else "any"
+            domain = "nonnegative" if value in stage.nonnegative else drawn
         given = info.tensor.bounds
         bounds, marks = (
             (None, ()) if given is None else _between(stage, symbolic, value, given, sizes)

@@ -124,17 +124,19 @@ class Roots(Discrete):
     def power_of_root(self, a: Value, exponent: int) -> Value | None:
         """Return a power of a formal root, else None.
 
-        It is a power of its argument for even exponents, times the root for odd ones above 1.
+        It is a power of its argument for even exponents, times the root for odd ones above 1, or
+        times its inverse for those below -1.
         """
-        if a.square is None or exponent == 0:
+        if a.square is None or exponent in (0, -1):
             return None
         if exponent == 1:
             return a
-        if exponent % 2 and exponent < 0:
-            return None
         self.squared_roots = True
-        even = self.power(a.square, exponent // 2)
-        return self.multiply(even, self.opened(a)) if exponent % 2 else even
+        sign = 1 if exponent > 0 else -1
+        even = self.power(a.square, sign * (abs(exponent) // 2))
+        if exponent % 2 == 0:
+            return even
+        return self.multiply(even, self.power(self.opened(a), sign))
 
     def under_one_root(
         self, operation: Callable[[Value, Value], Value], a: Value, b: Value

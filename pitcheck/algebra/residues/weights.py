@@ -167,7 +167,7 @@ class WeightedAlgebra(ResidueAlgebra):
             own = (
                 self.expand(self.constant(Fraction(1)), (unit,))
                 if number == ONES
-                else self.fresh(f"weights/{number}", (unit,))
+                else self.fresh(f"weights/{number}", (unit,), domain="nonnegative")
             )
             factor = self.concatenate([own] * count, 0) if count > 1 else own
             size = self.shape(result)[0]
@@ -185,7 +185,9 @@ class WeightedAlgebra(ResidueAlgebra):
             return super().sum(self.multiply(a, factor), axes)
         x, y, low = self._pair("a weighted sum", self.opened(a), factor)
         places = tuple(LEADING + axis for axis in axes)
-        return Value("field", self.arithmetic.sum_of_products(x, y, places, low), low)
+        # Weights stand for numbers of places. So a sum of squares stays what formal roots need.
+        data = self.arithmetic.sum_of_products(x, y, places, low)
+        return Value("field", data, low, nonnegative=a.nonnegative)
 
     def _factor(self, a: Value, axes: Sequence[int]) -> Value | None:
         """Return the product of the weights along axes of a value; None if none has any.

@@ -51,7 +51,10 @@ def test_square_of_a_root_of_squares(name: str) -> None:
     for square in (a.multiply(root, root), a.power(root, 2), a.multiply(root, move(a, a.sqrt(s)))):
         assert same(a, square, move(a, s))
     assert same(a, a.power(root, 3), a.multiply(move(a, s), root))
-    assert same(a, a.power(root, -2), a.divide(a.constant(Fraction(1)), move(a, s)))
+    one = a.constant(Fraction(1))
+    assert same(a, a.power(root, -2), a.divide(one, move(a, s)))
+    assert same(a, a.power(root, -3), a.divide(one, a.multiply(move(a, s), root)))
+    assert not same(a, a.power(root, -3), a.divide(one, a.multiply(move(a, s), a.negate(root))))
     assert a.squared_roots
 
 
@@ -158,3 +161,12 @@ def test_without_formal_roots() -> None:
     s = squares(a)
     assert a.differs(a.power(a.sqrt(s), 2), s).any()
     assert len(a.roots) == 1 and not a.squared_roots
+
+
+def test_numbers_that_are_drawn_for_what_is_not_negative_have_formal_roots() -> None:
+    a = residues(1, TRIALS)
+    for domain, is_formal in (("nonnegative", True), ("any", False)):
+        x = a.fresh("x", (4,), 1, domain)
+        assert same(a, a.power(a.sqrt(x), 2), x) == is_formal
+        assert not same(a, a.power(a.sqrt(a.negate(x)), 2), a.negate(x))
+    assert same(a, a.fresh("x", (4,), 1, "nonnegative"), a.fresh("x", (4,)))

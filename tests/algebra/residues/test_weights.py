@@ -111,3 +111,10 @@ def test_what_is_counted_and_only_added_does_not() -> None:
     assert system.solve(0).size(marked.dims[0]) < 64
     algebra.maximum(count, algebra.constant(Fraction(1)))
     assert system.solve(0).size(marked.dims[0]) == 64
+
+
+def test_a_weighted_sum_is_as_little_negative_as_its_terms() -> None:
+    weighted = _algebra({3: ((0, 1, 3),)})
+    x = weighted.fresh("x", (3,))
+    assert weighted.sum(weighted.multiply(x, x), (0,)).nonnegative
+    assert not weighted.sum(x, (0,)).nonnegative
