@@ -18,9 +18,9 @@ class Input:
     - ``bounds``: the half-open range of the values of an integer tensor.
     - ``split``: the mesh axes that divide a dimension among the ranks, such as {0: "dp"} or {0:
       ("dp", "cp"), 1: "tp"}. Other dimensions are whole.
-    - ``values``: the elements of an integer or bool tensor, such as a mask: an array or nested
-      lists of its shape, or one list, row-major. Every trial has these elements, and the program
-      may look at them.
+    - ``values``: the elements of a tensor of integers, of bool or of whole numbers as floats, such
+      as a mask: an array or nested lists of its shape, or one list, row-major. Every trial has
+      these elements, and the program may look at them.
     - ``tokens``: the dimension along which the documents of a packing lie one after another, 1 in a
       batch of sequences and 0 in a single sequence. None: documents have no parts of it.
     - ``packed``: what of the packing the input is, such as "position_ids" or "cu_seqlens"
@@ -97,9 +97,9 @@ class Program:
       other, while the memory here has room for all of a gradient. It maps a parameter's name here
       to the first element of the flattened gradient and to the end. What lies beside is left over
       from communication, and is not compared. All ranks together must have every element.
-    - ``state``: returns, after a call of ``step``, further tensors that the step keeps for the next
-      one, by their names in the reference. Kept tensors that it does not name are called after the
-      way to them ("step.momentum.0").
+    - ``state``: further tensors that the step keeps for the next one, by their names in the
+      reference, or a function that returns them after a call of ``step``. Kept tensors that it
+      does not name are called after the way to them ("step.momentum.0").
     - ``assumptions``: sentences that the report says beside the verdict.
     """
 
@@ -109,7 +109,7 @@ class Program:
     names: Callable[[str], str] | None = None
     parts: Mapping[str, StatedPart] = field(default_factory=dict)
     scattered: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    state: Callable[[], Mapping[str, Any]] | None = None
+    state: Callable[[], Mapping[str, Any]] | Mapping[str, Any] | None = None
     assumptions: Sequence[str] = ()
 
 

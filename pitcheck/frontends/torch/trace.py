@@ -99,6 +99,8 @@ class Event(msgspec.Struct, frozen=True):
       launched alone.
     - ``communicator``: the name of the process group. It distinguishes groups of the same ranks.
     - ``launched``: True for a send whose tensor is in use until the next "wait" for that value.
+    - ``call``: the number of calls of the module so far, with the one that runs; a backward
+      operator has that of its forward one. 0 outside of all modules.
     """
 
     operator: str
@@ -111,6 +113,7 @@ class Event(msgspec.Struct, frozen=True):
     batch: int | None = None
     communicator: str = ""
     launched: bool = False
+    call: int = 0
 
     @property
     def tensors(self) -> tuple[int, ...]:

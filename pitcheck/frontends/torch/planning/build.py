@@ -21,6 +21,7 @@ from pitcheck.frontends.torch.planning.families import (
     result_names,
 )
 from pitcheck.frontends.torch.planning.groups import (
+    axes_of_groups,
     check_members,
     with_all_groups,
     with_communicators,
@@ -115,6 +116,7 @@ class _Building:
         self._from_shapes = PartsFromShapes(spec.mesh)
         self._scattered = {name for trace in traces for name in trace.scattered}
         self._ends_at: dict[str, dict[int, Box]] = defaultdict(dict)
+        self._terms: dict[str, dict[int, tuple[int, ...]]] = defaultdict(dict)
         self._bounds = {
             name: given.bounds for name, given in spec.batch.items() if given.bounds is not None
         }
@@ -281,12 +283,6 @@ class _Building:
                     f"rank {trace.rank}: {name!r} has shape {value.shape}; a result without "
                     f"elements has no form here"
                 )
-            if result.partial and name in self._compared and name not in self._spec.outputs:
-                ranks = ", ".join(map(str, result.partial))
-                raise UnsupportedError(
-                    f"{name!r} is a sum over ranks {ranks} that nobody has added up; if it shall "
-                    f"be so, say it in Spec.outputs"
-                )
             computed = names.of(result.value)
             if wanted.get(result.value) != name:
                 computed = names.result(name, value)
@@ -298,6 +294,7 @@ class _Building:
                     computed, updated=result.name if result.name in self._families.tensors else None
                 )
             self._ends_at[name][trace.rank] = result.box
+            self._terms[name][trace.rank] = result.partial
 
     def _mark(self, name: str, **changes: object) -> None:
         self._families.tensors[name] = replace(self._families.tensors[name], **changes)
@@ -331,7 +328,7 @@ class _Building:
                 yield Output(
                     name,
                     name,
-                    self._elsewhere(name)
+                    self._summed(name, self._elsewhere(name))
                     if part is None
                     else of_output(name, part, self._spec.mesh),
                 )
@@ -340,6 +337,33 @@ class _Building:
         """Return the scores of a router, which ranks have of the tokens that are theirs."""
         held = self._ends_at[name]
         return Output(name, name, of_boxes(name, result.whole, held, self._places))
+
+    def _summed(self, name: str, lineage: Lineage | None) -> Lineage | None:
+        """Return the lineage of a result whose ranks hold terms of a sum; without terms, as it is.
+
+        A DTensor says so itself: the gradient of a norm that sequence parallelism replicates is
+        partial until the optimizer adds it up. Raises UnsupportedError if no axes of the mesh make
+        up the sums.
+        """
+        terms = self._terms[name]
+        if not any(terms.values()):
+            return lineage
+        axes = axes_of_groups(terms, self._coordinates)
+        if axes is None:
+            rank, ranks = next((rank, ranks) for rank, ranks in terms.items() if ranks)
+            raise UnsupportedError(
+                f"rank {rank} ends with a term of {name!r}, which is a sum over ranks "
+                f"{', '.join(map(str, ranks))}, and these are the ranks of no axes of the mesh; "
+                f"add the terms up, or say in Spec.outputs[{name!r}] what ranks hold"
+            )
+        held = self._boxes.get(self._compared[name].name)
+        if lineage is None:
+            lineage = (
+                Lineage(name)
+                if held is None
+                else of_boxes(name, self._wholes[self._compared[name].name], held, self._places)
+            )
+        return replace(lineage, partial=axes)
 
     def _elsewhere(self, name: str) -> Lineage | None:
         """Return the lineage of a gradient or new value that every rank has as a whole.

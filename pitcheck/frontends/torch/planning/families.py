@@ -16,6 +16,10 @@ from pitcheck.frontends.torch.trace import Event, Given, Result, Trace, Value
 from pitcheck.plan.model import Role, Scalar, Tensor
 
 GRADIENT, UPDATED, OUTPUT, SCORES = "grad:", "new:", "output:", "scores:"
+Origin = tuple[str, int, int]
+"""The line at which a value is computed, the call of the module that it belongs to, and how often
+the rank computes one there.
+"""
 _RENAME = "give one of them another name (Program.names, the key in Spec.batch, or the output's)"
 
 
@@ -30,6 +34,22 @@ class Families:
     def __init__(self, reserved: Collection[str]) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.reserved = frozenset(reserved)
+        self._numbers: dict[tuple[str, Origin, int], int] = {}
+        self._counts: Counter[str] = Counter()
+
+    def number(self, base: str, origin: Origin, count: int) -> int:
+        """Return the number of the ``count``-th value of a name that a rank makes at one place.
+
+        Ranks run different branches, and some run a loop more often. What they compute as often at
+        one line, in one call of a module, has one name. Counted over the whole program, the
+        gradient of one rank's keys would be paired with that of another's queries. And where some
+        ranks add up fewer terms, their first sum is whole and that of the others is not.
+        """
+        key = base, origin, count
+        if key not in self._numbers:
+            self._counts[base] += 1
+            self._numbers[key] = self._counts[base]
+        return self._numbers[key]
 
     def claim(self, name: str, value: Value, used: Collection[str] = ()) -> str:
         """Return the name of the family for a name, shape and dtype.
@@ -108,9 +128,11 @@ class RankNames:
         self._results = results
         self._compared = compared
         self._names: dict[int, str] = {}
-        self._used: Counter[str] = Counter()
+        self._used: Counter[tuple[str, Origin]] = Counter()
         self._taken: set[str] = set()
         self._place = "given"
+        self._origin: Origin = ("", 0, 0)
+        self._times = Counter(map(_called, trace.events))
 
     def enter(self, value: int, name: str) -> None:
         """Name a value that is given."""
@@ -132,6 +154,9 @@ class RankNames:
     def enter_outputs(self, event: Event) -> None:
         """Name the values that an event computes."""
         self._place = f"{base_name(event)}{self._label}"
+        # Ranks that meet may call the collective at different lines.
+        called = _called(event)
+        self._origin = ("", 0, 0) if event.meets else (*called[1:], self._times[called])
         for number in event.tensors:
             value = self._trace.values[number]
             result = self._results.get(number)
@@ -162,8 +187,10 @@ class RankNames:
         """Return a name for an intermediate tensor of the present event."""
         base = f"{self._place}.{hint}" if hint else self._place
         while True:
-            self._used[base] += 1
-            name = base if self._used[base] == 1 else f"{base}#{self._used[base]}"
+            key = base, self._origin
+            self._used[key] += 1
+            number = self._families.number(*key, self._used[key])
+            name = base if number == 1 else f"{base}#{number}"
             if name not in self._families.reserved:
                 return self._claim(name, value)
 
@@ -191,6 +218,10 @@ def base_name(event: Event) -> str:
     operator = event.operator.partition(".")[0].strip("_")
     place = f"{event.module}.{operator}" if event.module else operator
     return f"{place}.backward" if event.backward else place
+
+
+def _called(event: Event) -> tuple[str, str, int]:
+    return base_name(event), event.source, event.call
 
 
 def result_name(result: Result, taken: Collection[str]) -> str:

@@ -121,6 +121,22 @@ def _group(groups: Iterable[Ranks], coordinates: Coordinates) -> Group | None:
     )
 
 
+def axes_of_groups(
+    members: Mapping[int, Ranks], coordinates: Coordinates
+) -> tuple[str, ...] | None:
+    """Return the axes along which each rank has exactly its given group; None without such."""
+    wanted = {tuple(sorted(group)) for group in members.values()}
+    return next(
+        (
+            axes
+            for axes in _axes(coordinates)
+            if wanted == {tuple(sorted(group)) for group in coordinates.groups(Group(axes=axes))}
+            and all(rank in group for rank, group in members.items())
+        ),
+        None,
+    )
+
+
 def _axes(coordinates: Coordinates) -> Iterable[tuple[str, ...]]:
     names = [axis.name for axis in coordinates.mesh if axis.size > 1]
     return (axes for count in range(1, len(names) + 1) for axes in combinations(names, count))

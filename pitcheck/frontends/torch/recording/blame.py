@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, FrameType
@@ -55,7 +56,8 @@ class Blame:
     def __init__(self, outermost: CodeType) -> None:
         self._outermost = outermost
         self.paths: dict[int, str] = {}
-        self._modules: list[str] = []
+        self._modules: list[tuple[str, int]] = []
+        self._calls: Counter[str] = Counter()
         self._nodes: dict[int, Place] = {}
         self._own: dict[CodeType, bool] = {}
         self._handles: list[Any] = []
@@ -76,26 +78,37 @@ class Blame:
             handle.remove()
 
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
-        self._modules.append(self.paths.get(id(module), self._modules[-1] if self._modules else ""))
+        path = self.paths.get(id(module))
+        if path is None:
+            self._modules.append(self._running)
+        else:
+            self._calls[path] += 1
+            self._modules.append((path, self._calls[path]))
 
     def _leave(self, *_: Any) -> None:
         if self._modules:
             self._modules.pop()
+
+    @property
+    def _running(self) -> tuple[str, int]:
+        """Return the path of the module that runs, and how often it has been called."""
+        return self._modules[-1] if self._modules else ("", 0)
 
     def place(self) -> Place:
         """Return the place in the user's code at which the program is."""
         # None outside the backward pass, though its type does not say so.
         node: Any = torch._C._current_autograd_node()
         source, in_engine = self._source(node is not None)
+        module, call = self._running
         if node is None:
-            place = Place(source, self._modules[-1] if self._modules else "")
+            place = Place(source, module, call=call)
             # The node of the operator that is running has the number before the next one.
             self._nodes.setdefault(torch._C._autograd._get_sequence_nr() - 1, place)
             return place
         made = self._nodes.get(node._sequence_nr())
         if made is None:
-            return Place(source, self._modules[-1] if self._modules else "", True)
-        return Place(made.source if in_engine else source, made.module, True)
+            return Place(source, module, True, call)
+        return Place(made.source if in_engine else source, made.module, True, made.call)
 
     def _source(self, in_backward: bool) -> tuple[str, bool]:
         """Return the innermost line outside of torch.

@@ -231,7 +231,8 @@ class Names:
 
         Raises PlanError for something that is no tensor.
         """
-        state = self._program.state() if self._program.state is not None else {}
+        given = self._program.state
+        state = (given() if callable(given) else given) or {}
         found = []
         for name, tensor in state.items():
             if not isinstance(tensor, torch.Tensor):

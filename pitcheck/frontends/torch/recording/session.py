@@ -28,7 +28,7 @@ from pitcheck.frontends.torch.patches.reads import read_patches
 from pitcheck.frontends.torch.patches.reducer import reducer_patches
 from pitcheck.frontends.torch.patches.tensor_copies import copy_patches
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
-from pitcheck.frontends.torch.recording.arguments import DTYPES
+from pitcheck.frontends.torch.recording.arguments import DTYPES, dtype_name
 from pitcheck.frontends.torch.recording.beginnings import beginnings
 from pitcheck.frontends.torch.recording.blame import Blame
 from pitcheck.frontends.torch.recording.generator_state import begin
@@ -52,7 +52,7 @@ from pitcheck.frontends.torch.together.meetings import Meetings
 from pitcheck.frontends.torch.together.objects import objects_exchanged
 from pitcheck.frontends.torch.together.passed_infinity import reliance_of
 from pitcheck.frontends.torch.together.stores import SharedStore, store_patches
-from pitcheck.frontends.torch.trace import Result, Role, Trace
+from pitcheck.frontends.torch.trace import Ref, Result, Role, Trace
 
 Side = Literal["reference", "parallel"]
 
@@ -323,11 +323,16 @@ class _Session:
             if integers is not None
             else {}
         )
+        # What is known are integers; a tensor of floats is made of them.
+        stored = dtype if integers is None else integers.dtype
         value = self._tape.give(
-            Kind(shape, dtype), "input", name, whole=given.shape, box=box, **where
+            Kind(shape, stored), "input", name, whole=given.shape, box=box, **where
         )
         if integers is not None:
             self._tape.known[value] = integers
+        if stored != dtype:
+            arguments = (Ref(value), dtype_name(dtype), None, None, None, False, None)
+            value = self._tape.one("_to_copy.default", arguments, shape, dtype)
         tensor = torch.empty(shape, dtype=dtype)
         self._recorder.storages.write(tensor, value)
         return tensor
@@ -420,15 +425,11 @@ class _Session:
 def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | None:
     """Return the known elements of an input on this rank, None if the user gives none.
 
+    Those of a tensor of floats are whole numbers, as int64.
     Raises PlanError for elements that do not fit dtype or shape.
     """
     if given.values is None:
         return None
-    if given.dtype.startswith(("float", "bfloat")):
-        raise PlanError(
-            f"batch[{name!r}] has values and dtype {given.dtype}; only integers and bool can have "
-            f"them"
-        )
     with _disable_current_modes():
         try:
             stated = torch.as_tensor(given.values)
@@ -439,7 +440,10 @@ def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | Non
                 f"batch[{name!r}] has values of shape {tuple(stated.shape)}; give them in its "
                 f"shape {given.shape}, or as a list of its {prod(given.shape)} elements, row-major"
             )
-        whole = stated.to(DTYPES[given.dtype]).reshape(given.shape)
+        dtype = DTYPES[given.dtype]
+        floats = dtype.is_floating_point
+        whole = stated.to(torch.int64 if floats else dtype).reshape(given.shape)
         if not torch.equal(whole.reshape(stated.shape).to(stated.dtype), stated):
-            raise PlanError(f"batch[{name!r}] has values that are no {given.dtype}")
+            wanted = "whole numbers, which values of floats must be" if floats else given.dtype
+            raise PlanError(f"batch[{name!r}] has values that are no {wanted}")
         return whole[tuple(slice(start, stop) for ((start, stop),) in box)].clone()

@@ -54,12 +54,13 @@ class Place(NamedTuple):
     """A place in the user's code.
 
     ``source`` is "file:line" and ``module`` the path of the module that runs; both are "" if
-    unknown.
+    unknown. ``call`` counts the calls of that module so far, with the present one.
     """
 
     source: str = ""
     module: str = ""
     backward: bool = False
+    call: int = 0
 
 
 class Tape:
@@ -131,6 +132,7 @@ class Tape:
             place.backward,
             batch,
             communicator,
+            call=place.call,
         )
         self.events.append(event)
         known = not group and self._know(event)
