@@ -15,7 +15,7 @@ from pitcheck.prove.bounds.stage_degrees import StageDegrees
 from pitcheck.prove.draws.shaped_proof import decide
 from pitcheck.prove.integers.cases import Cases, with_cases
 from pitcheck.prove.integers.classes import MOST_CASES, Table, representatives
-from pitcheck.prove.integers.intervals import possible
+from pitcheck.prove.integers.intervals import IntervalAlgebra, possible
 from pitcheck.prove.proof import Settings
 from pitcheck.prove.stage_trials import StageTrials
 from pitcheck.stage.drawn_inputs import CASES, discrete
@@ -84,6 +84,18 @@ def test_an_attempt_has_seen_nothing_of_what_another_drew() -> None:
         assert proof is not None
         assert proof.outcome == "proven"
         assert found.tested.lacking() == lacking
+
+
+def test_a_quotient_lies_within_its_range() -> None:
+    algebra = IntervalAlgebra()
+    for least in range(-7, 8):
+        for most in range(least, 8):
+            for by in range(1, 5):
+                ends = Value("int", np.array([least, most]).reshape(1, 2, 1))
+                low, high = algebra.divide(ends, algebra.constant(by, "int")).data.reshape(-1)
+                assert low * by <= least <= most <= high * by
+                # Only a number that is known for certain has one end.
+                assert (low == high) == (least == most == low * by)
 
 
 def test_more_classes_than_can_be_tried_leave_it_open() -> None:

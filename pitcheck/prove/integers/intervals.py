@@ -128,7 +128,13 @@ class IntervalAlgebra(SourcedAlgebra):
         )
 
     def divide(self, a: Value, b: Value) -> Value:
-        return self._refused(a, b)
+        """Return the whole numbers between which a quotient by a positive number lies."""
+        rank = max(a.rank, b.rank)
+        by = aligned(_fixed(b).data, rank)
+        if not bool((by > 0).all()):
+            return self._refused(a, b)
+        least, most = (aligned(x.data, rank) for x in _ends(a))
+        return self._made(a.kind, least // by, -(-most // by))
 
     def power(self, a: Value, exponent: int) -> Value:
         return self._refused(a, exponent)

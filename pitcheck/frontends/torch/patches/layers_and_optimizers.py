@@ -5,11 +5,13 @@ What they compute stays the same.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.nn import init
+from torch.nn import functional, init
 from torch.optim import _adafactor
 
 from pitcheck.frontends.torch.formulas.adafactor import adafactor
@@ -25,6 +27,7 @@ def library_patches(recorder: Recorder) -> Iterator[Patch]:
     for name in ("_single_tensor_adafactor", "_multi_tensor_adafactor"):
         yield _adafactor, name, adafactor
     yield init, "_no_grad_trunc_normal_", _within_bounds(recorder, init._no_grad_trunc_normal_)
+    yield functional, "embedding_bag", _in_bags(functional.embedding_bag)
     synchronised = torch.nn.SyncBatchNorm
     yield synchronised, "forward", _on_cpus(recorder, synchronised.forward)
 
@@ -52,6 +55,33 @@ def _within_bounds(recorder: Recorder, original: Callable[..., Any]) -> Callable
             return tensor.normal_(mean, std, generator=generator).clamp_(a, b)
 
     return fill
+
+
+def _in_bags(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return a function that adds up or averages the rows of a table in each row of indices.
+
+    Bags of one length are looked up first and added up then. Others are left to the original.
+    """
+
+    @functools.wraps(original)
+    def embedding_bag(*arguments: Any, **named: Any) -> torch.Tensor:
+        bound = inspect.signature(original).bind(*arguments, **named)
+        bound.apply_defaults()
+        given = bound.arguments
+        indices, mode, weights = given["input"], given["mode"], given["per_sample_weights"]
+        unused: dict[str, bool | None] = {"offsets": None, "max_norm": None, "padding_idx": None}
+        unused |= {"scale_grad_by_freq": False, "sparse": False}
+        plain = all(given[name] is value for name, value in unused.items())
+        if indices.dim() != 2 or not plain or mode == "max":
+            return original(*arguments, **named)
+        rows = functional.embedding(indices, given["weight"])
+        if weights is not None:
+            if mode != "sum":
+                return original(*arguments, **named)
+            rows = rows * weights.unsqueeze(-1)
+        return rows.sum(1) if mode == "sum" else rows.mean(1)
+
+    return embedding_bag
 
 
 def _on_cpus(recorder: Recorder, original: Forward) -> Forward:
