@@ -23,12 +23,14 @@ def test_embedding_bags(mode: str) -> None:
     def program(ranks: int) -> Program:
         model = nn.EmbeddingBag(VOCABULARY, WIDTH, mode="mean" if mode == "mean" else "sum")
 
-        def step(batch: dict[str, torch.Tensor]) -> None:
+        def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
             model.zero_grad()
             weights = batch["w"] if mode == "weighed" else None
-            (model(batch["x"], per_sample_weights=weights) * batch["y"]).sum().backward()
+            loss = (model(batch["x"], per_sample_weights=weights) * batch["y"]).sum()
+            loss.backward()
             if ranks > 1:
                 dist.all_reduce(model.weight.grad)
+            return loss
 
         return Program(model, step)
 
