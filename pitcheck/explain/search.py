@@ -36,6 +36,8 @@ from pitcheck.explain.wrong_values import WrongValues
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.refute.whole_run import SAME, WholeRun
 
+ENDS = frozenset({"missing reduction", "missing mean"})
+"""The repairs of an output itself that are tried before all others."""
 First = Callable[[], str | None]
 """Gives the operator where the search from outputs begins; None if no operator looks wrong."""
 
@@ -338,11 +340,16 @@ def _candidates(
 ) -> Iterator[Candidate]:
     """Yield repairs of what an output is computed by.
 
-    Operators that look wrong come first, and of those what they do before what they lack.
+    A sum or mean over ranks that the output itself lacks comes first: nothing is forgotten more
+    often, and few operators are evaluated to see it. Then come operators that look wrong, and of
+    those what they do before what they lack.
     """
     named = first()
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
     sites, phases = sites_of(rerun, rerun.behind(start)), from_outputs(REPAIRS)
+    last = rerun.evidence.run.comparisons[start].target.cut.value
+    ends = [site for site in sites if site.value == last]
+    yield from _of_phase([repair for repair in REPAIRS if repair.name in ENDS], ends)
     for phase in phases[:-1]:
         yield from _of_phase(phase, [site for site in sites if site.name == named])
     ranked: dict[int, list[Site]] = {}
