@@ -96,6 +96,11 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
     ``found``: an input of both plans on which an output differs, as an arithmetic other than
     float64 showed. It is explained by the stages that are ``refused``, if given, else by that run.
     """
+    if check.options.explain and refused is None and not check.causes:
+        from pitcheck.refute.counted_differences import both_ways  # noqa: PLC0415
+
+        check.shown = found.shown
+        found = both_ways(check.problem, found)
     names = (found.run.comparisons[number].target.name for number in found.real)
     check.shown = found.shown
     check.differing = tuple(dict.fromkeys((found.shown.output, *names)))

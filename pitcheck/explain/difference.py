@@ -215,6 +215,7 @@ def _tried(
         everything=everything,
         mesh=evidence.second.coordinates.sizes,
         one_sided=one_sided,
+        sought=run.sought,
     )
     found = explained_by(evidence, run, own, list(tried.outputs), others)
     return dataclasses.replace(

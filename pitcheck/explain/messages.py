@@ -58,12 +58,13 @@ def tried(
     everything: int,
     mesh: Mapping[str, int] | None = None,
     one_sided: Sequence[str] = (),
+    sought: int = 0,
 ) -> str:
     """Return as text that a repair was tried, and which outputs it makes right.
 
     "every output" is said only if every output was computed anew and compared. ``mesh``: the sizes
     of the mesh axes, named if the repair was tried at other sizes, too. ``one_sided``: operators
-    of which the inputs that were tried show one outcome alone.
+    of which the inputs that were tried show one outcome alone, as ``sought`` other inputs do.
     """
     some = _some(effect.right)
     if mended and not effect.wrong:
@@ -80,16 +81,17 @@ def tried(
         f"; at {_changed(sizes, each)} no output differs as it is" for each in effect.faultless
     )
     return (
-        f"tried{where}{_where_alike(one_sided)}"
+        f"tried{where}{_where_alike(one_sided, sought)}"
         f"{', all repairs together' if effect.together else ''}: {right}{''.join(faultless)}"
     )
 
 
-def _where_alike(operators: Sequence[str]) -> str:
+def _where_alike(operators: Sequence[str], sought: int) -> str:
     if not operators:
         return ""
     more = f" and {len(operators) - 1} more" if len(operators) > 1 else ""
-    return f" only on inputs for which {operators[0]}{more} decides one way"
+    beyond = f" (none of {sought} other inputs decides the other way)" if sought else ""
+    return f" only on inputs for which {operators[0]}{more} decides one way{beyond}"
 
 
 def _changed(mesh: Mapping[str, int], other: Mapping[str, int]) -> str:

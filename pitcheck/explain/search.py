@@ -234,17 +234,20 @@ def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
 def _walked(evidence: Evidence, expected: WrongValues, left: Sequence[int]) -> list[Tried]:
     """Return repairs along the program, one per kind of mistake.
 
-    If there are several, one factor, or one that the outputs alone show, may explain them all.
+    If there are several, one factor, or one that the outputs alone show, may explain them all. One
+    factor also comes before a repair that may agree by chance: what is before the factor is right.
     """
     steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), expected, left))
     found = _by_kind(steps, left)
-    if not _all(found, left) or any(step.by[0].chance for step in steps):
+    by_chance = any(step.by[0].chance for step in steps)
+    if not _all(found, left) or by_chance:
         scaled = _scaled(Rerun(evidence, most=MOST_FUSED), left)
         if scaled is not None:
             return [scaled]
-    one = _one_factor(Rerun(evidence, most=MOST_FUSED), left) if len(steps) > 1 else None
-    if one is not None:
-        return [one]
+    if by_chance or len(steps) > 1:
+        one = _one_factor(Rerun(evidence, most=MOST_FUSED), left)
+        if one is not None:
+            return [one]
     if len(found) == 1 and _all(found, left):
         return found
     coarse = _by_kind(

@@ -15,6 +15,7 @@ from pitcheck.errors import PitcheckError
 from pitcheck.graph.cuts import Cut
 from pitcheck.ops.registry import operator_kind
 from pitcheck.refute.block_run import TRIALS, run_on_blocks
+from pitcheck.refute.both_ways import run_both_ways
 from pitcheck.refute.confirm import Told, confirmed, costs, replicas_differ
 from pitcheck.refute.random_streams import unlike_draws
 from pitcheck.refute.rounding_noise import (
@@ -221,6 +222,21 @@ class Inputs:
             memory = min(options.max_memory, FULL_MEMORY)
             options = replace(options, shapes="full", max_memory=memory)
         return replace(problem, seed=self.seed, options=options)
+
+
+def both_ways(problem: Problem, found: SecondLook) -> SecondLook:
+    """Return a difference with inputs besides for which decisions behind it fall the other way.
+
+    It is the same one if no such inputs are found, or if they hide it.
+    """
+    run = run_both_ways(found.run, found.real, problem.options.max_memory)
+    if not run.ways:
+        return replace(found, run=run)
+    try:
+        cuts = conjecture(problem, run)
+    except PitcheckError:
+        return found
+    return _looked(run, cuts, run.suspects()) or found
 
 
 def second_look(
