@@ -6,11 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from pitcheck.explain.diagnosis import Diagnosis
+from pitcheck.graph.spoken_names import OF_GRADIENT
 from pitcheck.report.codes import find
 from pitcheck.report.report import Edit, TriedRepair
 
 MOST_PLACES = 12
 """Places of one mistake that are listed; of more only the number is said."""
+
+
+MOST_IN_TITLE = 6
+"""Further parameters that a title names; of more only the number is said."""
 
 
 def said(diagnosis: Diagnosis) -> str:
@@ -111,6 +116,44 @@ def spell(box: Sequence[Sequence[tuple[int, int]]]) -> str:
     return "[" + ", ".join("+".join(f"{a}:{b}" for a, b in intervals) for intervals in box) + "]"
 
 
-def title(code: str, output: str, result: str) -> str:
-    """Return the title of a finding, of the tensor ``result`` or of the output that differs."""
-    return find(code).of_finding.format(output=output, result=result)
+def title(diagnosis: Diagnosis, output: str, result: str, others: Sequence[str] = ()) -> str:
+    """Return the title of a finding, of the tensor ``result`` or of the output that differs.
+
+    ``others``: the further tensors of which the same is true.
+    """
+    words = diagnosis.kind.title or find(diagnosis.code).of_finding
+    return words.format(**{**diagnosis.facts, "output": output, "result": result}) + _also(
+        result, others
+    )
+
+
+def _also(first: str, others: Sequence[str]) -> str:
+    """Return as text the further parameters whose gradients, or states, are in a title as well.
+
+    They are named from where their modules part from that of the first.
+    """
+    lead, names = in_title(first, others)
+    if not names:
+        return ""
+    module = repr(first).removeprefix(lead).split(".")[:-1]
+    depth = min(max(len(module) - 1, 0), *(_common(module, n.split(".")[:-1]) for n in names))
+    told = [".".join(name.split(".")[depth:]) for name in names[:MOST_IN_TITLE]]
+    more = f" and {len(names) - len(told)} more" if len(names) > len(told) else ""
+    return f" (also {', '.join(told)}{more})"
+
+
+def in_title(first: str, others: Iterable[str]) -> tuple[str, list[str]]:
+    """Return what the words for tensors begin with, and the parameters of those that a title names.
+
+    None are named unless all tensors are called alike.
+    """
+    lead = OF_GRADIENT
+    words = dict.fromkeys(map(repr, others))
+    alike = all(each.startswith(lead) for each in (repr(first), *words))
+    return lead, [each.removeprefix(lead) for each in words if each != repr(first)] if alike else []
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many parts two paths begin with in common."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
