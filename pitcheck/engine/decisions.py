@@ -174,7 +174,7 @@ def concluded(check: Check) -> Report:
 
 def _note_open(check: Check) -> None:
     """Note every output that is neither proven nor known to differ, and broken precision rules."""
-    explained = {f.output for f in check.findings if f.code == "PIT206"}.union(check.differing)
+    explained = check.drawn.union(check.differing)
     for obligation in (o for o in check.ledger.open_outputs if o.output not in explained):
         proof, tried = obligation.proof, f"; nor at {check.tried}" if check.tried else ""
         code = proof.code or "PIT202"
@@ -195,7 +195,7 @@ def _note_open(check: Check) -> None:
     # No verdict rests on the order of strategies: an output without an obligation is open, too.
     attempted = {obligation.output for obligation in check.ledger.obligations}
     for name in dict.fromkeys(e.name for e in check.specification.expected):
-        if name not in attempted and name not in check.differing:
+        if name not in attempted and name not in explained:
             title = f"{name!r} could not be proven: no stage ends in it"
             check.findings.append(
                 Finding(code="PIT201", verdict="inconclusive", title=title, output=name)

@@ -65,19 +65,17 @@ def tried(
     one_sided: Sequence[str] = (),
     sought: int = 0,
 ) -> str:
-    """Return as text that a repair was tried, and which outputs it makes right.
+    """Return as text that a repair was tested, and which outputs it makes right.
 
     "every output" is said only if every output was computed anew and compared. ``mesh``: the sizes
     of the mesh axes, named if the repair was tried at other sizes, too. ``one_sided``: operators
     of which the inputs that were tried show one outcome alone, as ``sought`` other inputs do.
     """
-    some = _some(effect.right)
     if mended and not effect.wrong:
-        right = (
-            f"every output {'' if effect.compared == everything else 'that differs '}is right then"
-        )
+        right = f"every output {'' if effect.compared == everything else 'that differs '}is right"
     else:
-        right = f"{some} right then" + (f", {_some(effect.wrong)} not" if effect.wrong else "")
+        right = f"{_some(effect.right)} right"
+        right += f", {_some(effect.wrong)} not" if effect.wrong else ""
     sizes = {} if mesh is None else mesh
     others = [_changed(sizes, each) for each in effect.meshes]
     first = ", at ".join([_spelled(sizes), *others[:-1]])
@@ -85,10 +83,9 @@ def tried(
     faultless = (
         f"; at {_changed(sizes, each)} no output differs as it is" for each in effect.faultless
     )
-    return (
-        f"tried{where}{_where_alike(one_sided, sought)}"
-        f"{', all repairs together' if effect.together else ''}: {right}{''.join(faultless)}"
-    )
+    using = "all fixes together: with them" if effect.together else "with it"
+    at = f"tested{where}{_where_alike(one_sided, sought)}"
+    return f"{at}{', ' if effect.together else ': '}{using}, {right}{''.join(faultless)}"
 
 
 def _where_alike(operators: Sequence[str], sought: int) -> str:

@@ -17,7 +17,7 @@ from pitcheck.ops.registry import operator_kind
 from pitcheck.refute.block_run import TRIALS, run_on_blocks
 from pitcheck.refute.both_ways import run_both_ways
 from pitcheck.refute.confirm import Told, confirmed, costs, replicas_differ
-from pitcheck.refute.random_streams import unlike_draws
+from pitcheck.refute.random_streams import Unlike, unlike_draws
 from pitcheck.refute.rounding_noise import (
     finite_difference,
     finite_on_one_side,
@@ -73,7 +73,7 @@ class Judged:
 
     real: list[int] = field(default_factory=list)
     shown: Shown | None = None
-    draws: dict[int, str] = field(default_factory=dict)
+    draws: dict[int, Unlike] = field(default_factory=dict)
 
 
 def count_differences(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
@@ -127,18 +127,16 @@ def _not_finite(
     return (sorted(found), shown) if told is Told.DIFFERS else ([], None)
 
 
-def incomparable(run: WholeRun, number: int) -> str:
-    """Return why an output cannot be compared because of its random draws, or "".
+def incomparable(run: WholeRun, number: int) -> Unlike | None:
+    """Return why an output cannot be compared because of its random draws, or None.
 
     Other draws are no mistake by themselves. But ranks that hold the same part of an output must
     have drawn the same, whatever that is.
     """
     unlike = unlike_draws(run, run.comparisons[number].target)
-    return (
-        ""
-        if unlike is None or (unlike.same_streams and replicas_differ(run, number))
-        else unlike.why
-    )
+    if unlike is not None and unlike.same_streams and replicas_differ(run, number):
+        return None
+    return unlike
 
 
 def look_on_blocks(
