@@ -20,7 +20,7 @@ from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Grid, Mask, either
 from pitcheck.graph.parts import Interval
 from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.model import Lineage, Output, Plan, Tensor
+from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Output, Plan, Tensor
 
 Readers = dict[int, Mask]
 """The coordinates at which some node reads a value, by value."""
@@ -470,23 +470,33 @@ def _named(lineage: Lineage, name: str) -> Lineage:
     return lineage
 
 
+def _holders(lineage: Lineage) -> str:
+    """Return in words which ranks and micro-batches hold terms of an output; "" if none do."""
+    axes = [axis for axis in lineage.partial if axis != MICROBATCH_AXIS]
+    ranks = [f"{' and '.join(axes)} rank"] if axes else []
+    ranks += (
+        [f"rank of {[list(r) for r in lineage.partial_ranks]}"] if lineage.partial_ranks else []
+    )
+    rounds = ["micro-batch"] if MICROBATCH_AXIS in lineage.partial else []
+    return f"each {' and '.join([*ranks, *rounds])}" if ranks or rounds else ""
+
+
 def _exception(name: str, lineage: Lineage, coordinates: Coordinates) -> list[str]:
     """Return a sentence for everything by which a lineage departs from the reference's output."""
     said: list[str] = []
     # With as many times the reference as there are terms, the reference is their mean.
     mean = bool(lineage.partial) and lineage.scale == str(coordinates.count(lineage.partial))
-    if lineage.partial:
+    scaled = lineage.scale != "1" and not mean
+    times = f" with {lineage.scale} times the reference" if scaled else ""
+    holders = _holders(lineage)
+    if mean:
+        said.append(f"{name}: {holders} holds its own value; the mean of all values is compared")
+    elif holders:
         said.append(
-            f"{name}: one term per {' and '.join(lineage.partial)}; the "
-            f"{'mean' if mean else 'sum'} of the terms is compared"
+            f"{name}: {holders} holds its own share; the sum of all shares is compared{times}"
         )
-    if lineage.partial_ranks:
-        said.append(
-            f"{name}: one term per rank of {[list(r) for r in lineage.partial_ranks]}; the sum of "
-            f"the terms is compared"
-        )
-    if lineage.scale != "1" and not mean:
-        said.append(f"{name}: compared with {lineage.scale} times the reference")
+    elif scaled:
+        said.append(f"{name}: compared{times}")
     if lineage.shards:
         said.append(
             f"{name}: spread over ranks along dimension "

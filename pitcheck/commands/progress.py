@@ -93,8 +93,8 @@ def _reached(work: Work) -> str:
     if not work.total:
         return "interrupted before anything was proven"
     return (
-        f"interrupted: {work.done} of {work.total} {work.step} done; proofs that were made are "
-        f"remembered, unless --no-cache was given"
+        f"interrupted without a verdict, at {work.place()} ({work.done} of {work.total} "
+        f"{work.step} done). Finished proofs are kept, unless --no-cache was given"
     )
 
 

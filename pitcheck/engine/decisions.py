@@ -96,6 +96,11 @@ def mismatch(check: Check, found: SecondLook, refused: Refused | None = None) ->
     ``found``: an input of both plans on which an output differs, as an arithmetic other than
     float64 showed. It is explained by the stages that are ``refused``, if given, else by that run.
     """
+    if check.options.explain and refused is None and not check.causes:
+        from pitcheck.refute.counted_differences import both_ways  # noqa: PLC0415
+
+        check.shown = found.shown
+        found = both_ways(check.problem, found)
     names = (found.run.comparisons[number].target.name for number in found.real)
     check.shown = found.shown
     check.differing = tuple(dict.fromkeys((found.shown.output, *names)))
@@ -169,7 +174,7 @@ def concluded(check: Check) -> Report:
 
 def _note_open(check: Check) -> None:
     """Note every output that is neither proven nor known to differ, and broken precision rules."""
-    explained = {f.output for f in check.findings if f.code == "PIT206"}.union(check.differing)
+    explained = check.drawn.union(check.differing)
     for obligation in (o for o in check.ledger.open_outputs if o.output not in explained):
         proof, tried = obligation.proof, f"; nor at {check.tried}" if check.tried else ""
         code = proof.code or "PIT202"
@@ -190,7 +195,7 @@ def _note_open(check: Check) -> None:
     # No verdict rests on the order of strategies: an output without an obligation is open, too.
     attempted = {obligation.output for obligation in check.ledger.obligations}
     for name in dict.fromkeys(e.name for e in check.specification.expected):
-        if name not in attempted and name not in check.differing:
+        if name not in attempted and name not in explained:
             title = f"{name!r} could not be proven: no stage ends in it"
             check.findings.append(
                 Finding(code="PIT201", verdict="inconclusive", title=title, output=name)

@@ -104,6 +104,8 @@ class Check:
     """The outputs that differ in the run that shows a mismatch, or in proofs that were tried after
     it.
     """
+    drawn: set[str] = field(default_factory=set)
+    """The outputs that depend on random numbers that the reference does not draw."""
     dead: tuple[str, ...] = ()
     """The operators of the parallel plan that no proof covers."""
 

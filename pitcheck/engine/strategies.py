@@ -5,7 +5,7 @@ They act in the order of ``STRATEGIES``, from what is cheap and final to what is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ from pitcheck.stage.equal_blocks import Batched
 
 if TYPE_CHECKING:
     from pitcheck.refute.counted_differences import SecondLook
+    from pitcheck.refute.random_streams import Unlike
 
 Strategy = Callable[[Check], Report | None]
 """A step of a check: it returns the report if it decides the check, else None."""
@@ -255,7 +256,7 @@ def try_few_draws(check: Check) -> Report | None:
     return None if suspects else _proven_over(check, cuts)
 
 
-def _counted(run: WholeRun, cuts: dict[int, Cut]) -> tuple[SecondLook | None, Mapping[int, str]]:
+def _counted(run: WholeRun, cuts: dict[int, Cut]) -> tuple[SecondLook | None, Mapping[int, Unlike]]:
     """Look at the outputs that differ in a run.
 
     Returns:
@@ -296,16 +297,38 @@ def run_on_reals(check: Check) -> Report | None:
     found, draws = _counted(run, cuts)
     if found is not None:
         return mismatch(check, found)
-    check.findings.extend(
-        _other_draws(run.comparisons[number].target.name, why) for number, why in draws.items()
-    )
+    _note_draws(check, {run.comparisons[n].target.name: unlike for n, unlike in draws.items()})
+    if check.drawn.issuperset(expected.name for expected in check.specification.expected):
+        return concluded(check)
     return None
 
 
-def _other_draws(output: str, why: str) -> Finding:
-    """Return the finding of an output that depends on draws that the reference does not take."""
-    title = f"{output!r} depends on other random numbers than the reference's: {why}"
-    return Finding(code="PIT206", verdict="inconclusive", title=title, output=output)
+def _note_draws(check: Check, draws: Mapping[str, Unlike]) -> None:
+    """Note the outputs that depend on draws that the reference does not take, by why they do."""
+    check.drawn |= draws.keys()
+    reasons: dict[str, list[str]] = {}
+    for output, unlike in draws.items():
+        reasons.setdefault(unlike.why, []).append(output)
+    by_why = {unlike.why: unlike for unlike in draws.values()}
+    check.findings += [_other_draws(by_why[why], outputs) for why, outputs in reasons.items()]
+
+
+def _other_draws(unlike: Unlike, outputs: Sequence[str]) -> Finding:
+    """Return the finding of outputs that depend on draws that the reference does not take."""
+    first, node = outputs[0], unlike.node
+    more = f" and {len(outputs) - 1} more outputs depend" if len(outputs) > 1 else " depends"
+    if node is None:
+        title = f"{first!r}{more} on other random numbers than the reference's: {unlike.why}"
+        return Finding(code="PIT206", verdict="inconclusive", title=title, output=first)
+    return Finding(
+        code="PIT206",
+        verdict="inconclusive",
+        title=f"{unlike.why}; {first!r}{more} on it",
+        output=first,
+        operator=f"{node.operator} ({node.kind})",
+        source=node.source,
+        repair=unlike.advice,
+    )
 
 
 def look_early(check: Check) -> Report | None:
@@ -359,13 +382,11 @@ def _note_other_draws(check: Check) -> None:
     """
     from pitcheck.refute.counted_differences import incomparable  # noqa: PLC0415
 
-    noted = {finding.output for finding in check.findings if finding.code == "PIT206"}
     left = check.ledger.open_outputs
-    names = {o.output for o in left if (o.proof.code or "PIT202") == "PIT202"} - noted
-    for number, comparison in enumerate(check.run.comparisons):
-        name = comparison.target.name
-        if name in names and (why := incomparable(check.run, number)):
-            check.findings.append(_other_draws(name, why))
+    names = {o.output for o in left if (o.proof.code or "PIT202") == "PIT202"} - check.drawn
+    compared = ((c.target.name, n) for n, c in enumerate(check.run.comparisons))
+    unlike = {name: incomparable(check.run, n) for name, n in compared if name in names}
+    _note_draws(check, {name: each for name, each in unlike.items() if each is not None})
 
 
 STRATEGIES: tuple[Strategy, ...] = (

@@ -29,6 +29,8 @@ class Kind:
     edits: tuple[str, ...] = ()
     """The repair as changed lines of the plan, with facts in braces. Each begins with "- " or "+ ".
     """
+    title: str = ""
+    """The title of its finding, with facts in braces; "": that of its code."""
 
 
 @dataclass(frozen=True, eq=False)

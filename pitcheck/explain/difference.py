@@ -215,6 +215,7 @@ def _tried(
         everything=everything,
         mesh=evidence.second.coordinates.sizes,
         one_sided=one_sided,
+        sought=run.sought,
     )
     found = explained_by(evidence, run, own, list(tried.outputs), others)
     return dataclasses.replace(
@@ -308,7 +309,10 @@ def finding_of(
     further = dict.fromkeys(
         (each.operator(evidence) or "", evidence.name(each.value)) for each in several[1:]
     )
-    further.pop((operator or "", evidence.name(found.value)), None)
+    name = evidence.name(found.value)
+    further.pop((operator or "", name), None)
+    tensors = [tensor for _, tensor in further]
+    in_title = len(messages.in_title(name, tensors)[1]) in range(1, messages.MOST_IN_TITLE + 1)
     codes = np.unique(
         np.concatenate(
             [
@@ -320,7 +324,7 @@ def finding_of(
     return Finding(
         code=diagnosis.code,
         verdict="mismatch",
-        title=messages.title(diagnosis.code, output, evidence.name(found.value)),
+        title=messages.title(diagnosis, output, name, tensors),
         output=output,
         operator=f"{operator} ({record.kind})" if record is not None else None,
         source=(record.source or None) if record is not None else None,
@@ -329,7 +333,7 @@ def finding_of(
         element=element,
         reference_value=values[0],
         parallel_value=values[1],
-        cause=messages.said(diagnosis) + messages.places(list(further)),
+        cause=messages.said(diagnosis) + ("" if in_title else messages.places(list(further))),
         repair=messages.repair(diagnosis) or None,
         edits=messages.edits([_named(evidence, each) for each in several]),
         steps=steps_around(evidence, found),

@@ -20,6 +20,7 @@ from pitcheck.explain.families import MOVES
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Node, Source, sources_of
 from pitcheck.graph.grids import Codes
+from pitcheck.graph.spoken_names import Spoken, spoken_names
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
 from pitcheck.refute.whole_run import WholeRun
@@ -131,8 +132,14 @@ class Evidence:
         return np.flatnonzero(self.batch.rows[value] >= 0)
 
     def name(self, value: int) -> str:
-        """Return the name of a parallel value."""
-        return self.second.values[value].name
+        """Return the name of a parallel value, which a sentence shows in its author's words."""
+        name, words = self.second.values[value].name, self._words.get(value)
+        return name if words is None else Spoken(name, words)
+
+    @cached_property
+    def _words(self) -> Mapping[int, str]:
+        """By value what its author calls it, where the plan had to name it."""
+        return spoken_names(self.second)
 
     def called(self, value: int) -> str:
         """Return the name of a parallel value, quoted, with the names of its copies."""

@@ -37,6 +37,7 @@ from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Codes, near
 from pitcheck.prove.prover import Obligation
 from pitcheck.refute.block_run import run_stage_on_blocks, shape_on_blocks
+from pitcheck.refute.both_ways import run_both_ways
 from pitcheck.refute.whole_run import SAME, WholeRun, conjecture, run_stage
 from pitcheck.report.report import Finding, TriedRepair
 from pitcheck.stage.equal_blocks import Blocks
@@ -249,6 +250,7 @@ def _repaired(problem: Problem, cut_of: CutOf, target: Target) -> list[Explained
         run = run_stage(problem, cut_of, target)
         if run.largest[0] <= SAME:
             return []
+        run = run_both_ways(run, [0], problem.options.max_memory)
         given = Specification(initial=dict(run.stage.cuts))
         cuts = conjecture(problem.specified(given), run)
         evidence = Evidence(problem.reference, problem.parallel, given, run, cuts)

@@ -30,6 +30,7 @@ from pitcheck.explain.table import MOST_WALKED, REPAIRS, SCALED
 from pitcheck.ops.registry import collective_kinds
 from pitcheck.plan.model import PairAt
 from pitcheck.plan.validate import examine
+from pitcheck.refute.both_ways import with_ways
 from pitcheck.refute.counted_differences import PLAIN
 from pitcheck.refute.whole_run import SAME, WholeRun, conjecture, further_conjecture, run_whole
 
@@ -114,7 +115,7 @@ def confirmed(found: list[Tried], here: Situation, problem: Problem, again: Pair
     """
     result = Confirmed(found)
     there: list[Situation] = []
-    made = (each for each in _elsewhere(problem, again) if _follows_mesh(each, here))
+    made = (each for each in _elsewhere(problem, again, here.run.ways) if _follows_mesh(each, here))
     for situation in islice(made, MOST_MESHES):
         if not situation.differing:
             result = replace(result, faultless=(*result.faultless, situation.mesh))
@@ -139,12 +140,15 @@ def _follows_mesh(there: Situation, here: Situation) -> bool:
     return all(there.axes.get(operator) == here.axes[operator] for operator in shared)
 
 
-def _elsewhere(problem: Problem, again: PairAt) -> Iterator[Situation]:
-    """Yield the pair at other meshes, each with another size of one axis."""
+def _elsewhere(problem: Problem, again: PairAt, ways: Sequence[int]) -> Iterator[Situation]:
+    """Yield the pair at other meshes, each with another size of one axis.
+
+    ``ways``: the trials whose inputs show further outcomes of decisions here.
+    """
     mesh = problem.parallel.coordinates.sizes
     for axis in (axis for axis, size in mesh.items() if size > 1):
         sizes = (size for size in other_sizes(mesh[axis]) if _affordable(problem, axis, size))
-        made = (_made(problem, again, {**mesh, axis: size}) for size in sizes)
+        made = (_made(problem, again, {**mesh, axis: size}, ways) for size in sizes)
         situation = next((each for each in made if each is not None), None)
         if situation is not None:
             yield situation
@@ -164,7 +168,7 @@ def _affordable(problem: Problem, axis: str, size: int) -> bool:
     return more <= MOST_RANKS and instances * more <= MOST_INSTANCES * ranks
 
 
-def _made(problem: Problem, again: PairAt, mesh: Mesh) -> Situation | None:
+def _made(problem: Problem, again: PairAt, mesh: Mesh, ways: Sequence[int]) -> Situation | None:
     """Return the pair at another mesh; None if it cannot be made, is not valid, or cannot run."""
     try:
         reference, parallel = again(mesh)
@@ -176,7 +180,7 @@ def _made(problem: Problem, again: PairAt, mesh: Mesh) -> Situation | None:
         other = Problem.of(reference, parallel, options=problem.options, seed=problem.seed)
         if _outputs(other) != _outputs(problem) or other.specification.gaps:
             return None
-        run = run_whole(other)
+        run = with_ways(run_whole(other), ways, problem.options.max_memory)
         cuts = conjecture(other, run)
         cuts = {**further_conjecture(other, run, cuts), **cuts}
         evidence = Evidence(other.reference, other.parallel, other.specification, run, cuts)

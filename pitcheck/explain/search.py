@@ -15,8 +15,10 @@ from pitcheck.algebra.discrete import Decision
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.diagnosis import Diagnosis, Family
 from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.observations.observation import AtOperator
+from pitcheck.explain.observations.reductions import term_for_sum
 from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
-from pitcheck.explain.repairs.scaled_sums import scaled_reductions
+from pitcheck.explain.repairs.scaled_sums import forgotten_sums, scaled_reductions
 from pitcheck.explain.repairs.unchanged_output import not_changed
 from pitcheck.explain.rerun.changes import Change
 from pitcheck.explain.rerun.rerun import Rerun
@@ -236,17 +238,22 @@ def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
 def _walked(evidence: Evidence, expected: WrongValues, left: Sequence[int]) -> list[Tried]:
     """Return repairs along the program, one per kind of mistake.
 
-    If there are several, one factor, or one that the outputs alone show, may explain them all.
+    If there are several, one factor, or one that the outputs alone show, may explain them all. One
+    factor also comes before a repair that may agree by chance: what is before the factor is right.
     """
     steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), expected, left))
     found = _by_kind(steps, left)
-    if not _all(found, left) or any(step.by[0].chance for step in steps):
+    by_chance = any(step.by[0].chance for step in steps)
+    if not _all(found, left) or by_chance:
         scaled = _scaled(Rerun(evidence, most=MOST_FUSED), left)
+        if scaled is None:
+            scaled = _unsummed(Rerun(evidence, most=MOST_FUSED), expected, left)
         if scaled is not None:
             return [scaled]
-    one = _one_factor(Rerun(evidence, most=MOST_FUSED), left) if len(steps) > 1 else None
-    if one is not None:
-        return [one]
+    if by_chance or len(steps) > 1:
+        one = _one_factor(Rerun(evidence, most=MOST_FUSED), left)
+        if one is not None:
+            return [one]
     if len(found) == 1 and _all(found, left):
         return found
     coarse = _by_kind(
@@ -262,9 +269,28 @@ def _walked(evidence: Evidence, expected: WrongValues, left: Sequence[int]) -> l
 def _scaled(rerun: Rerun, left: Sequence[int]) -> Tried | None:
     """Return all sums over one group that should be means, or the other way round."""
     try:
-        found = scaled_reductions(rerun, left)
+        return _together(scaled_reductions(rerun, left), left)
     except PitcheckError:  # too much was tried
         return None
+
+
+def _unsummed(rerun: Rerun, expected: WrongValues, left: Sequence[int]) -> Tried | None:
+    """Return all addends over one group that are used as if they were their sums."""
+    terms: dict[int | None, Diagnosis] = {}
+    try:
+        for root in expected.roots(rerun.wanted(n).target.cut.value for n in left):
+            found = term_for_sum(AtOperator(expected, root))
+            if found is not None:
+                terms.setdefault(found.value, found)
+        return _together(forgotten_sums(rerun, list(terms.values()), left), left)
+    except PitcheckError:  # too much was tried
+        return None
+
+
+def _together(
+    found: tuple[list[Diagnosis], Sequence[Change]] | None, left: Sequence[int]
+) -> Tried | None:
+    """Return mistakes that one change mends together, all outputs with them."""
     if found is None:
         return None
     (first, *others), changes = found

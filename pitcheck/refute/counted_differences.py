@@ -15,8 +15,9 @@ from pitcheck.errors import PitcheckError
 from pitcheck.graph.cuts import Cut
 from pitcheck.ops.registry import operator_kind
 from pitcheck.refute.block_run import TRIALS, run_on_blocks
+from pitcheck.refute.both_ways import run_both_ways
 from pitcheck.refute.confirm import Told, confirmed, costs, replicas_differ
-from pitcheck.refute.random_streams import unlike_draws
+from pitcheck.refute.random_streams import Unlike, unlike_draws
 from pitcheck.refute.rounding_noise import (
     finite_difference,
     finite_on_one_side,
@@ -72,7 +73,7 @@ class Judged:
 
     real: list[int] = field(default_factory=list)
     shown: Shown | None = None
-    draws: dict[int, str] = field(default_factory=dict)
+    draws: dict[int, Unlike] = field(default_factory=dict)
 
 
 def count_differences(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
@@ -126,18 +127,16 @@ def _not_finite(
     return (sorted(found), shown) if told is Told.DIFFERS else ([], None)
 
 
-def incomparable(run: WholeRun, number: int) -> str:
-    """Return why an output cannot be compared because of its random draws, or "".
+def incomparable(run: WholeRun, number: int) -> Unlike | None:
+    """Return why an output cannot be compared because of its random draws, or None.
 
     Other draws are no mistake by themselves. But ranks that hold the same part of an output must
     have drawn the same, whatever that is.
     """
     unlike = unlike_draws(run, run.comparisons[number].target)
-    return (
-        ""
-        if unlike is None or (unlike.same_streams and replicas_differ(run, number))
-        else unlike.why
-    )
+    if unlike is not None and unlike.same_streams and replicas_differ(run, number):
+        return None
+    return unlike
 
 
 def look_on_blocks(
@@ -221,6 +220,21 @@ class Inputs:
             memory = min(options.max_memory, FULL_MEMORY)
             options = replace(options, shapes="full", max_memory=memory)
         return replace(problem, seed=self.seed, options=options)
+
+
+def both_ways(problem: Problem, found: SecondLook) -> SecondLook:
+    """Return a difference with inputs besides for which decisions behind it fall the other way.
+
+    It is the same one if no such inputs are found, or if they hide it.
+    """
+    run = run_both_ways(found.run, found.real, problem.options.max_memory)
+    if not run.ways:
+        return replace(found, run=run)
+    try:
+        cuts = conjecture(problem, run)
+    except PitcheckError:
+        return found
+    return _looked(run, cuts, run.suspects()) or found
 
 
 def second_look(

@@ -5,6 +5,7 @@ Two plans can be compared if the parallel one takes no other draws than the refe
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from pitcheck.algebra.reals.real import RealAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
-from pitcheck.graph.graph import Graph
+from pitcheck.graph.graph import Graph, Node
 from pitcheck.ops.registry import evaluate, operator_kind
 from pitcheck.refute.whole_run import WholeRun
 from pitcheck.stage.batch import Argument, Batch, Step, needed_steps
@@ -69,11 +70,14 @@ def _shape(graph: Graph, step: Step) -> tuple[int, ...]:
 class Unlike:
     """A difference between draws.
 
-    ``same_streams``: only numbers differ, so that it is known which draws are the same.
+    ``same_streams``: only numbers differ, so that it is known which draws are the same. ``node``:
+    what draws in the parallel plan, if the user's program says where; ``advice``: the ways out.
     """
 
     why: str
     same_streams: bool
+    node: Node | None = None
+    advice: str = ""
 
 
 def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
@@ -85,6 +89,9 @@ def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
     reference = _draws_of(run.stage.reference, target.cut.reference)
     parallel = _draws_of(run.stage.parallel, target.cut.value)
     if parallel.keys() - reference.keys():
+        in_program = _in_program(run, target, parallel.keys() - reference.keys())
+        if in_program is not None:
+            return in_program
         why = (
             f"the reference draws from {_named(reference)}, the parallel plan from "
             f"{_named(parallel)}; name the streams alike to have them compared"
@@ -99,6 +106,47 @@ def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
             )
             return Unlike(why, same_streams=True)
     return None
+
+
+def _in_program(run: WholeRun, target: Target, others: Collection[str]) -> Unlike | None:
+    """Return what draws from streams that the reference lacks, by its line; None without a line.
+
+    The names of such streams are made of calls and states of generators, and mean nothing to their
+    author. A name that a plan gives is a word.
+    """
+    stage, cut = run.stage, target.cut
+    steps = _drawing(stage.parallel, cut.value)
+    step = next((s for s in steps if s.attributes.get("stream") in others), None)
+    wanted = _drawing(stage.reference, cut.reference)
+    if step is None or not wanted:
+        return None
+    node = _node(stage.parallel, step)
+    if not node.source or not any(" " in stream for stream in others):
+        return None
+    like = next((s for s in wanted if _node(stage.reference, s).source == node.source), wanted[0])
+    shapes = _shape(stage.parallel.graph, step), _shape(stage.reference.graph, like)
+    values = stage.parallel.graph.values
+    mask = all(values[output].kind == "bool" for output in step.outputs if output is not None)
+    what, numbers = ("dropout", "mask") if mask else (node.kind, "set of numbers")
+    if shapes[0] != shapes[1]:
+        said = f"draws a {shapes[0]} {numbers} on each rank, the reference one of {shapes[1]}"
+        first_way = f"draw the whole {numbers} on every rank and slice it"
+    else:
+        said = f"draws another {shapes[0]} {numbers} than the reference"
+        first_way = "seed the generators of both programs alike"
+    why = f"{what} at {node.source} {said}: the {'masks' if mask else 'numbers'} cannot be compared"
+    last = "or set p=0 for the check" if mask else "or leave it out for the check"
+    return Unlike(why, False, node, f"{first_way}, pass the {numbers} as an input, {last}")
+
+
+def _drawing(batch: Batch, target: int) -> list[Step]:
+    """Return the steps that draw what enters a value, in their order."""
+    steps = (batch.steps[number] for number in needed_steps(batch, target)[0])
+    return [step for step in steps if operator_kind(step.kind).random]
+
+
+def _node(batch: Batch, step: Step) -> Node:
+    return batch.graph.nodes[step.node]
 
 
 def _named(streams: dict[str, Any]) -> str:

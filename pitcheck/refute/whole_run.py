@@ -73,6 +73,10 @@ class WholeRun:
     """The blocks of the batch that hold equal data, if any do."""
     targets_only: bool = False
     """True if values other than those compared were given up."""
+    ways: tuple[int, ...] = ()
+    """The trials whose inputs were added to show further outcomes of decisions."""
+    sought: int = 0
+    """The inputs that were tried for such outcomes."""
 
     def suspects(self) -> list[int]:
         """Return the numbers of the outputs that differ by more than float64 usually rounds.

@@ -121,7 +121,7 @@ CODES: tuple[Code, ...] = (
         "PIT113",
         "a norm over part of the parameters",
         "mismatch",
-        "the norm in {result!r} leaves out some of the parameters",
+        "a norm leaves out some of the parameters: {result!r}",
     ),
     Code(
         "PIT114",

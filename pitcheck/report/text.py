@@ -13,6 +13,8 @@ from pitcheck.report.findings.text import finding_lines
 from pitcheck.report.lines import LEAST_WIDTH, WIDTH, Line, Style, wrapped
 from pitcheck.report.report import IMPRECISE, Baseline, Report, RoutedTokens
 
+UNREAD = "PIT001"
+"""The code of a plan that cannot be read."""
 _MOST_FINDINGS = 20
 _LABEL = 13
 
@@ -37,8 +39,11 @@ def render(
     if quiet:
         return [Line(sentence(report), _VERDICT_STYLE[report.verdict])]
     page = _Page(max(width, LEAST_WIDTH))
+    if unread := _unread(report):
+        said = page.wrapped("", f"error[{UNREAD}]: {unread}; nothing was checked", "bad")
+        return [*said, *page.wrapped("   = ", f"more: pitcheck explain {UNREAD}")]
     lines = page.wrapped("", sentence(report) + _cost(report), _VERDICT_STYLE[report.verdict])
-    lines += page.bulleted("exception", grouped(report.exceptions))
+    lines += page.bulleted("note", grouped(report.exceptions))
     lines.append(Line(""))
     # New findings come first: known ones must not push them out of the page.
     findings = sorted(report.findings, key=lambda finding: finding.known)
@@ -53,6 +58,12 @@ def render(
     lines += page.summary(report, verbose)
     while lines[-1] == Line(""):
         del lines[-1]
+    if shown:
+        # The first line may have left the terminal by now.
+        lines += [
+            Line(""),
+            *page.wrapped("", sentence(report), _VERDICT_STYLE[report.verdict]),
+        ]
     return lines
 
 
@@ -227,6 +238,16 @@ def spell_routing(routed: RoutedTokens) -> str:
             f"{routed.largest_share:.1f} times its share"
         )
     return "; ".join(said)
+
+
+def _unread(report: Report) -> str:
+    """Return why the plans could not be read; "" if they were, or if there is more to say of it."""
+    said = [
+        finding.title
+        for finding in report.findings
+        if finding.code == UNREAD and not (finding.operator or finding.source or finding.ranks)
+    ]
+    return "; ".join(said) if len(said) == len(report.findings) else ""
 
 
 def sentence(report: Report) -> str:

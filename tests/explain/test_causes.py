@@ -264,7 +264,7 @@ CASES: dict[str, Case] = {
         lambda right: batches(right, "missing"),
         "PIT108",
         "add",
-        ("'part' of micro-batch 1 where it should read micro-batch 2", "tried"),
+        ("'part' of micro-batch 1 where it should read micro-batch 2", "tested"),
         (0,),
     ),
     "residual missing": Case(residual, "PIT108", "linear", ("'n'",)),

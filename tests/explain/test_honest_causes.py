@@ -24,9 +24,9 @@ SAID = {
     # Blocks beside the diagonal are computed in another form.
     "llamafactory_10787": ("PIT102", "'state'", "without a mask", "computed nowhere"),
     # A norm across what ranks have parts of is run again on the whole.
-    "gpt_neox_1424": ("PIT104", "along dimension 1 of 'q'", "(tried", ""),
+    "gpt_neox_1424": ("PIT104", "along dimension 1 of 'q'", "(tested", ""),
     # A mask of queries and keys is the reference's for the rank's queries.
-    "trl_6843": ("PIT102", "'packed.logical_and.9'", "(tried", ""),
+    "trl_6843": ("PIT102", "'packed.logical_and.9'", "(tested", ""),
     # A number is seldom in the place of a tensor: what is missing is the tensor.
     "transformers_46113": ("PIT103", "'clipped'", "no rank computes", "the number"),
     # They are not where all blocks are joined.

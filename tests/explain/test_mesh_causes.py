@@ -58,7 +58,7 @@ def test_a_forgotten_average_is_a_factor_of_the_mesh_at_the_collectives(size: in
     assert "all_reduce" in (found.operator or ""), said(report)
     assert f"{size} = size of dp" in (found.cause or ""), said(report)
     assert all(name in f"{found.title} {found.cause}" for name in ("'dw'", "'dv'")), said(report)
-    assert "(tried: every output is right then)" in (found.repair or ""), said(report)
+    assert "(tested: with it, every output is right)" in (found.repair or ""), said(report)
     assert found.tried is not None and set(found.tried.right) == {"dw", "dv"}
 
 
@@ -144,14 +144,14 @@ def test_a_tensor_that_counts_twice_in_a_norm_is_left_out_of_one_join() -> None:
     assert found.code == "PIT108" and "both put 'tied' into the norm" in (found.cause or ""), said(
         report
     )
-    assert "(tried: every output is right then)" in (found.repair or ""), said(report)
+    assert "(tested: with it, every output is right)" in (found.repair or ""), said(report)
 
 
 def test_squares_that_are_products_of_equal_operands_are_those_of_a_norm() -> None:
     report = run(norm_of_rows(False))
     (found,) = report.findings
     assert (found.code, found.operator) == ("PIT113", "4:sum (sum)"), said(report)
-    assert "(tried: every output is right then)" in (found.repair or ""), said(report)
+    assert "(tested: with it, every output is right)" in (found.repair or ""), said(report)
 
 
 def test_a_mistake_before_a_long_chain_of_operators_is_found() -> None:

@@ -58,7 +58,8 @@ def message(report: Report, code: str) -> str:
         microbatches=report.microbatches,
         findings=(finding,),
     )
-    _, found, *_ = "\n".join(line.text for line in render(alone)).split("\n\n")
+    text = "\n".join(line.text for line in render(alone))
+    _, found, *_ = text.split("\n\n") if "\n\n" in text else ("", text)
     return found
 
 

@@ -134,7 +134,7 @@ def report_on(plan: str, mutant: str) -> Report:
 
 ONE_SIDED = r" only on inputs for which .* decides one way"
 """Said of a repair behind a choice of which no input that was tried shows the other side."""
-TRIED = re.compile(rf"\(tried({ONE_SIDED})?: every output (that differs )?is right then\)$")
+TRIED = re.compile(rf"\(tested({ONE_SIDED})?: with it, every output (that differs )?is right\)$")
 SEEDS = 4
 MOST = 60
 

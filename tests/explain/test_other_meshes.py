@@ -75,7 +75,7 @@ def test_a_mean_that_should_be_a_sum_is_no_factor_of_one_half() -> None:
     found = only(at(wrong, DP, wrong))
     assert (found.code, found.operator) == ("PIT111", "4:all_reduce (all_reduce)"), found
     assert found.repair == (
-        "reduce with 'sum' (tried at dp=2 and at dp=4: every output is right then)"
+        "reduce with 'sum' (tested at dp=2 and at dp=4: with it, every output is right)"
     )
     assert found.tried is not None and found.tried.meshes == ({"dp": 4},)
     assert only(at(wrong, DP, None)).code == "PIT101"
@@ -99,7 +99,7 @@ def test_a_factor_has_the_name_of_the_axis_whose_size_it_is_everywhere(name: str
     axes = [{**mesh, axis: 4} for axis in mesh]
     assert found.tried is not None and list(found.tried.meshes) == axes, found
     where = {1: "at dp=2 and at dp=4", 2: "at dp=2, tp=2, at dp=4 and at tp=4"}[len(mesh)]
-    assert f"(tried {where}: every output is right then)" in (found.repair or "")
+    assert f"(tested {where}: with it, every output is right)" in (found.repair or "")
     assert ("size of dp" in (only(at(make, mesh, None)).cause or "")) is True
 
 
@@ -138,7 +138,7 @@ def test_a_number_that_fits_another_size_is_told() -> None:
         return mean_over(mesh, 4)
 
     found = only(at(wrong, DP, wrong))
-    assert "use 2 (tried: every output is right then; at dp=4 no output differs as it is)" in (
+    assert "use 2 (tested: with it, every output is right; at dp=4 no output differs as it is)" in (
         found.repair or ""
     )
     assert found.tried is not None
@@ -155,7 +155,7 @@ def test_ranks_that_are_others_at_another_size_are_not_said_to_be_tried_there() 
     def reversed_(mesh: Mesh) -> Pair:
         return taken_rows(mesh, *reversed(range(mesh["dp"])))
 
-    assert "(tried at dp=2 and at dp=4" in (only(at(shifted, DP, shifted)).repair or "")
+    assert "(tested at dp=2 and at dp=4" in (only(at(shifted, DP, shifted)).repair or "")
     assert only(at(reversed_, DP, reversed_)).repair == only(at(reversed_, DP, None)).repair
 
 

@@ -188,7 +188,7 @@ def test_what_is_only_observed_is_told_by_the_first_that_sees_it_and_never_calle
     monkeypatch.setattr(tried, "PLACEMENTS", ())
     (before,) = run(row_parallel(False)).findings
     assert before.code == "PIT104" and before.tried is None
-    assert "tried" not in (before.repair or "")
+    assert "tested" not in (before.repair or "")
 
     def seen(view):
         return Diagnosis(Kind("PIT101", "seen at {name!r}", "look"), {"name": view.step.kind})

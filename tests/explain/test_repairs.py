@@ -79,7 +79,7 @@ def test_the_mistake_is_named_and_its_nearest_neighbour_is_not(name: str) -> Non
     assert found.code == code, found
     assert operator in (found.operator or ""), found
     assert words in (found.cause or ""), found
-    assert "tried" in (found.repair or ""), found
+    assert "tested" in (found.repair or ""), found
 
 
 def test_gate_and_up_in_turn_are_not_interleaved_otherwise() -> None:

@@ -122,7 +122,7 @@ def test_the_mistake_is_named_once_however_often_it_was_made(name: str) -> None:
     assert operator in (found.operator or ""), said(report)
     assert words in (found.cause or ""), said(report)
     compared = "every output that differs" if name in OF_GIVEN else "every output"
-    assert f"(tried: {compared} is right then)" in (found.repair or ""), said(report)
+    assert f"(tested: with it, {compared} is right)" in (found.repair or ""), said(report)
     assert found.tried is not None
     assert (found.tried.wrong, found.tried.together) == ((), False)
 

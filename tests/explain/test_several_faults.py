@@ -99,7 +99,7 @@ def test_the_same_fault_in_every_layer_is_one_finding_with_the_lines_of_each(
     assert [edit.sign for edit in found.edits] == ["-", "+"] * 4
     text = "\n".join(line.text for line in render(report))
     assert "4 of 5 outputs differ because of it" in text
-    assert "(tried: every output is right then)" in text
+    assert "(tested: with it, every output is right)" in text
 
 
 def test_a_fault_that_makes_others_wrong_is_one_finding(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_right_plan_has_no_finding_no_table_and_no_changed_lines(tmp_path: Pat
     report = spoilt(tmp_path)
     assert report.verdict == "equivalent" and not report.findings
     text = "\n".join(line.text for line in render(report, verbose=True))
-    assert "must be" not in text and "= help" not in text
+    assert "must be" not in text and "= fix" not in text
 
 
 def test_no_fault_is_left_out_however_many_there_are() -> None:

@@ -70,7 +70,7 @@ def test_the_mistake_is_named_and_the_stage_is_right_without_it(name: str) -> No
     first = report.findings[0]
     assert first.code == code, said(report)
     assert words in (first.cause or ""), said(report)
-    assert "(tried: " in (first.repair or ""), said(report)
+    assert "(tested: with it, " in (first.repair or ""), said(report)
     assert "outputs" in (first.cause or ""), said(report)
 
 
@@ -81,7 +81,8 @@ def test_mistakes_in_two_stages_are_two_findings_each_with_its_own_repair() -> N
     )
     assert [found.code for found in report.findings] == ["PIT111", "PIT103"], said(report)
     assert [
-        "(tried: 'grad:norm.weight' is right then)" in (f.repair or "") for f in report.findings
+        "(tested: with it, 'grad:norm.weight' is right)" in (f.repair or "")
+        for f in report.findings
     ] == [True, False], said(report)
     assert "'new:head.weight' is right then" in (report.findings[1].repair or ""), said(report)
 
@@ -93,7 +94,7 @@ def test_where_the_plan_has_too_many_coordinates_nothing_is_tried(
     reference, parallel = plans()
     report = check(reference, wrong(parallel, "grad:norm.weight"), Options(seed=1))
     assert report.verdict == "mismatch"
-    assert "(tried: " not in (report.findings[0].repair or ""), said(report)
+    assert "(tested" not in (report.findings[0].repair or ""), said(report)
 
 
 def test_one_mistake_in_several_stages_is_one_finding_with_all_its_places() -> None:

@@ -44,7 +44,7 @@ def test_a_repair_names_the_clamp_whose_other_side_no_input_showed() -> None:
     effect = TriedRepair(right=("loss",), compared=1)
     said = messages.tried(effect, mended=True, everything=1, one_sided=(clamp,))
     assert said == (
-        f"tried only on inputs for which {clamp} decides one way: every output is right then"
+        f"tested only on inputs for which {clamp} decides one way: with it, every output is right"
     )
 
 

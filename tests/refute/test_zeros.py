@@ -184,7 +184,9 @@ def _two_on_one() -> Plan:
 def test_what_was_tried_is_data() -> None:
     assert run((_two_on_one(), _two_outputs(wrong=False))).verdict == "equivalent"
     report = run((_two_on_one(), _two_outputs(wrong=True)))
-    words = "tried: every output is right then"
+    words = "tested: with it, every output is right"
     tried = TriedRepair(right=("y",), compared=2, said=words)
     assert report.findings[0].tried == tried, said(report)
-    assert "(tried: every output is right then)" in (report.findings[0].repair or ""), said(report)
+    assert "(tested: with it, every output is right)" in (report.findings[0].repair or ""), said(
+        report
+    )

@@ -89,10 +89,10 @@ REPAIRED = replace(
     stage=None,
     output="loss",
     element=(),
-    repair="use 4 (tried: every output is right then)",
+    repair="use 4 (tested: with it, every output is right)",
     edits=(Edit(sign="-", text="'mean' (div): 8"), Edit(sign="+", text="'mean' (div): 4")),
     tried=TriedRepair(
-        right=("loss", "w.grad"), compared=12, said="tried: every output is right then"
+        right=("loss", "w.grad"), compared=12, said="tested: with it, every output is right"
     ),
     held=HeldValues(
         output="loss",

@@ -99,7 +99,7 @@ def test_words_that_fit_are_never_broken_and_lines_are_as_wide_as_the_terminal(
 ) -> None:
     lines = said(finding(cause=" ".join(words), repair="r"), width=width, verbose=True).split("\n")
     assert all(len(line) <= max(width, LEAST_WIDTH) for line in lines)
-    cause = " ".join(lines).partition("= cause:")[2].partition("= help")[0]
+    cause = " ".join(lines).partition("= cause:")[2].partition("= fix")[0]
     assert cause.split() == words
 
 
@@ -146,7 +146,7 @@ def test_a_long_line_of_a_source_file_is_shown_whole_and_marked_row_by_row(
 def test_a_long_cause_is_cut_short_and_says_so_and_help_and_witness_stay() -> None:
     long = finding(cause="word " * 1000, repair="do this", witness="w.witness.json")
     text = said(long)
-    assert "help: do this" in text and "pitcheck replay w.witness.json" in text
+    assert "fix: do this" in text and "pitcheck replay w.witness.json" in text
     assert "… (--verbose shows it whole)" in text and text.count("word") < PART_LINES * 20
     whole = said(long, verbose=True)
     assert whole.count("word") == 1000 and "shows it whole" not in whole
@@ -274,16 +274,16 @@ def test_the_number_of_outputs_that_differ_is_said() -> None:
 
 def test_a_repair_is_lines_that_go_and_come_and_says_whether_it_was_tried() -> None:
     edits = (Edit(sign="-", text="'y' (mul): 8"), Edit(sign="+", text="'y' (mul): 4"))
-    effect = TriedRepair(right=("w",), compared=1, said="tried: every output is right then")
-    repaired = finding(repair="use 4 (tried: every output is right then)", edits=edits)
+    effect = TriedRepair(right=("w",), compared=1, said="tested: with it, every output is right")
+    repaired = finding(repair="use 4 (tested: with it, every output is right)", edits=edits)
     tried = replace(repaired, tried=effect)
     lines = "       - 'y' (mul): 8\n       + 'y' (mul): 4\n"
-    assert f"   = help (tried: every output is right then)\n{lines}" in said(tried)
-    assert f"   = help: use 4 (tried: every output is right then)\n{lines}" in said(
+    assert f"   = fix (tested: with it, every output is right)\n{lines}" in said(tried)
+    assert f"   = fix: use 4 (tested: with it, every output is right)\n{lines}" in said(
         tried, verbose=True
     )
-    assert f"   = help (not tried)\n{lines}" in said(repaired)
-    assert "   = help: use 4\n" in said(replace(repaired, repair="use 4", edits=()))
+    assert f"   = fix (not tested)\n{lines}" in said(repaired)
+    assert "   = fix: use 4\n" in said(replace(repaired, repair="use 4", edits=()))
     styles = {line.text.strip()[:1]: line.style for line in shown(tried) if "(mul)" in line.text}
     assert styles == {"-": "removed", "+": "added"}
 

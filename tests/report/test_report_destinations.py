@@ -88,7 +88,7 @@ def test_all_destinations_are_tried_and_stdout_is_printed(
             samples()["invalid"], [Destination("json", str(bad)), Destination("json", str(good))]
         )
     assert decode(good.read_bytes()).verdict == "invalid"
-    assert capsysbinary.readouterr().out.startswith(b"invalid: ")
+    assert capsysbinary.readouterr().out.startswith(b"error[PIT001]: ")
 
 
 def test_files_follow_the_umask_links_are_kept_and_devices_are_written_to(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_many_findings_are_counted_not_printed() -> None:
 def test_the_verdict_stands_first_with_exceptions_and_then_the_bound() -> None:
     text = lines(samples()["equivalent"])
     assert text[0].startswith("equivalent:")
-    assert text[1].startswith("exception")
+    assert text[1].startswith("note")
     bound = next(i for i, line in enumerate(text) if line.startswith("error bound"))
     assert "2^-66.2" in text[bound]
     assert any(line.startswith("warning") for line in text[2:bound])
@@ -240,7 +240,7 @@ def test_exceptions_that_say_the_same_are_one() -> None:
 def test_exceptions_that_name_no_output_stand_each_by_itself() -> None:
     text = lines(Report(verdict="equivalent", exceptions=("one is halved", "another is negated")))
     assert [line.strip() for line in text[1:3]] == [
-        "exception    one is halved",
+        "note         one is halved",
         "another is negated",
     ]
 

@@ -32,6 +32,7 @@ TERM_USED = Kind(
     "an all-reduce({reduction}) over {over} of {result!r} before it is used makes it right",
     ("reduction", "over"),
     edits=("+ all-reduce({reduction}) over {over} of {result!r}",),
+    title="{result!r} is never {done} over {over}",
 )
 TERM_OF_ROUNDS_USED = Kind(
     "PIT104",
@@ -94,6 +95,7 @@ def _term_used(view: AtOperator, *, in_rounds: bool) -> Diagnosis | None:
             else _name_of(evidence, sums, evidence.codes(source)),
             "reader": evidence.operator(view.step),
             "reduction": "sum" if what == "sum" else "avg",
+            "done": "summed" if what == "sum" else "averaged",
         }
         kind = TERM_OF_ROUNDS_USED if looped else TERM_USED
         writer = evidence.writers[term][-1] if term in evidence.writers else None

@@ -20,6 +20,8 @@ from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Step, StepOperand
 
+CANCELLED = 1e-13
+"""The share of a sum of squares that rounding may leave of the difference of two such sums."""
 NORM_WITHOUT = Kind(
     "PIT113",
     "the norm in {result!r} is taken over part of the parameters: without {names}",
@@ -99,10 +101,12 @@ def norm_of_all(site: Site) -> Iterator[Candidate]:
     power = 2 if site.kind in ROOTS else 1
     for due in _norms(site, actual):
         missing = (due**power - actual**power).reshape(len(actual), len(codes))
+        rounded = CANCELLED * (due**power).reshape(missing.shape)
         for names, total in _left_out(site):
             # A draw in which no token counts gives NaN.
             told = np.isfinite(total) & np.isfinite(missing).all(axis=1)
-            if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
+            apart = np.abs(missing - total[:, None]) > SAME * np.abs(total[:, None]) + rounded
+            if told.any() and not apart[told].any() and (np.abs(missing) > rounded)[told].any():
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 diagnosis = site.diagnosis(
                     NORM_WITHOUT, names=", ".join(map(repr, names[:3])) + more

@@ -1,4 +1,4 @@
-"""Sums over one group that should all be means, or the other way round."""
+"""Sums over one group that are all missing, or should all be means, or the other way round."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import REDUCTIONS
 from pitcheck.explain.ratios import factor
-from pitcheck.explain.rerun.changes import Draft, Redo
+from pitcheck.explain.rerun.changes import Draft, Override, Redo
 from pitcheck.explain.rerun.rerun import Rerun
-from pitcheck.explain.rerun.site import Candidate, Site
+from pitcheck.explain.rerun.site import Candidate, Site, reduced
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.batch import Step
@@ -65,6 +65,37 @@ def scaled_reductions(
         if len(operators) >= FEWEST and rerun.all_right(changes, left):
             return [_diagnosis(rerun.evidence, step, over, own) for step in steps], changes
     return None
+
+
+def forgotten_sums(
+    rerun: Rerun, terms: Sequence[Diagnosis], left: Sequence[int]
+) -> tuple[list[Diagnosis], list[Override]] | None:
+    """Sum all addends over one group that are used as if they were their sums.
+
+    ``terms``: the mistakes at each of them, in the order of the program. Where a norm joins all
+    gradients, no output is right before the last of them is summed.
+
+    Returns:
+        The mistakes that make all outputs right together, and the repair; None without.
+    """
+    families: dict[object, list[Diagnosis]] = {}
+    for each in terms:
+        families.setdefault(each.family, []).append(each)
+    for several in sorted(families.values(), key=len, reverse=True):
+        sums = [_summed(rerun, each) for each in several]
+        changes = [change for change in sums if change is not None]
+        if len(changes) == len(several) >= FEWEST and rerun.all_right(changes, left):
+            return several, changes
+    return None
+
+
+def _summed(rerun: Rerun, term: Diagnosis) -> Override | None:
+    """Return the sum or the mean of an addend that is used as if it were that."""
+    tables = (g.table for g in rerun.evidence.groupings if g.name == term.facts["over"])
+    table = next(tables, None)
+    if table is None or term.value is None:
+        return None
+    return reduced(rerun, term.value, table, str(term.facts["reduction"]))
 
 
 def scaled_reduction(site: Site) -> Iterator[Candidate]:

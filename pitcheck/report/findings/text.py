@@ -53,7 +53,7 @@ def details(finding: Finding) -> Iterable[tuple[str, str]]:
 def endings(finding: Finding) -> Iterable[tuple[str, str]]:
     """Yield (label, text) for what to do about a finding."""
     if finding.repair:
-        yield "help", finding.repair
+        yield _advice(finding), finding.repair
     yield from _endings(finding)
 
 
@@ -146,7 +146,7 @@ class _Part(NamedTuple):
         where = f"{held.output} at {list(held.element)}"
         same = where == _element(finding)
         what = f"{'this element' if same else where} on random inputs"
-        terms = "; the sum of the terms is compared" if held.terms else ""
+        terms = "; the sum of the shares is compared" if held.terms else ""
         return [
             *self.noted([("values", f"{what}{terms}")]),
             *table_lines(held, report.microbatches, self.width, complete=self.complete),
@@ -157,9 +157,9 @@ class _Part(NamedTuple):
         if not finding.repair:
             return []
         if not finding.edits:
-            return self.noted([("help", finding.repair)])
-        tried = "not tried" if finding.tried is None else finding.tried.said
-        head = f"help: {finding.repair}" if self.complete else f"help ({tried})"
+            return self.noted([(_advice(finding), finding.repair)])
+        tested = "not tested" if finding.tried is None else finding.tried.said
+        head = f"fix: {finding.repair}" if self.complete else f"fix ({tested})"
         lines = self.short(wrapped(_NOTE, head, self.width))
         edits = [
             line
@@ -172,6 +172,11 @@ class _Part(NamedTuple):
             )
         ]
         return [*lines, *self.short(edits)]
+
+
+def _advice(finding: Finding) -> str:
+    """Return what a repair is called: a fix of a difference, else help."""
+    return "fix" if finding.verdict == "mismatch" else "help"
 
 
 def _element(finding: Finding) -> str:

@@ -42,12 +42,12 @@ def only(spec: Spec) -> Finding:
 def test_programs_are_recorded_on_more_ranks() -> None:
     found = only(halved_loss(4))
     assert found.code == "PIT111" and "all_reduce" in (found.operator or ""), found
-    assert "(tried at dp=2 and at dp=4: every output is right then)" in (found.repair or "")
+    assert "(tested at dp=2 and at dp=4: with it, every output is right)" in (found.repair or "")
 
 
 def test_programs_for_a_fixed_number_of_ranks_are_explained_at_that_number() -> None:
     found = only(halved_loss(2))
-    assert "(tried: every output is right then)" in (found.repair or ""), found
+    assert "(tested: with it, every output is right)" in (found.repair or ""), found
     assert found.tried is not None and found.tried.meshes == ()
 
 

@@ -50,7 +50,7 @@ def test_programs_are_recorded_where_processors_cannot_be_counted(
 
 def test_a_mean_over_ranks_is_an_exception_that_is_said() -> None:
     assert proof("data_parallel").exceptions == (
-        "loss: one term per dp; the mean of the terms is compared",
+        "loss: each dp rank holds its own value; the mean of all values is compared",
     )
 
 

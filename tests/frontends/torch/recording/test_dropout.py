@@ -4,6 +4,7 @@ no other masks anything is known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -131,7 +132,15 @@ def test_masks_of_other_shapes_are_others() -> None:
     """A rank draws for its rows alone, which is no part of the draw of one device for all rows."""
     report = check(spec(lambda _: training(Network(dropped), reduced=True), "dp"))
     assert report.verdict == "inconclusive"
-    assert {finding.code for finding in report.findings} == {"PIT206"}
+    (finding,) = report.findings
+    assert finding.code == "PIT206"
+    shapes = r"a \((\d+), .*\) mask on each rank, the reference one of \((\d+), .*\): "
+    said = re.search(
+        rf"^dropout at {re.escape(finding.source or '')} draws {shapes}", finding.title
+    )
+    assert said is not None, finding.title
+    assert int(said[2]) == 2 * int(said[1])
+    assert "draw the whole mask" in (finding.repair or "")
 
 
 @pytest.mark.slow
