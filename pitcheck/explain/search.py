@@ -39,7 +39,7 @@ from pitcheck.ops.registry import BACKWARD
 from pitcheck.refute.whole_run import SAME, WholeRun
 
 ENDS = frozenset({"missing reduction", "missing mean"})
-"""The repairs of an output itself that are tried before all others."""
+"""The repairs of outputs themselves that are tried before an operator is looked for."""
 First = Callable[[], str | None]
 """Gives the operator where the search from outputs begins; None if no operator looks wrong."""
 
@@ -201,6 +201,9 @@ def _searched(rerun: Rerun, expected: WrongValues, left: list[int], first: First
 
     None if they do not make all outputs right.
     """
+    lacking = _lacking(expected.evidence, left)
+    if lacking:
+        return lacking
     found: list[Tried] = []
     differing = left
     try:
@@ -221,6 +224,42 @@ def _searched(rerun: Rerun, expected: WrongValues, left: list[int], first: First
     except PitcheckError:  # too much was tried, or trying went wrong
         return []
     return [] if left else found
+
+
+def _lacking(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
+    """Return the sums and means over ranks that outputs themselves lack; none unless they are all.
+
+    Nothing is forgotten more often, and few operators are evaluated to see it.
+    """
+    repairs = [repair for repair in REPAIRS if repair.name in ENDS]
+    steps: list[Candidate] = []
+    try:
+        rerun = Rerun(evidence)
+        for number in left:
+            if rerun.right([], [number]):
+                continue
+            last = rerun.wanted(number).target.cut.value
+            sites = [site for site in sites_of(rerun, rerun.behind(number)) if site.value == last]
+            candidates = _of_phase(repairs, sites)
+            found = next((each for each in candidates if rerun.right(each[1], [number])), None)
+            if found is None:
+                return []
+            steps.append(found)
+            rerun.changes.update(rerun.after(found[1], left) or {})
+    except PitcheckError:  # too much was tried
+        return []
+    families: dict[Family, list[Candidate]] = {}
+    for step in steps:
+        families.setdefault(step[0].family, []).append(step)
+    return [
+        Tried(
+            several[0][0],
+            tuple(left),
+            tuple((steps.index(step), step[1]) for step in several),
+            tuple(diagnosis for diagnosis, _ in several[1:]),
+        )
+        for several in families.values()
+    ]
 
 
 def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
@@ -366,16 +405,11 @@ def _candidates(
 ) -> Iterator[Candidate]:
     """Yield repairs of what an output is computed by.
 
-    A sum or mean over ranks that the output itself lacks comes first: nothing is forgotten more
-    often, and few operators are evaluated to see it. Then come operators that look wrong, and of
-    those what they do before what they lack.
+    Operators that look wrong come first, and of those what they do before what they lack.
     """
     named = first()
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
     sites, phases = sites_of(rerun, rerun.behind(start)), from_outputs(REPAIRS)
-    last = rerun.evidence.run.comparisons[start].target.cut.value
-    ends = [site for site in sites if site.value == last]
-    yield from _of_phase([repair for repair in REPAIRS if repair.name in ENDS], ends)
     for phase in phases[:-1]:
         yield from _of_phase(phase, [site for site in sites if site.name == named])
     ranked: dict[int, list[Site]] = {}
