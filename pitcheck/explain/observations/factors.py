@@ -5,23 +5,54 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+from pitcheck.claims.real_numbers import Floats
 from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.observations.observation import AtOperator, AtOutput
+from pitcheck.explain.observations.observation import AtOperator, AtOutput, numbers_of
 from pitcheck.explain.ratios import (
     constant_ratio,
     members_of,
     ratio_cause,
     repeated_reduction,
 )
+from pitcheck.stage.evaluate import Comparison
 
 
 def factor_of_result(view: AtOperator) -> Diagnosis | None:
-    """See that a result is a constant multiple of what it should be."""
+    """See that a result is a constant multiple of what it should be.
+
+    A mean over ranks that is still to come divides by their number: a rank's share of a gradient is
+    a multiple of the whole one also in a right plan. So the factor is that of the next output.
+    """
     ratio = None if view.pair is None else constant_ratio(*view.pair)
     if ratio is None or _is_of_mean(view, ratio):
         return None
     again = _reduced_again(view, ratio)
-    return again or ratio_cause(view.evidence, view.value, ratio, view.codes)
+    if again is not None:
+        return again
+    final = _ratio_of_output(view)
+    return None if final is None else ratio_cause(view.evidence, view.value, final, view.codes)
+
+
+def _ratio_of_output(view: AtOperator) -> Fraction | None:
+    """Return the factor of the first output, in the order of the program, that reads a result.
+
+    Return None if that output is no constant multiple of what it should be.
+    """
+    evidence = view.evidence
+    behind, stack = {view.value}, [view.value]
+    while stack:
+        steps = evidence.readers.get(stack.pop(), [])
+        new = {value for step in steps for value in evidence.outputs(step)} - behind
+        behind |= new
+        stack.extend(new)
+    outputs = [each for each in evidence.run.comparisons if each.target.cut.value in behind]
+    ratios = ((each, constant_ratio(*_numbers(each))) for each in outputs)
+    found = [(evidence.second.depth(each.target.cut.value), r) for each, r in ratios if r]
+    return min(found, default=(0, None), key=lambda each: each[0])[1]
+
+
+def _numbers(comparison: Comparison) -> tuple[Floats, Floats]:
+    return numbers_of(comparison.actual), numbers_of(comparison.expected)
 
 
 def _is_of_mean(view: AtOperator, ratio: Fraction) -> bool:
