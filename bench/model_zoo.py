@@ -9,7 +9,6 @@ the page of FILE. It needs the extra ``transformers``.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -40,7 +39,7 @@ def main() -> None:
     if not options.write_only:
         for entry in list(chosen(options))[: options.limit]:
             plain = known.get((entry.name, "plain", ""))
-            if plain is None or not options.resume:
+            if plain is None or plain.verdict != "trains" or not options.resume:
                 plain = plainly(entry, options.seconds)
                 appended(options.results, plain)
                 print(plain.line(), flush=True)
@@ -58,7 +57,7 @@ def parsed() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", required=True, type=Path, help="the file of JSON lines")
-    parser.add_argument("--only", nargs="*", default=[], help="parts of names of classes")
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names of classes or heads")
     parser.add_argument("--limit", type=int, help="at most so many classes")
     parser.add_argument("--wrapper", choices=(*WRAPPERS, "plain"), default="ddp")
     parser.add_argument("--wrong", choices=MISTAKES, help="plant a mistake; needs ddp")
@@ -70,9 +69,10 @@ def parsed() -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> Iterable[Entry]:
-    """Yield the classes whose names have a part that is asked for, or all."""
+    """Yield the classes whose names or heads have a part that is asked for, or all."""
     for entry in entries():
-        if not options.only or any(part in entry.name for part in options.only):
+        named = f"{entry.name} {entry.head}"
+        if not options.only or any(part in named for part in options.only):
             yield entry
 
 

@@ -36,16 +36,18 @@ CLASSES = Tensor((ROWS,), (0, LABELS))
 
 def batch_of(name: str, head: str, model: Any) -> dict[str, Tensor]:
     """Return the tensors that ``forward`` of the model is called with, by its parameters' names."""
-    taken = signature(model.forward).parameters
-    batch = {model.main_input_name: main_input(model)}
-    if "labels" in taken:
-        batch["labels"] = CLASSES if head.endswith("classification") else TOKENS
-    return batch
+    labels = CLASSES if head.endswith("classification") else TOKENS
+    return {model.main_input_name: main_input(model), "labels": labels}
+
+
+def takes_labels(model: Any) -> bool:
+    """Tell whether a model computes its loss."""
+    return "labels" in signature(model.forward).parameters
 
 
 def main_input(model: Any) -> Tensor:
     """Return the tensor that a model reads first: tokens, pixels, a wave or features of it."""
-    config = model.config
+    config = getattr(model.config, "vision_config", model.config)
     if model.main_input_name == "pixel_values":
         size = getattr(config, "image_size", None) or 32
         height, width = size if isinstance(size, list | tuple) else (size, size)

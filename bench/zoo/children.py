@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import tempfile
 import time
@@ -83,7 +84,7 @@ def checked(plain: Row, target: str, wrapper: str, mistake: str, seconds: int) -
         done = answered(lambda: run(target, report, seconds), seconds + GRACE)
         told = json.loads(report.read_text()) if report.is_file() else {}
     finding = next(iter(told.get("findings", ())), {})
-    place = finding.get("location") or {}
+    place, reason = placed(finding)
     outputs = told.get("outputs") or {}
     return Row(
         name=plain.name,
@@ -92,11 +93,20 @@ def checked(plain: Row, target: str, wrapper: str, mistake: str, seconds: int) -
         mistake=mistake,
         verdict=told.get("verdict", "no verdict"),
         code=finding.get("code", ""),
-        place=str(place) if place else "",
-        reason=finding.get("message", ""),
+        place=place,
+        reason=reason,
         proven=f"{outputs['proven']}/{outputs['total']}" if outputs else "",
         seconds=round(done.seconds, 1),
     )
+
+
+def placed(finding: dict[str, Any]) -> tuple[str, str]:
+    """Return the line that a finding names, below the library's folder, and what it says."""
+    title: str = finding.get("title") or ""
+    named = re.match(r"(\S+\.py:\d+): ", title)
+    place = named[1] if named else finding.get("source") or finding.get("operator") or ""
+    reason = title[named.end() :] if named else title
+    return place.rsplit("/transformers/", 1)[-1], reason.splitlines()[0] if reason else ""
 
 
 def run(target: str, report: Path, seconds: int) -> int:

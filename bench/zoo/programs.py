@@ -12,7 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.torch import Input, Part, Program, Rank, Router, Routing, Spec
-from zoo.batches import batch_of
+from zoo.batches import batch_of, takes_labels
 from zoo.classes import entry, model_class
 from zoo.tiny import EXPERTS, LABELS, tiny
 
@@ -38,7 +38,9 @@ def built(name: str) -> Any:
 
 def loss_of(model: Any, batch: Batch) -> torch.Tensor:
     """Return the loss of the model itself, or the cross-entropy of its logits."""
-    out = model(**batch)
+    whole = model.module if isinstance(model, DistributedDataParallel) else model
+    given = batch if takes_labels(whole) else {k: v for k, v in batch.items() if k != "labels"}
+    out = model(**given)
     loss: torch.Tensor | None = getattr(out, "loss", None)
     if loss is not None:
         return loss.mean()

@@ -19,7 +19,6 @@ VOCABULARY = 16
 WIDTH = 16
 HEADS = 2
 LABELS = 4
-STAGES = 2
 EXPERTS = 4
 
 INTEGERS: tuple[tuple[str, int], ...] = (
@@ -34,14 +33,29 @@ INTEGERS: tuple[tuple[str, int], ...] = (
     (r"layers?$|n_layers?|depth$|num_blocks$|_layers_", 1),
     (r"_rank$", 8),
     (r"position|max_seq|seq_len|context|max_len|target_length|max_source", 32),
-    (r"image_size|input_size", 16),
+    (r"image_size|input_size", 32),
     (r"patch_size|patch_stride", 4),
     (r"window", 4),
+    (r"embedding_groups|num_groups", 2),
+    (r"conv_pos_embeddings|conv_pos_kernel", 4),
+    (r"latent", 8),
     (r"mel_bins|num_mel|feature_size|input_feat", 8),
     (r"hidden|d_model|n_embd|embd|embed|width|intermediate|ffn|d_ff|inner|mlp_dim|proj", WIDTH),
     (r"(^|_)dim$|_dims?$|_channels$|channels$|_size_per_layer|_filters$", WIDTH),
 )
-STAGED = re.compile(r"^(depths?|hidden_sizes|embed_dims?|layer_depths|stage_.*)$")
+LISTS: dict[str, list[int]] = {
+    "conv_dim": [8, 8],
+    "conv_kernel": [4, 2],
+    "conv_stride": [2, 2],
+    "tdnn_dim": [8],
+    "tdnn_kernel": [1],
+    "tdnn_dilation": [1],
+}
+"""Lists by their whole name: what models of sound make of a wave before their first layer."""
+CHOICES: dict[str, Any] = {"ctc_loss_reduction": "mean", "apply_spec_augment": False}
+"""Fields that are no sizes, and what makes the loss a mean over the batch without draws."""
+NEEDED = re.compile(r"vocab_size|experts")
+"""Sizes without which no model of the class is built, although they are None by default."""
 TOKENS = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 1, "sep": 2, "cls": 1}
 
 
@@ -57,8 +71,7 @@ def shrunk(config_class: Any) -> dict[str, Any]:
     own = field_names(config_class)
     default = config_class().to_dict()
     parts: Mapping[str, Any] = getattr(config_class, "sub_configs", None) or {}
-    changed: dict[str, Any] = {}
-    stages = stage_count(default)
+    changed: dict[str, Any] = {key: CHOICES[key] for key in own if key in CHOICES}
     layers = layer_kinds(default)
     for key in own:
         if key in parts:
@@ -66,7 +79,7 @@ def shrunk(config_class: Any) -> dict[str, Any]:
                 changed[key] = shrunk(parts[key])
             continue
         value = default.get(key)
-        smaller = small_value(key, value, stages, default)
+        smaller = small_value(key, value, default)
         if smaller is not None and smaller != value:
             changed[key] = smaller
     if layers and "layer_types" in own:
@@ -84,12 +97,6 @@ def field_names(config_class: Any) -> list[str]:
     return [each for each in signature(config_class.__init__).parameters if each != "self"]
 
 
-def stage_count(default: Mapping[str, Any]) -> int:
-    """Return how many stages of different resolution a configuration has, or 0."""
-    counts = [len(value) for key, value in default.items() if STAGED.match(key) and is_list(value)]
-    return max(counts, default=0)
-
-
 def layer_kinds(default: Mapping[str, Any]) -> tuple[str, ...]:
     """Return each kind of layer once, in the order in which the configuration has them."""
     return tuple(dict.fromkeys(default.get("layer_types") or ()))
@@ -100,26 +107,27 @@ def is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def small_value(key: str, value: Any, stages: int, default: Mapping[str, Any]) -> Any:
+def small_value(key: str, value: Any, default: Mapping[str, Any]) -> Any:
     """Return what a field becomes, or None where it keeps its value."""
     if isinstance(value, bool) or key == "layer_types":
         return None
     if token := re.match(r"(.*)_token_id$", key):
         return TOKENS.get(token[1], 3 if value is not None else None)
     if isinstance(value, float):
-        return 0.0 if "drop" in key else None
+        return 0.0 if re.search(r"drop|jitter|mask_\w+_prob", key) else None
     if is_list(value):
-        cut = list(value)[:STAGES] if stages and len(value) == stages else list(value)
-        numbers = [small_value(key, each, stages, default) for each in cut]
-        return [old if new is None else new for old, new in zip(cut, numbers, strict=True)]
-    if isinstance(value, int):
-        return small_integer(key, value, default)
+        if key in LISTS:
+            return LISTS[key]
+        numbers = [small_value(key, each, default) for each in value]
+        return [old if new is None else new for old, new in zip(value, numbers, strict=True)]
+    if isinstance(value, int) or (value is None and NEEDED.search(key)):
+        return small_integer(key, VOCABULARY if value is None else value, default)
     return None
 
 
 def small_integer(key: str, value: int, default: Mapping[str, Any]) -> int | None:
     """Return the size of a field by the first rule that its name fits."""
-    if key == "depths":
+    if key in ("depths", "depth", "layer_depths", "stage_num_blocks", "stage_numb_of_layers"):
         return 1
     for pattern, size in INTEGERS:
         if re.search(pattern, key):
