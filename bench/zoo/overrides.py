@@ -42,10 +42,15 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "num_block_repeats": [1, 1],
         "expand_ratios": [1, 2],
         "depthwise_padding": [],
-        "hidden_dim": 32,
+        "hidden_dim": 1280,
     },
     "LevitForImageClassification": LEVIT,
     "LevitForImageClassificationWithTeacher": LEVIT,
+    "ResNetForImageClassification": {"layer_type": "basic", "embedding_size": 4},
+    "MobileViTForImageClassification": {
+        "hidden_sizes": [8, 8, 8],
+        "neck_hidden_sizes": [4, 4, 8, 8, 8, 8, 16],
+    },
     "PerceiverForMaskedLM": {"num_latents": 4, "d_latents": 8, "num_self_attends_per_block": 1},
     "FunnelForMaskedLM": {"block_sizes": [1, 1]},
     "HieraForImageClassification": {

@@ -43,7 +43,7 @@ def plain_step(name: str, head: str) -> Plain:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.05)
-        batch = {key: each.drawn() for key, each in batch_of(name, head, model).items()}
+        batch = {key: each.drawn() for key, each in batch_of(head, model).items()}
         batch = {k: v.double() if v.is_floating_point() else v for k, v in batch.items()}
         state = {key: value.clone() for key, value in model.state_dict().items()}
         whole, unused = gradients(model, batch)

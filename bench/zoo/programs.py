@@ -12,7 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.torch import Input, Part, Program, Rank, Router, Routing, Spec
-from zoo.batches import batch_of, takes_labels
+from zoo.batches import Tensor, batch_of, takes_labels
 from zoo.classes import entry, model_class
 from zoo.tiny import EXPERTS, LABELS, tiny
 
@@ -55,12 +55,7 @@ def spec(name: str, wrapper: str, mistake: str = "", unused: bool = False) -> Sp
     ``unused``: the model has parameters without a gradient, which the wrapper is told.
     """
     model = built(name)
-    batch = {
-        key: Input(each.shape, "int64", each.bounds, split={0: "dp"})
-        if each.bounds
-        else Input(each.shape, split={0: "dp"})
-        for key, each in batch_of(name, entry(name).head, model).items()
-    }
+    batch = {key: given(each) for key, each in batch_of(entry(name).head, model).items()}
     routed = has_experts(model)
 
     def parallel(rank: Rank) -> Program:
@@ -84,6 +79,16 @@ def spec(name: str, wrapper: str, mistake: str = "", unused: bool = False) -> Sp
         routings=[Routing.random(seed=1)] if routed else (),
         router=Router(experts=EXPERTS) if routed else Router(),
     )
+
+
+def given(each: Tensor) -> Input:
+    """Return a tensor of the batch as the specification has it, its rows divided over ranks."""
+    split = {0: "dp"}
+    if each.known:
+        return Input(each.shape, "int64", values=list(each.known), split=split)
+    if each.bounds:
+        return Input(each.shape, "int64", each.bounds, split=split)
+    return Input(each.shape, split=split)
 
 
 def training(model: Any, scale: float = 1.0) -> Program:

@@ -52,6 +52,10 @@ LISTS: dict[str, list[int]] = {
     "tdnn_dilation": [1],
 }
 """Lists by their whole name: what models of sound make of a wave before their first layer."""
+STAGED = re.compile(r"^(depths?|hidden_sizes|embed_dims?|layer_depths|conv_layer_.*)$")
+COUNTED = re.compile(r"num_(encoder_)?(blocks|stages)$")
+STAGES = 2
+"""Stages of different resolution that a model keeps, of those that its lists describe."""
 CHOICES: dict[str, Any] = {"ctc_loss_reduction": "mean", "apply_spec_augment": False}
 """Fields that are no sizes, and what makes the loss a mean over the batch without draws."""
 NEEDED = re.compile(r"vocab_size|experts")
@@ -73,13 +77,16 @@ def shrunk(config_class: Any) -> dict[str, Any]:
     parts: Mapping[str, Any] = getattr(config_class, "sub_configs", None) or {}
     changed: dict[str, Any] = {key: CHOICES[key] for key in own if key in CHOICES}
     layers = layer_kinds(default)
+    stages = stage_count(default)
     for key in own:
         if key in parts:
             if hasattr(parts[key], "model_type") and parts[key].__name__ != "AutoConfig":
                 changed[key] = shrunk(parts[key])
             continue
         value = default.get(key)
-        smaller = small_value(key, value, default)
+        fewer = fewer_stages(key, value, stages)
+        smaller = small_value(key, fewer, default)
+        smaller = fewer if smaller is None else smaller
         if smaller is not None and smaller != value:
             changed[key] = smaller
     if layers and "layer_types" in own:
@@ -97,6 +104,21 @@ def field_names(config_class: Any) -> list[str]:
     return [each for each in signature(config_class.__init__).parameters if each != "self"]
 
 
+def stage_count(default: Mapping[str, Any]) -> int:
+    """Return how many stages of different resolution a configuration has, or 0."""
+    counts = [len(value) for key, value in default.items() if STAGED.match(key) and is_list(value)]
+    return max(counts, default=0)
+
+
+def fewer_stages(key: str, value: Any, stages: int) -> Any:
+    """Return a list that has an element for each stage, or their number, for fewer stages."""
+    if stages <= STAGES:
+        return value
+    if is_list(value) and len(value) == stages:
+        return list(value)[:STAGES]
+    return STAGES if value == stages and COUNTED.search(key) else value
+
+
 def layer_kinds(default: Mapping[str, Any]) -> tuple[str, ...]:
     """Return each kind of layer once, in the order in which the configuration has them."""
     return tuple(dict.fromkeys(default.get("layer_types") or ()))
@@ -109,20 +131,25 @@ def is_list(value: Any) -> bool:
 
 def small_value(key: str, value: Any, default: Mapping[str, Any]) -> Any:
     """Return what a field becomes, or None where it keeps its value."""
-    if isinstance(value, bool) or key == "layer_types":
-        return None
     if token := re.match(r"(.*)_token_id$", key):
         return TOKENS.get(token[1], 3 if value is not None else None)
+    if isinstance(value, bool | str) or key == "layer_types":
+        return None
     if isinstance(value, float):
         return 0.0 if re.search(r"drop|jitter|mask_\w+_prob", key) else None
     if is_list(value):
         if key in LISTS:
             return LISTS[key]
-        numbers = [small_value(key, each, default) for each in value]
-        return [old if new is None else new for old, new in zip(value, numbers, strict=True)]
+        return [smaller_or_same(key, each, default) for each in value]
     if isinstance(value, int) or (value is None and NEEDED.search(key)):
         return small_integer(key, VOCABULARY if value is None else value, default)
     return None
+
+
+def smaller_or_same(key: str, value: Any, default: Mapping[str, Any]) -> Any:
+    """Return what an element of a list becomes."""
+    smaller = small_value(key, value, default)
+    return value if smaller is None else smaller
 
 
 def small_integer(key: str, value: int, default: Mapping[str, Any]) -> int | None:
