@@ -63,7 +63,7 @@ def main_input(model: Any) -> Tensor:
         height, width = size if isinstance(size, list | tuple) else (size, size)
         return Tensor((ROWS, getattr(config, "num_channels", 3), height, width))
     if model.main_input_name == "input_values":
-        return Tensor((ROWS, 64))
+        return Tensor((ROWS, 28))
     if model.main_input_name == "input_features":
         bins = getattr(config, "num_mel_bins", None) or 8
         return Tensor((ROWS, bins, 64))

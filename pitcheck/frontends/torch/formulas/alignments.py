@@ -1,13 +1,14 @@
 """Connectionist temporal classification: the probability of all alignments of labels and frames.
 
 Graves et al., *Connectionist Temporal Classification* (2006). Labels are read with a blank before
-each and one at the end. PyTorch computes with logarithms; here the same probabilities are sums of
-products. Lengths must be numbers that are known.
+each and one at the end; these are *marks*. PyTorch computes with logarithms; here the same
+probabilities are sums of products. Labels and lengths must be numbers that are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -28,8 +29,8 @@ def ctc_loss(
     Returns:
         The losses; and the frames' states, of which this derivative has no use.
     """
-    rows, _ = _rows(log_probs, targets, input_lengths, target_lengths, blank)
-    losses = torch.stack([-_probability(_forward(*row)).log() for row in rows])
+    marks = Marks.of(targets, input_lengths, target_lengths, blank)
+    losses = -marks.probability(marks.forward(marks.emitted(log_probs.exp()))).log()
     return losses, torch.zeros_like(log_probs)
 
 
@@ -48,87 +49,124 @@ def ctc_loss_backward(
 
     As PyTorch's, it is that of what the softmax was taken of.
     """
-    rows, frames = _rows(log_probs, targets, input_lengths, target_lengths, blank)
-    found = []
-    for number, (probabilities, labels, skips) in enumerate(rows):
-        ahead = _forward(probabilities, labels, skips)
-        behind = _backward(probabilities, labels, skips)
-        shares = torch.stack(ahead) * torch.stack(behind) / _probability(ahead)
-        taken = torch.zeros_like(probabilities).index_add(1, labels, shares)
-        slope = (probabilities - taken) * grad[number]
-        rest = torch.zeros_like(log_probs[frames[number] :, number])
-        found.append(torch.cat([slope, rest]))
-    return torch.stack(found, 1)
+    marks = Marks.of(targets, input_lengths, target_lengths, blank)
+    probabilities = log_probs.exp()
+    emitted = marks.emitted(probabilities)
+    ahead = marks.forward(emitted)
+    shares = ahead * marks.backward(emitted) / marks.probability(ahead).unsqueeze(-1)
+    taken = torch.zeros_like(log_probs).scatter_add(2, marks.places(len(emitted)), shares)
+    heard = marks.where(len(emitted), 1, lambda row, frame, _: frame < marks.frames[row])
+    return torch.where(heard, (probabilities - taken) * grad.unsqueeze(-1), 0)
 
 
-Aligned = tuple[Tensor, Tensor, list[int]]
-"""Probabilities, (frames, classes); labels with blanks; which may follow the one before last."""
+@dataclass(frozen=True)
+class Marks:
+    """The marks of each row, as many as the longest row has, and the row's frames and labels."""
+
+    numbers: Sequence[Sequence[int]]
+    frames: Sequence[int]
+    lengths: Sequence[int]
+
+    @staticmethod
+    def of(
+        targets: Tensor,
+        input_lengths: Sizes | Tensor,
+        target_lengths: Sizes | Tensor,
+        blank: int,
+    ) -> Marks:
+        """Return the marks of labels that lie in rows, or one row after the other."""
+        frames, lengths = (
+            [int(item) for item in each.tolist()] if isinstance(each, Tensor) else [*each]
+            for each in (input_lengths, target_lengths)
+        )
+        numbers = []
+        for row, length in enumerate(lengths):
+            start = sum(lengths[:row])
+            said = targets[row, :length] if targets.dim() == 2 else targets[start : start + length]
+            marks = [blank]
+            for label in said.tolist():
+                marks += [int(label), blank]
+            numbers.append(marks + [blank] * (2 * (max(lengths) - length)))
+        return Marks(numbers, frames, lengths)
+
+    @property
+    def count(self) -> int:
+        """The number of marks of a row."""
+        return len(self.numbers[0])
+
+    def places(self, frames: int) -> Tensor:
+        """Return the class of each mark, (frames, rows, marks)."""
+        return torch.tensor(self.numbers).expand(frames, -1, -1)
+
+    def emitted(self, probabilities: Tensor) -> Tensor:
+        """Return the probability of each mark in each frame, (frames, rows, marks)."""
+        return probabilities.gather(2, self.places(len(probabilities)))
+
+    def where(self, frames: int, marks: int, holds: Callable[[int, int, int], bool]) -> Tensor:
+        """Return a mask, (frames, rows, marks), of what holds for row, frame and mark."""
+        return torch.tensor(
+            [
+                [
+                    [holds(row, frame, mark) for mark in range(marks)]
+                    for row in range(len(self.frames))
+                ]
+                for frame in range(frames)
+            ]
+        )
+
+    def ends(self, frames: int) -> Tensor:
+        """Return the mask of the last label and the last blank, in the last frame of each row."""
+
+        def ending(row: int, frame: int, mark: int) -> bool:
+            return frame == self.frames[row] - 1 and 0 <= 2 * self.lengths[row] - mark <= 1
+
+        return self.where(frames, self.count, ending)
+
+    def skips(self, step: int) -> Tensor:
+        """Return the mask of the labels that are reached without the blank between, by a step."""
+
+        def reached(row: int, _: int, mark: int) -> bool:
+            other, numbers = mark - 2 * step, self.numbers[row]
+            inside = mark % 2 == 1 and 0 <= other < self.count
+            return inside and numbers[mark] != numbers[other]
+
+        return self.where(1, self.count, reached)[0]
+
+    def forward(self, emitted: Tensor) -> Tensor:
+        """Return the probability of all alignments up to each frame that end at each mark."""
+        frames = emitted.unbind(0)
+        begins = self.where(1, self.count, lambda _row, _frame, mark: mark < 2)[0]
+        skips = self.skips(1)
+        states = [torch.where(begins, frames[0], 0)]
+        for frame in frames[1:]:
+            states.append(_moved(states[-1], skips, 1) * frame)
+        return torch.stack(states)
+
+    def backward(self, emitted: Tensor) -> Tensor:
+        """Return the probability of what may follow each mark after each frame."""
+        frames = emitted.unbind(0)
+        ends = self.ends(len(frames)).to(emitted.dtype).unbind(0)
+        skips = self.skips(-1)
+        states = [ends[-1]]
+        for frame, end in zip(reversed(frames[1:]), reversed(ends[:-1]), strict=True):
+            states.append(_moved(states[-1] * frame, skips, -1) + end)
+        return torch.stack(states[::-1])
+
+    def probability(self, ahead: Tensor) -> Tensor:
+        """Return the probability of all alignments of each row."""
+        return torch.where(self.ends(len(ahead)), ahead, 0).sum((0, 2))
 
 
-def _rows(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Sizes | Tensor,
-    target_lengths: Sizes | Tensor,
-    blank: int,
-) -> tuple[list[Aligned], list[int]]:
-    """Return the rows of a batch, and how many frames each has."""
-    frames, lengths = (
-        [int(item) for item in each.tolist()] if isinstance(each, Tensor) else [*each]
-        for each in (input_lengths, target_lengths)
-    )
-    starts = [sum(lengths[:row]) for row in range(len(lengths))]
-    rows: list[Aligned] = []
-    for row, (count, length, start) in enumerate(zip(frames, lengths, starts, strict=True)):
-        said = targets[row, :length] if targets.dim() == 2 else targets[start : start + length]
-        numbers = [blank]
-        for label in said.tolist():
-            numbers += [int(label), blank]
-        skips = [at for at in range(3, len(numbers), 2) if numbers[at] != numbers[at - 2]]
-        labels = torch.tensor(numbers, device=log_probs.device)
-        rows.append((log_probs[:count, row].exp(), labels, skips))
-    return rows, frames
-
-
-def _forward(probabilities: Tensor, labels: Tensor, skips: Sequence[int]) -> list[Tensor]:
-    """Return, frame by frame, the probability of all alignments that end at each label."""
-    emitted = probabilities.index_select(1, labels)
-    states = [_only(emitted[0], range(min(2, labels.numel())))]
-    for frame in emitted[1:].unbind(0):
-        states.append(_moved(states[-1], skips, 1) * frame)
-    return states
-
-
-def _backward(probabilities: Tensor, labels: Tensor, skips: Sequence[int]) -> list[Tensor]:
-    """Return, frame by frame, the probability of what may follow each label."""
-    emitted = probabilities.index_select(1, labels)
-    count = labels.numel()
-    states = [_only(torch.ones_like(emitted[0]), range(max(count - 2, 0), count))]
-    for frame in reversed(emitted[1:].unbind(0)):
-        states.append(_moved(states[-1] * frame, [at - 2 for at in skips], -1))
-    return states[::-1]
-
-
-def _moved(state: Tensor, skips: Sequence[int], step: int) -> Tensor:
-    """Return what reaches each label: by staying, by one step, and by two where it may skip."""
-    return state + _shifted(state, step) + _only(_shifted(state, 2 * step), skips)
+def _moved(state: Tensor, skips: Tensor, step: int) -> Tensor:
+    """Return what reaches each mark: by staying, by one step, and by two where it may skip."""
+    return state + _shifted(state, step) + torch.where(skips, _shifted(state, 2 * step), 0)
 
 
 def _shifted(state: Tensor, step: int) -> Tensor:
-    """Return a vector moved by some places, with zeros where nothing comes from."""
-    size = min(abs(step), state.numel())
-    empty = torch.zeros(size, dtype=state.dtype, device=state.device)
-    kept = state.numel() - size
-    return torch.cat([empty, state[:kept]] if step > 0 else [state[size:], empty])
-
-
-def _only(state: Tensor, places: Sequence[int]) -> Tensor:
-    """Return a vector with zeros except at some places."""
-    kept = set(places)
-    mask = torch.tensor([at in kept for at in range(state.numel())], device=state.device)
-    return torch.where(mask, state, 0)
-
-
-def _probability(states: Sequence[Tensor]) -> Tensor:
-    """Return the probability of all alignments that end with the last label or the last blank."""
-    return states[-1][-2:].sum()
+    """Return states moved by some marks, with zeros where nothing comes from."""
+    count = state.shape[-1]
+    size = min(abs(step), count)
+    empty = torch.zeros((*state.shape[:-1], size), dtype=state.dtype)
+    if step > 0:
+        return torch.cat([empty, state.narrow(-1, 0, count - size)], -1)
+    return torch.cat([state.narrow(-1, size, count - size), empty], -1)
