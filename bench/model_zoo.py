@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -58,6 +59,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", required=True, type=Path, help="the file of JSON lines")
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of classes or heads")
+    parser.add_argument("--shuffle", type=int, help="a seed of another order than the library's")
     parser.add_argument("--limit", type=int, help="at most so many classes")
     parser.add_argument("--wrapper", choices=(*WRAPPERS, "plain"), default="ddp")
     parser.add_argument("--wrong", choices=MISTAKES, help="plant a mistake; needs ddp")
@@ -70,7 +72,10 @@ def parsed() -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> Iterable[Entry]:
     """Yield the classes whose names or heads have a part that is asked for, or all."""
-    for entry in entries():
+    every = list(entries())
+    if options.shuffle is not None:
+        Random(options.shuffle).shuffle(every)
+    for entry in every:
         named = f"{entry.name} {entry.head}"
         if not options.only or any(part in named for part in options.only):
             yield entry
