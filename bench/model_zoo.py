@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from zoo.children import answered, checked  # noqa: E402
-from zoo.classes import Entry, entries  # noqa: E402
-from zoo.plain import plain_step  # noqa: E402
-from zoo.programs import MISTAKES, WRAPPERS  # noqa: E402
-from zoo.results import Row, appended, rows  # noqa: E402
-from zoo.table import page  # noqa: E402
+from toys.children import answered, checked  # noqa: E402
+from toys.classes import Entry, entries  # noqa: E402
+from toys.plain import plain_step  # noqa: E402
+from toys.programs import MISTAKES, WRAPPERS  # noqa: E402
+from toys.results import Row, appended, rows  # noqa: E402
+from toys.table import page  # noqa: E402
 
 SPECS = ROOT / "bench" / "model_zoo_spec.py"
 
@@ -58,7 +58,9 @@ def parsed() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", required=True, type=Path, help="the file of JSON lines")
-    parser.add_argument("--only", nargs="*", default=[], help="parts of names of classes or heads")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="names of classes, or parts of these or of heads"
+    )
     parser.add_argument("--shuffle", type=int, help="a seed of another order than the library's")
     parser.add_argument("--limit", type=int, help="at most so many classes")
     parser.add_argument("--wrapper", choices=(*WRAPPERS, "plain"), default="ddp")
@@ -73,11 +75,13 @@ def parsed() -> argparse.Namespace:
 def chosen(options: argparse.Namespace) -> Iterable[Entry]:
     """Yield the classes whose names or heads have a part that is asked for, or all."""
     every = list(entries())
+    whole = {entry.name for entry in every}.intersection(options.only)
     if options.shuffle is not None:
         Random(options.shuffle).shuffle(every)
     for entry in every:
         named = f"{entry.name} {entry.head}"
-        if not options.only or any(part in named for part in options.only):
+        parts = [part for part in options.only if part not in whole and part in named]
+        if not options.only or parts or entry.name in whole:
             yield entry
 
 
@@ -93,6 +97,7 @@ def plainly(entry: Entry, seconds: int) -> Row:
         reason=told["problem"],
         unused=tuple(told.get("unused", ())),
         differs=tuple(told.get("differs", ())),
+        because=told.get("because", ""),
         seconds=round(done.seconds, 1),
     )
 

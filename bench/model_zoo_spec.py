@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.programs import MISTAKES, WRAPPERS, spec
+from toys.programs import MISTAKES, WRAPPERS, spec
 
 
 def __getattr__(name: str) -> Any:

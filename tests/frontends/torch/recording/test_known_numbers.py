@@ -82,7 +82,7 @@ class FromTheEnd(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.layer(x)
         y[:, :, [self.last, 0]] = 0.5
-        return y[..., [-2, self.last]]
+        return y[..., [-2, -3]]
 
 
 class Marked(nn.Module):

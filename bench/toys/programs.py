@@ -12,9 +12,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.torch import Input, Part, Program, Rank, Router, Routing, Spec
-from zoo.batches import Tensor, batch_of, takes_labels
-from zoo.classes import entry, model_class
-from zoo.tiny import EXPERTS, LABELS, tiny
+from toys.batches import Tensor, batch_of, takes_labels
+from toys.classes import entry, model_class
+from toys.tiny import EXPERTS, LABELS, tiny
 
 RANKS = 2
 WRAPPERS = ("ddp", "fsdp2")

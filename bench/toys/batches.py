@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from zoo.tiny import LABELS, VOCABULARY
+from toys.tiny import LABELS, VOCABULARY
 
 ROWS = 4
 LENGTH = 6

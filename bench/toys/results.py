@@ -16,7 +16,8 @@ class Row:
 
     ``verdict``: that of the check, or whether a step of plain PyTorch trains. ``code``, ``place``
     and ``reason``: those of the first finding. ``unused``: the parameters without a gradient.
-    ``differs``: in plain PyTorch, what the halves of the batch do not average to.
+    ``differs``: in plain PyTorch, what the halves of the batch do not average to, and ``because``
+    of what.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Row:
     proven: str = ""
     unused: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
+    because: str = ""
     seconds: float = 0.0
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from inspect import signature
 from typing import Any
 
-from zoo.overrides import OVERRIDES
+from toys.overrides import OVERRIDES
 
 VOCABULARY = 16
 WIDTH = 16
@@ -138,9 +138,7 @@ def small_value(key: str, value: Any, default: Mapping[str, Any]) -> Any:
     if isinstance(value, float):
         return 0.0 if re.search(r"drop|jitter|mask_\w+_prob", key) else None
     if is_list(value):
-        if key in LISTS:
-            return LISTS[key]
-        return [smaller_or_same(key, each, default) for each in value]
+        return LISTS.get(key) or [smaller_or_same(key, each, default) for each in value]
     if isinstance(value, int) or (value is None and NEEDED.search(key)):
         return small_integer(key, VOCABULARY if value is None else value, default)
     return None

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.classes import model_class
-from zoo.results import Row
+from toys.classes import model_class
+from toys.results import Row
 
 GRACE = 30
 """Seconds beyond its limit after which a check is ended from outside."""

@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from zoo.batches import batch_of
-from zoo.programs import built, loss_of
+from toys.batches import batch_of
+from toys.programs import Batch, built, loss_of
 
 TOLERANCE = 1e-5
 
@@ -23,12 +24,14 @@ class Plain:
 
     ``problem``: why it does not run, or nothing. ``unused``: parameters without a gradient.
     ``differs``: what the halves of the batch do not average to: "loss" or a parameter's name.
+    ``because``: the reason.
     """
 
     problem: str = ""
     parameters: int = 0
     unused: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
+    because: str = ""
 
     def told(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -45,26 +48,48 @@ def plain_step(name: str, head: str) -> Plain:
                 parameter.add_(torch.randn_like(parameter) * 0.05)
         batch = {key: each.drawn() for key, each in batch_of(head, model).items()}
         batch = {k: v.double() if v.is_floating_point() else v for k, v in batch.items()}
-        state = {key: value.clone() for key, value in model.state_dict().items()}
-        whole, unused = gradients(model, batch)
-        halves = []
-        for half in range(2):
-            model.load_state_dict(state)
-            halves.append(gradients(model, {k: v.chunk(2)[half] for k, v in batch.items()})[0])
+        loss, unused, differs = halved(model, batch)
+        because = differs and differs_because(model, batch)
     except Exception as error:  # whatever the library raises is the reason that is stated
         return Plain(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    if not torch.isfinite(loss):
+        return Plain("the loss is not finite")
+    count = sum(each.numel() for each in model.parameters())
+    return Plain("", count, tuple(unused), tuple(differs), because or "")
+
+
+def halved(model: Any, batch: Batch) -> tuple[torch.Tensor, list[str], list[str]]:
+    """Compare a step on the whole batch with the mean of the steps on its halves.
+
+    Returns:
+        The loss; the parameters without a gradient; and what differs.
+    """
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    whole, unused = gradients(model, batch)
+    halves = []
+    for half in range(2):
+        model.load_state_dict(state)
+        halves.append(gradients(model, {k: v.chunk(2)[half] for k, v in batch.items()})[0])
+    model.load_state_dict(state)
     differs = [
         key
         for key, value in whole.items()
         if not torch.allclose(value, (halves[0][key] + halves[1][key]) / 2, TOLERANCE, TOLERANCE)
     ]
-    count = sum(each.numel() for each in model.parameters())
-    if not torch.isfinite(whole["loss"]):
-        return Plain("the loss is not finite")
-    return Plain("", count, tuple(unused), tuple(differs))
+    return whole["loss"], unused, differs
 
 
-def gradients(model: Any, batch: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
+def differs_because(model: Any, batch: Batch) -> str:
+    """Return why the halves differ: BatchNorm, if they do not where it has fixed statistics."""
+    norms = [each for each in model.modules() if isinstance(each, _BatchNorm)]
+    for norm in norms:
+        norm.eval()
+    if norms and not halved(model, batch)[2]:
+        return "BatchNorm has the mean and deviation of the rows of its rank"
+    return "the loss is no mean over rows"
+
+
+def gradients(model: Any, batch: Batch) -> tuple[dict[str, torch.Tensor], list[str]]:
     """Return the loss and the gradients of a step, and the parameters without a gradient."""
     model.zero_grad()
     loss = loss_of(model, batch)
