@@ -1,6 +1,6 @@
 """Convolutions of any number of dimensions, as a product of matrices for each place of the kernel.
 
-Transposed convolutions have no formula.
+A transposed convolution is the derivative of a convolution for its input, and the other way around.
 
 >>> x, weight = torch.ones(1, 1, 3), torch.tensor([[[1.0, 2.0]]])
 >>> convolution(x, weight, None, [1], [0], [1], False, [0], 1)
@@ -10,10 +10,12 @@ tensor([[[3., 3.]]])
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import torch
+
+from pitcheck.frontends.torch.formulas.windows import Windows
 
 Tensor = torch.Tensor
 Sizes = Sequence[int]
@@ -27,22 +29,29 @@ def convolution(
     padding: Sizes,
     dilation: Sizes,
     transposed: bool,
-    output_padding: Sizes,  # noqa: ARG001  of transposed convolutions alone
+    output_padding: Sizes,
     groups: int,
-) -> Any:
-    """Return a convolution, of shape (batch, channels, *places); NotImplemented if transposed."""
+) -> Tensor:
+    """Return a convolution, of shape (batch, channels, *places)."""
     if transposed:
-        return NotImplemented
-    padded = _padded(input, padding)
-    shape = _result_places(padded, weight, stride, dilation)
-    result: Tensor | None = None
-    for place, cuts in _places(weight, shape, stride, dilation):
-        term = _by_group(_weight(weight, place), groups) @ _columns(_cut(padded, cuts), groups)
-        result = term if result is None else result + term
-    if result is None:
-        return NotImplemented
-    whole = result.reshape(input.shape[0], weight.shape[0], *shape)
-    return whole if bias is None else whole + bias.view(-1, *(1 for _ in shape))
+        shape = [
+            (size - 1) * jump - 2 * pad + step * (kernel - 1) + more + 1
+            for size, kernel, jump, pad, step, more in zip(
+                input.shape[2:],
+                weight.shape[2:],
+                stride,
+                padding,
+                dilation,
+                output_padding,
+                strict=True,
+            )
+        ]
+        windows = _windows(shape, weight, input, stride, padding, dilation)
+        result = _spread_out(input, weight, windows, groups)
+    else:
+        windows = Windows.of(input.shape[2:], weight.shape[2:], stride, padding, dilation)
+        result = _gathered(input, weight, windows, groups)
+    return result if bias is None else result + bias.view(-1, *(1 for _ in windows.shape))
 
 
 def convolution_backward(
@@ -54,34 +63,22 @@ def convolution_backward(
     padding: Sizes,
     dilation: Sizes,
     transposed: bool,
-    output_padding: Sizes,  # noqa: ARG001  of transposed convolutions alone
+    output_padding: Sizes,  # noqa: ARG001  the gradient has the shape that it gives
     groups: int,
     output_mask: Sequence[bool],
-) -> Any:
-    """Return the gradients of input, weight and bias; NotImplemented if transposed."""
-    if transposed:
-        return NotImplemented
-    padded, shape = _padded(input, padding), grad_output.shape[2:]
-    places = list(_places(weight, shape, stride, dilation))
-    slope = _columns(grad_output, groups)
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients of input, weight and bias."""
+    wide, narrow = (grad_output, input) if transposed else (input, grad_output)
+    windows = _windows(wide.shape[2:], weight, narrow, stride, padding, dilation)
     to_input = to_weight = to_bias = None
     if output_mask[0]:
-        spread = [
-            _spread(
-                (_by_group(_weight(weight, place), groups).mT @ slope).reshape(
-                    *input.shape[:2], *shape
-                ),
-                padded.shape[2:],
-                cuts,
-            )
-            for place, cuts in places
-        ]
-        inner = [slice(pad, pad + size) for pad, size in zip(padding, input.shape[2:], strict=True)]
-        to_input = _cut(_added(spread), inner)
+        moved = _gathered if transposed else _spread_out
+        to_input = moved(grad_output, weight, windows, groups)
     if output_mask[1]:
+        slope = _columns(narrow, groups)
         products = [
-            (slope @ _columns(_cut(padded, cuts), groups).mT).sum(0).reshape(weight.shape[:2])
-            for _, cuts in places
+            (slope @ _columns(part, groups).mT).sum(0).reshape(weight.shape[:2])
+            for part in windows.taken(wide)
         ]
         to_weight = torch.stack(products, -1).reshape(weight.shape)
     if output_mask[2]:
@@ -89,49 +86,48 @@ def convolution_backward(
     return to_input, to_weight, to_bias
 
 
-def _added(terms: Sequence[Tensor]) -> Tensor:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
+def _windows(
+    shape: Sizes, weight: Tensor, narrow: Tensor, stride: Sizes, padding: Sizes, dilation: Sizes
+) -> Windows:
+    """Return the windows over ``shape``, as many as ``narrow`` has places.
 
-
-def _padded(input: Tensor, padding: Sizes) -> Tensor:
-    pads = [pad for each in reversed(padding) for pad in (each, each)]
-    return torch.constant_pad_nd(input, pads) if any(pads) else input
-
-
-def _result_places(padded: Tensor, weight: Tensor, stride: Sizes, dilation: Sizes) -> list[int]:
-    return [
-        (size - step * (kernel - 1) - 1) // jump + 1
-        for size, kernel, jump, step in zip(
-            padded.shape[2:], weight.shape[2:], stride, dilation, strict=True
-        )
-    ]
-
-
-def _places(
-    weight: Tensor, shape: Sizes, stride: Sizes, dilation: Sizes
-) -> Iterator[tuple[tuple[int, ...], list[slice]]]:
-    """Yield every place of the kernel, with the part of the padded input that it is multiplied by.
-
-    ``shape`` has the places of the result.
+    A transposed convolution may leave room for more behind them.
     """
+    windows = Windows.of(shape, weight.shape[2:], stride, padding, dilation)
+    return replace(windows, count=narrow.shape[2:])
+
+
+def _gathered(input: Tensor, weight: Tensor, windows: Windows, groups: int) -> Tensor:
+    """Return the sums over each window, of shape (batch, channels out, *windows)."""
+    terms = (
+        _by_group(part, groups) @ _columns(taken, groups)
+        for part, taken in zip(_parts(weight), windows.taken(input), strict=True)
+    )
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total.reshape(input.shape[0], weight.shape[0], *windows.count)
+
+
+def _spread_out(slope: Tensor, weight: Tensor, windows: Windows, groups: int) -> Tensor:
+    """Return what windows add to each element of what they move over."""
+    channels = weight.shape[1] * groups
+    columns = _columns(slope, groups)
+    return windows.added(
+        [
+            (_by_group(part, groups).mT @ columns).reshape(slope.shape[0], channels, *windows.count)
+            for part in _parts(weight)
+        ]
+    )
+
+
+def _parts(weight: Tensor) -> Iterator[Tensor]:
+    """Yield the weights of each place of the kernel."""
     for place in product(*map(range, weight.shape[2:])):
-        starts = [step * at for step, at in zip(dilation, place, strict=True)]
-        yield (
-            place,
-            [
-                slice(start, start + (size - 1) * jump + 1, jump)
-                for start, size, jump in zip(starts, shape, stride, strict=True)
-            ],
-        )
-
-
-def _weight(weight: Tensor, place: tuple[int, ...]) -> Tensor:
-    for at in place:
-        weight = weight.select(2, at)
-    return weight
+        part = weight
+        for at in place:
+            part = part.select(2, at)
+        yield part
 
 
 def _by_group(matrix: Tensor, groups: int) -> Tensor:
@@ -142,18 +138,3 @@ def _by_group(matrix: Tensor, groups: int) -> Tensor:
 def _columns(tensor: Tensor, groups: int) -> Tensor:
     """Return a tensor as (batch, groups, channels of a group, places)."""
     return tensor.reshape(tensor.shape[0], groups, tensor.shape[1] // groups, -1)
-
-
-def _cut(tensor: Tensor, cuts: Sequence[slice]) -> Tensor:
-    for dim, cut in enumerate(cuts, 2):
-        tensor = torch.ops.aten.slice.Tensor(tensor, dim, cut.start, cut.stop, cut.step or 1)
-    return tensor
-
-
-def _spread(tensor: Tensor, shape: Sizes, cuts: Sequence[slice]) -> Tensor:
-    """Return zeros in which a tensor stands where :func:`_cut` takes it from."""
-    for dim, cut in enumerate(cuts, 2):
-        sizes = [*tensor.shape]
-        sizes[dim] = shape[dim - 2]
-        tensor = torch.ops.aten.slice_backward(tensor, sizes, dim, cut.start, cut.stop, cut.step)
-    return tensor

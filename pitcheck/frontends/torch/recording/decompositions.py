@@ -7,6 +7,7 @@ parallelism.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -16,12 +17,16 @@ from torch._ops import OpOverload
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.formulas import (
     activations,
+    alignments,
     attention,
     batch_norms,
     convolutions,
     embeddings,
     group_norms,
     losses,
+    padding,
+    resampling,
+    windows,
 )
 from pitcheck.frontends.torch.formulas.loss_scaling import check_and_unscale, update_scale
 from pitcheck.frontends.torch.recording.fused_optimizers import FUSED
@@ -158,6 +163,41 @@ def asserted(condition: torch.Tensor, message: str = "a condition does not hold"
         raise RuntimeError(message)
 
 
+PICTURES: dict[str, Callable[..., Any]] = {
+    **{
+        f"{name}{dims}d{kind}{ending}": partial(getattr(windows, f"{own}{ending}"), dims=dims)
+        for name, kind, own in (
+            ("max_pool", "_with_indices", "max_pool"),
+            ("avg_pool", "", "average_pool"),
+        )
+        for dims in (2, 3)
+        for ending in ("", "_backward")
+    },
+    **{
+        f"_adaptive_avg_pool{dims}d{ending}": getattr(resampling, f"adaptive_average_pool{ending}")
+        for dims in (2, 3)
+        for ending in ("", "_backward")
+    },
+    **{
+        f"upsample_{kind}d{ending}": getattr(resampling, f"{own}{ending}")
+        for own, kinds in (
+            ("nearest", ("nearest1", "nearest2", "nearest3")),
+            ("linear", ("linear1", "bilinear2", "trilinear3")),
+        )
+        for kind in kinds
+        for ending in ("", "_backward")
+    },
+    **{
+        f"{name}_pad{dims}d{ending}": getattr(padding, f"{own}{ending}")
+        for name, own in (("reflection", "reflected"), ("replication", "repeated"))
+        for dims in (1, 2, 3)
+        for ending in ("", "_backward")
+    },
+    "im2col": windows.columns,
+    "col2im": windows.from_columns,
+}
+"""Pooling, resampling and padding of pictures, by the names of their operators."""
+
 DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "_assert_async"): asserted,
     ("aten", "_amp_foreach_non_finite_check_and_unscale_"): check_and_unscale,
@@ -204,6 +244,9 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("fsdp", "copy_"): copy_,
     ("aten", "fill_"): fill,
     ("aten", "zero_"): zero,
+    **{("aten", name): function for name, function in PICTURES.items()},
+    ("aten", "_ctc_loss"): alignments.ctc_loss,
+    ("aten", "_ctc_loss_backward"): alignments.ctc_loss_backward,
     **FUSED,
     ("torchtitan", "deterministic_scatter_add"): scatter_add,
     ("aten", "_weight_norm_interface"): weight_norm,

@@ -161,7 +161,8 @@ class Recorder(TorchDispatchMode):
             raise UnsupportedError(
                 f"{self.tape.where()}: {func} is a communication that is not known"
             )
-        if torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING:
+        decided = torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING
+        if decided and (space, name) not in DECOMPOSED:
             return self._decided(func, args, given)
         if name in LOOKING_UP and all(
             self._read(tensor) in self.tape.known for tensor in tensors_in((args, given))

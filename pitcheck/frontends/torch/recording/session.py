@@ -164,7 +164,6 @@ class _Session:
 
     def route(self, routed: Routed) -> None:
         """Let routers choose as a routing says."""
-        self._tape.follows_fills = True
         total = len(routed.routers[0].tokens) if routed.routers else None
         self._recorder.routers = Routers(
             self._tape,

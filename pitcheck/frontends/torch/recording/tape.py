@@ -72,8 +72,6 @@ class Tape:
     - ``known``: the numbers of the values that are known.
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
-    - ``follows_fills``: tensors that are filled with a number are known, whatever their shape is
-      taken from.
     - ``routed``: the values that depend on choices of routers, which a routing says, and on nothing
       else that is not known, unless other ranks communicate it.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
@@ -93,7 +91,6 @@ class Tape:
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
         self.routed: set[int] = set()
-        self.follows_fills = False
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
         self.finite = FiniteTests(self.known)
@@ -253,7 +250,7 @@ class Tape:
         The program may then look at its results.
         """
         known: Mapping[int, torch.Tensor] = self.known
-        if self.follows_fills and event.operator in FILLS:
+        if event.operator in FILLS:
             known = ChainMap(self.known, self._stand_ins(event))
         unknown = [number for number in operands(event.arguments) if number not in known]
         overwritten = self._overwritten(event, unknown)

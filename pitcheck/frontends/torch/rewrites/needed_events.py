@@ -15,6 +15,7 @@ from pitcheck.frontends.torch.recording.tape import INTEGERS, Tape
 from pitcheck.frontends.torch.rewrites.complex_pairs import in_real_numbers
 from pitcheck.frontends.torch.rewrites.cut_joins import through_joins
 from pitcheck.frontends.torch.rewrites.known_numbers import in_known_numbers
+from pitcheck.frontends.torch.rewrites.negative_indices import from_the_front
 from pitcheck.frontends.torch.trace import (
     Event,
     Given,
@@ -51,7 +52,9 @@ def trace_of(
     kept, _ = needed_events(events, wanted, lambda index, event: index >= begun_at and event.meets)
     meetings = {id(event) for event in events[begun_at:] if event.meets}
     kept, _ = needed_events(
-        in_known_numbers(kept, tape), wanted, lambda _, event: id(event) in meetings
+        in_known_numbers(from_the_front(kept, tape), tape),
+        wanted,
+        lambda _, event: id(event) in meetings,
     )
     kept = in_real_numbers(kept, tape)
     needed = wanted | set(begun)

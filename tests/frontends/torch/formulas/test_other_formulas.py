@@ -48,14 +48,6 @@ def test_a_convolution_is_that_of_pytorch(kernel: Any, biased: bool) -> None:
         assert (own is None and not biased) or torch.allclose(own, other)
 
 
-def test_a_transposed_convolution_has_no_formula() -> None:
-    more = ([1], [0], [1], True, [0], 1)
-    x = drawn(1, 2, 3)
-    assert convolutions.convolution(x, drawn(2, 2, 2), None, *more) is NotImplemented
-    said = (x, x, drawn(2, 2, 2), None, *more, [True, True, False])
-    assert convolutions.convolution_backward(*said) is NotImplemented
-
-
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize(("shape", "group"), [((3, 4), 2), ((2, 6, 3), 3), ((2, 4, 3, 2), 1)])
 def test_a_group_norm_is_that_of_pytorch(shape: tuple[int, ...], group: int, affine: bool) -> None:

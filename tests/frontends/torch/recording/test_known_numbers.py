@@ -72,6 +72,34 @@ class Truncated(nn.Module):
         return self.factor * self.layer(x)
 
 
+class FromTheEnd(nn.Module):
+    """Columns that an index counts from the end, read and written, as Falcon's heads are."""
+
+    def __init__(self, last: int = -1) -> None:
+        super().__init__()
+        self.last, self.layer = last, nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        y[:, :, [self.last, 0]] = 0.5
+        return y[..., [-2, -3]]
+
+
+class Marked(nn.Module):
+    """Truths and integers that are written where scores are greatest, as sparse attention does."""
+
+    def __init__(self, count: float = 2) -> None:
+        super().__init__()
+        self.count, self.layer = int(count), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        best = y.topk(self.count, -1).indices
+        masked = torch.ones(y.shape, dtype=torch.bool).scatter(-1, best, False)
+        counts = torch.zeros(y.shape, dtype=torch.int64).scatter(-1, best, 3)
+        return y.masked_fill(masked, 0.5) + counts
+
+
 def pair(one: type[nn.Module], other: type[nn.Module], value: float | None = None) -> Spec:
     """A module alone, and the other one under data parallelism with an argument of its own."""
 
@@ -96,13 +124,21 @@ def pair(one: type[nn.Module], other: type[nn.Module], value: float | None = Non
     )
 
 
-@pytest.mark.parametrize("module", [Positions, Buckets, Slopes, Truncated])
+@pytest.mark.parametrize("module", [Positions, Buckets, Slopes, Truncated, FromTheEnd, Marked])
 def test_a_class_of_models_is_proven(module: type[nn.Module]) -> None:
     proven(pair(module, module))
 
 
 @pytest.mark.parametrize(
-    ("module", "wrong"), [(Positions, 1), (Buckets, 4.0), (Slopes, 0.25), (Truncated, 2.0)]
+    ("module", "wrong"),
+    [
+        (Positions, 1),
+        (Buckets, 4.0),
+        (Slopes, 0.25),
+        (Truncated, 2.0),
+        (FromTheEnd, -3),
+        (Marked, 1),
+    ],
 )
 def test_another_number_is_a_mismatch(module: type[nn.Module], wrong: float) -> None:
     assert verdict(pair(module, module, wrong)) == "mismatch"

@@ -1,0 +1,1 @@
+"""Models of ``transformers`` at toy size: sizes, batches, programs and the page of results."""
