@@ -188,6 +188,17 @@ def _index_add(
     )
 
 
+def _index_copy(e: Emitter, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """Return ``self`` with slices of a dimension written at indices of it."""
+    places = (*[None] * e.axis(self, dim), e.view(index, (prod(index.shape),)))
+    return _index_put(e, self, places, source, accumulate=False)
+
+
+def _index_fill(e: Emitter, self: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
+    """Return ``self`` with one number written at indices of a dimension."""
+    return _index_copy(e, self, dim, index, e.full((), value, self.dtype))
+
+
 def _gather(e: Emitter, self: Tensor, dim: int, index: Tensor, _sparse_grad: bool) -> Tensor:
     return e.op(
         "gather", self, index, shape=index.shape, dtype=self.dtype, attributes=_along(e, self, dim)
@@ -308,6 +319,8 @@ TABLE: dict[str, Row] = {
     },
     "index_select.default": row(_index_select, _ALONG),
     "index_add.default": row(_index_add, f"{_ALONG} source alpha"),
+    "index_copy.default": row(_index_copy, f"{_ALONG} source"),
+    "index_fill.int_Scalar": row(_index_fill, f"{_ALONG} value"),
     "gather.default": row(_gather, f"{_ALONG} sparse_grad"),
     "scatter_add.default": row(_scatter_add, f"{_ALONG} src"),
     "scatter.src": row(_scatter, f"{_ALONG} src"),

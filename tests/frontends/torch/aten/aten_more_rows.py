@@ -259,6 +259,12 @@ INDEXING = [
     ),
     Row("index_add.default", (_BASE, 0, _FIRST, reals(5, 3, 2)), {"alpha": 2.5}, "alpha"),
     *cases(
+        "index_copy.default",
+        (_BASE, 0, torch.tensor([2, 0]), reals(2, 3, 2)),
+        (_BASE, -2, torch.tensor([1]), reals(4, 1, 2)),
+    ),
+    *cases("index_fill.int_Scalar", (_BASE, 1, torch.tensor([2, 0]), 1.5), (_BASE, 0, _FIRST, 0)),
+    *cases(
         "gather.default",
         (reals(3, 4), 1, integers(4, 3, 2)),
         (reals(3, 4), 0, integers(3, 6, 2)),
