@@ -32,6 +32,7 @@ FORMS = (
     "rms_norm",
     "bias",
     "three_microbatches",
+    "three_microbatches_each",
     "no_sequence_parallelism",
 )
 

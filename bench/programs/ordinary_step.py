@@ -29,6 +29,7 @@ class Variant:
     ``clip``: "utility" (``clip_grad_norm_``), "foreach", "flat" (the norm of all gradients in one
     tensor), "each" (every parameter by itself) or "" for none. ``qkv``: "pieces", "interleaved" by
     head, or "separate". ``optimizer``: "sgd", "adamw" or "adafactor". ``norm``: "layer" or "rms".
+    ``whole_reference``: one device takes the batch as a whole, whatever ``microbatches`` is.
     """
 
     layers: int = 2
@@ -39,6 +40,7 @@ class Variant:
     norm: str = "layer"
     bias: bool = False
     microbatches: int = 1
+    whole_reference: bool = False
     sequence_parallel: bool = True
 
 
@@ -240,9 +242,8 @@ def _clip_sharded(variant: Variant, model: nn.Module, group: Any) -> None:
         _scale([p for _, p in named], (local + whole).sqrt())
 
 
-def _backward(variant: Variant, model: GPT, batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the mean loss over micro-batches, after their backward passes."""
-    count = variant.microbatches
+def _backward(count: int, model: GPT, batch: Mapping[str, Tensor]) -> Tensor:
+    """Return the mean loss over ``count`` micro-batches, after their backward passes."""
     parts = zip(batch["tokens"].chunk(count), batch["labels"].chunk(count), strict=True)
     losses = []
     for tokens, labels in parts:
@@ -261,7 +262,7 @@ def make(variant: Variant) -> Spec:
 
         def step(batch: Mapping[str, Tensor]) -> Tensor:
             optimizer.zero_grad()
-            loss = _backward(variant, model, batch)
+            loss = _backward(1 if variant.whole_reference else variant.microbatches, model, batch)
             _clip_whole(variant, model)
             optimizer.step()
             return loss
@@ -277,7 +278,7 @@ def make(variant: Variant) -> Spec:
 
         def step(batch: Mapping[str, Tensor]) -> Tensor:
             optimizer.zero_grad()
-            loss = _backward(variant, model, batch)
+            loss = _backward(variant.microbatches, model, batch)
             for name, p in model.named_parameters():
                 if variant.sequence_parallel and not is_sharded(name):
                     dist.all_reduce(p.grad, group=over_tp)
@@ -334,5 +335,6 @@ adafactor = make(Variant(optimizer="adafactor"))
 tied = make(Variant(tied=True))
 rms_norm = make(Variant(norm="rms"))
 bias = make(Variant(bias=True))
-three_microbatches = make(Variant(microbatches=3))
+three_microbatches = make(Variant(microbatches=3, whole_reference=True))
+three_microbatches_each = make(Variant(microbatches=3))
 no_sequence_parallelism = make(Variant(sequence_parallel=False))

@@ -71,13 +71,13 @@ class _Reduced(torch.autograd.Function):
     """The output of row-parallel layers: a sum over tensor-parallel ranks."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Any) -> Tensor:
+    def forward(_: Any, x: Tensor, group: Any) -> Tensor:
         out = x.clone()
         dist.all_reduce(out, group=group)
         return out
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+    def backward(_: Any, g: Tensor) -> tuple[Tensor, None]:
         return g, None
 
 
@@ -290,9 +290,10 @@ def _train_stage(
     count, ranks = len(tokens), dist.get_process_group_ranks(pipeline)
     stage, total = dist.get_rank(pipeline), torch.zeros(())
     entered, left = [], []
-    for x, y in zip(tokens, labels, strict=True):
+    for given, y in zip(tokens, labels, strict=True):
+        x = given
         if not model.first:
-            x = torch.empty(*x.shape, HIDDEN)
+            x = torch.empty(*given.shape, HIDDEN)
             dist.recv(x, ranks[stage - 1])
             x.requires_grad_()
         out = model(x)
@@ -335,7 +336,7 @@ def make(shape: Shape) -> Spec:
 
         return Program(model, step, optimizer)
 
-    def parallel(rank: Any) -> Program:
+    def parallel(_: Any) -> Program:
         mesh = dist.init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         place = Place(shape, {axis: mesh[axis].get_group() for axis in sizes})
         model = Llama(place)

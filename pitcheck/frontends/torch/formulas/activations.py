@@ -95,6 +95,11 @@ def mish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     return grad_output * (bent + self * self.sigmoid() * (1 - bent * bent))
 
 
+def xlogy(self: Tensor, other: Tensor) -> Tensor:
+    """Return elements times logarithms; 0 where an element is 0, whatever the logarithm is of."""
+    return torch.where(self == 0, torch.zeros_like(other), self * other.log())
+
+
 def prelu(self: Tensor, weight: Tensor) -> Tensor:
     """Return positive elements, and others times a weight of their channel."""
     return torch.where(self > 0, self, weight * self)

@@ -213,6 +213,7 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     },
     ("aten", "celu"): activations.celu,
     ("aten", "celu_"): activations.in_place(activations.celu),
+    ("aten", "xlogy"): activations.xlogy,
     ("aten", "_prelu_kernel"): activations.prelu,
     ("aten", "_prelu_kernel_backward"): activations.prelu_backward,
     ("aten", "_scaled_dot_product_flash_attention"): attention.flash_attention,

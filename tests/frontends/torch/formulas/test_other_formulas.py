@@ -127,6 +127,12 @@ def slopes(
     return [(gradient, PLACES, *options)]
 
 
+def test_a_product_with_a_logarithm_is_that_of_pytorch() -> None:
+    """A target of 0 counts as 0 in a divergence, also where the logarithm is of 0."""
+    x, y = torch.tensor([0.0, 0.0, 0.5, 2.0]).double(), torch.tensor([0.0, 3.0, 0.25, 1.5]).double()
+    assert torch.equal(DECOMPOSED["aten", "xlogy"](x, y), torch.xlogy(x, y))
+
+
 def test_an_activation_with_weights_is_that_of_pytorch() -> None:
     x, weight = torch.stack([PLACES, -PLACES]), drawn(len(PLACES)).expand(2, -1)
     gradient = drawn(*x.shape, seed=1)
