@@ -24,6 +24,7 @@ from pitcheck.explain.held_values import (
     worst_place,
 )
 from pitcheck.explain.messages import spell
+from pitcheck.explain.observations.moved_rows import moved_rows
 from pitcheck.explain.observe import Located, at, located
 from pitcheck.explain.other_meshes import Confirmed, Situation, confirmed, mends
 from pitcheck.explain.search import Effect, Tried, effect_of, tried_repairs
@@ -312,7 +313,8 @@ def finding_of(
     name = evidence.name(found.value)
     further.pop((operator or "", name), None)
     tensors = [tensor for _, tensor in further]
-    in_title = len(messages.in_title(name, tensors)[1]) in range(1, messages.MOST_IN_TITLE + 1)
+    told = len(messages.in_title(name, tensors)[1])
+    places = "" if 0 < told <= messages.MOST_IN_TITLE else messages.places(list(further))
     codes = np.unique(
         np.concatenate(
             [
@@ -333,7 +335,7 @@ def finding_of(
         element=element,
         reference_value=values[0],
         parallel_value=values[1],
-        cause=messages.said(diagnosis) + ("" if in_title else messages.places(list(further))),
+        cause=f"{messages.said(diagnosis)}{places}{moved_rows(evidence, found.number)}",
         repair=messages.repair(diagnosis) or None,
         edits=messages.edits([_named(evidence, each) for each in several]),
         steps=steps_around(evidence, found),

@@ -92,7 +92,11 @@ def _where_alike(operators: Sequence[str], sought: int) -> str:
     if not operators:
         return ""
     more = f" and {len(operators) - 1} more" if len(operators) > 1 else ""
-    beyond = f" (none of {sought} other inputs decides the other way)" if sought else ""
+    beyond = (
+        f" (none of {sought} other inputs decides the other way and gives numbers)"
+        if sought
+        else ""
+    )
     return f" only on inputs for which {operators[0]}{more} decides one way{beyond}"
 
 

@@ -21,7 +21,7 @@ FACTOR = Kind(
     "every element is {meaning} times what it should be",
     "divide by that factor once, or drop the reduction that brought it",
     ("ratio",),
-    edits=("+ divide {result!r} by {meaning}",),
+    edits=("+ divide {result!r} by {ratio}",),
 )
 REDUCED_AGAIN = Kind(
     "PIT105",
@@ -72,19 +72,25 @@ def constant_ratio(actual: Floats, wanted: Floats) -> Fraction | None:
 class Factor:
     """A constant factor, and what has its size in the plan, or the inverse of it.
 
-    ``names``: for example "size of dp", or "size of dp x size of tp".
+    ``names``: for example "size of dp", or "size of dp x size of tp". ``follows``: True if the
+    factor is another one where these have another size; else they may have its size by chance.
     """
 
     ratio: Fraction
     names: tuple[str, ...] = ()
+    follows: bool = False
 
     def __str__(self) -> str:
-        named = (name if self.ratio > 1 else f"1 / {name}" for name in self.names)
-        return " = ".join([str(self.ratio), *named])
+        if self.follows:
+            named = (name if self.ratio > 1 else f"1 / {name}" for name in self.names)
+            return " = ".join([str(self.ratio), *named])
+        alike = f" ({' and '.join(self.names)}: {max(self.ratio, 1 / self.ratio)})"
+        return f"{self.ratio}{alike if self.names else ''}"
 
     def narrowed(self, other: Factor) -> Factor:
-        """Return the factor with only those names that the other one has as well."""
-        return Factor(self.ratio, tuple(name for name in self.names if name in other.names))
+        """Return the factor with only those names that it has at another mesh as well."""
+        names = tuple(name for name in self.names if name in other.names)
+        return Factor(self.ratio, names, self.follows or self.ratio != other.ratio)
 
 
 def factor(evidence: Evidence, ratio: Fraction) -> Factor:
@@ -127,4 +133,4 @@ def repeated_reduction(evidence: Evidence, value: int) -> bool:
 def ratio_cause(evidence: Evidence, value: int, ratio: Fraction, codes: Codes) -> Diagnosis:
     """Return the diagnosis of a constant factor: one reduction too many, or any other factor."""
     kind = REDUCED_AGAIN if repeated_reduction(evidence, value) else FACTOR
-    return Diagnosis(kind, {"meaning": factor(evidence, ratio)}, codes)
+    return Diagnosis(kind, {"meaning": factor(evidence, ratio), "ratio": ratio}, codes)

@@ -17,6 +17,7 @@ from pitcheck.explain.diagnosis import Diagnosis, Family
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.observations.observation import AtOperator
 from pitcheck.explain.observations.reductions import term_for_sum
+from pitcheck.explain.repairs.missing_term_or_factor import factor_of_outputs
 from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
 from pitcheck.explain.repairs.scaled_sums import forgotten_sums, scaled_reductions
 from pitcheck.explain.repairs.unchanged_output import not_changed
@@ -40,6 +41,9 @@ from pitcheck.refute.whole_run import SAME, WholeRun
 
 ENDS = frozenset({"missing reduction", "missing mean"})
 """The repairs of outputs themselves that are tried before an operator is looked for."""
+OTHER_TENSOR = "PIT103"
+"""The code of operands that are other tensors: one may happen to be the right one times a factor.
+"""
 First = Callable[[], str | None]
 """Gives the operator where the search from outputs begins; None if no operator looks wrong."""
 
@@ -293,6 +297,10 @@ def _walked(evidence: Evidence, expected: WrongValues, left: Sequence[int]) -> l
         one = _one_factor(Rerun(evidence, most=MOST_FUSED), left)
         if one is not None:
             return [one]
+    if any(each.diagnosis.code == OTHER_TENSOR for each in found):
+        by_factor = _off_by_one_factor(Rerun(evidence, most=MOST_FUSED), left)
+        if by_factor is not None:
+            return [by_factor]
     if len(found) == 1 and _all(found, left):
         return found
     coarse = _by_kind(
@@ -303,6 +311,14 @@ def _walked(evidence: Evidence, expected: WrongValues, left: Sequence[int]) -> l
         if _all(coarse, left) and (len(coarse) < len(found) or not _all(found, left))
         else found
     )
+
+
+def _off_by_one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:
+    """Return the factor by which all outputs are off: it says less than another operand does."""
+    try:
+        return _together(factor_of_outputs(rerun, left), left)
+    except PitcheckError:
+        return None
 
 
 def _scaled(rerun: Rerun, left: Sequence[int]) -> Tried | None:

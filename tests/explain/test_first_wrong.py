@@ -90,7 +90,7 @@ def test_slices_in_another_order_are_found_at_the_slice() -> None:
 def test_factor_is_named_where_it_arises_with_all_axes_of_that_size() -> None:
     found = finding((reference(), hinted(parallel("factor"))))
     assert "h1" in found.title
-    assert "2 = size of dp = size of tp" in (found.cause or ""), found
+    assert "2 (size of dp and size of tp: 2)" in (found.cause or ""), found
 
 
 def test_false_hints_do_not_hide_a_cause() -> None:

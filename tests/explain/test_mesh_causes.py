@@ -56,7 +56,7 @@ def test_a_forgotten_average_is_a_factor_of_the_mesh_at_the_collectives(size: in
     (found,) = report.findings
     assert found.code == "PIT101", said(report)
     assert "all_reduce" in (found.operator or ""), said(report)
-    assert f"{size} = size of dp" in (found.cause or ""), said(report)
+    assert f"{size} (size of dp: {size})" in (found.cause or ""), said(report)
     assert all(name in f"{found.title} {found.cause}" for name in ("'dw'", "'dv'")), said(report)
     assert "(tested: with it, every output is right)" in (found.repair or ""), said(report)
     assert found.tried is not None and set(found.tried.right) == {"dw", "dv"}

@@ -87,7 +87,7 @@ def test_three_independent_faults_are_three_findings_the_first_cause_first(tmp_p
         ],
     ]
     text = "\n".join(line.text for line in render(report))
-    assert text.count("all repairs together") == 3 and text.count("= values: ") == 3
+    assert text.count("all fixes together") == 3 and text.count("= values: ") == 3
 
 
 def test_the_same_fault_in_every_layer_is_one_finding_with_the_lines_of_each(

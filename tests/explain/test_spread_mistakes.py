@@ -55,7 +55,7 @@ WRONG: dict[str, tuple[Callable[[], Pair], tuple[str, ...], str, str]] = {
         "axis = 0 where it should be 1",
     ),
     "no average": (lambda: mean_loss("sum"), ("PIT101", "PIT111"), "all_reduce", "mean"),
-    "averaged twice": (lambda: mean_loss("twice"), ("PIT101",), "div", "1/4 = 1 / size of dp"),
+    "averaged twice": (lambda: mean_loss("twice"), ("PIT101",), "div", "1/4 (size of dp: 4)"),
     "scattered along columns": (lambda: scattered(1), ("PIT107",), "", "another order"),
     "weights of before the update": (
         lambda: updated(True),

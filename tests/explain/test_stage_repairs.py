@@ -84,7 +84,7 @@ def test_mistakes_in_two_stages_are_two_findings_each_with_its_own_repair() -> N
         "(tested: with it, 'grad:norm.weight' is right)" in (f.repair or "")
         for f in report.findings
     ] == [True, False], said(report)
-    assert "'new:head.weight' is right then" in (report.findings[1].repair or ""), said(report)
+    assert "'new:head.weight' is right" in (report.findings[1].repair or ""), said(report)
 
 
 def test_where_the_plan_has_too_many_coordinates_nothing_is_tried(
@@ -120,4 +120,4 @@ def test_one_mistake_in_several_stages_is_one_finding_with_all_its_places() -> N
     assert found.code == "PIT111", said(report)
     assert all(f"'{name}'" in (found.cause or "") for name in names), said(report)
     assert found.tried is not None and len(found.tried.right) == 2
-    assert "and 1 more are right then" in (found.repair or ""), said(report)
+    assert "and 1 more are right" in (found.repair or ""), said(report)

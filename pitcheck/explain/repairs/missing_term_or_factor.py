@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pitcheck.base.numbers import Literal, parse_number
-from pitcheck.explain.diagnosis import Kind
+from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import (
     ACCUMULATIONS,
@@ -24,6 +24,7 @@ from pitcheck.explain.ratios import FACTOR, constant_ratio, factor
 from pitcheck.explain.repairs.missing_collective import of_norm
 from pitcheck.explain.repairs.missing_operator import copied
 from pitcheck.explain.rerun.changes import Override, Read, held_at
+from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.stage.batch import Argument
 
@@ -316,6 +317,34 @@ def mesh_factor(site: Site) -> Iterator[Candidate]:
     )
 
 
+def factor_of_outputs(
+    rerun: Rerun, left: Sequence[int]
+) -> tuple[list[Diagnosis], list[Override]] | None:
+    """Divide all outputs that differ by the one factor that all of them are off by.
+
+    Returns:
+        The mistakes, one for each output, and the repair; None if they have no such factor.
+    """
+    evidence, ratios = rerun.evidence, set[Fraction | None]()
+    diagnoses, changes = [], []
+    for target, ratio in ((rerun.wanted(n).target, _ratio_of(evidence, n)) for n in left):
+        ratios.add(ratio)
+        if ratio is None or len(ratios) > 1:
+            return None
+        value, codes = target.cut.value, target.codes
+        result = rerun.one("mul", {}, [Read(value, codes), 1 / ratio], len(codes))
+        if result is None or value not in evidence.writers:
+            return None
+        changes.append(Override(value, codes, result))
+        facts = {
+            "result": evidence.name(value),
+            "meaning": factor(evidence, ratio),
+            "ratio": ratio,
+        }
+        diagnoses.append(Diagnosis(FACTOR, facts, codes, evidence.writers[value][-1], value))
+    return (diagnoses, changes) if rerun.all_right(changes, left) else None
+
+
 def missing_factor(site: Site) -> Iterator[Candidate]:
     """Divide a result by the factor that its cut, or an output, is off by."""
     yield from _divided(site, None)
@@ -343,9 +372,14 @@ def _ratios(site: Site) -> Iterator[Fraction]:
     cut = evidence.cuts.get(site.value)
     if cut is not None and cut.scale != 1:
         yield cut.scale
-    for comparison in evidence.run.comparisons:
-        found = constant_ratio(
-            np.asarray(comparison.actual.data)[0], np.asarray(comparison.expected.data)[0]
-        )
+    for number in range(len(evidence.run.comparisons)):
+        found = _ratio_of(evidence, number)
         if found is not None:
             yield found
+
+
+def _ratio_of(evidence: Evidence, number: int) -> Fraction | None:
+    """Return the factor by which an output is off; None if it is off otherwise."""
+    comparison = evidence.run.comparisons[number]
+    sides = (np.asarray(side.data)[0] for side in (comparison.actual, comparison.expected))
+    return constant_ratio(*sides)

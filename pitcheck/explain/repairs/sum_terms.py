@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -40,7 +40,7 @@ MICROBATCHES_WEIGHTED = Kind(
 ADDED_ON_EVERY_RANK = Kind(
     "PIT108",
     "operator {operator!r} adds {called} on every rank over {over}, and the results are summed "
-    "then: it counts {count} times",
+    "after that: it counts {count} times",
     "add {called} to the sum, or on one of the {count} ranks",
     ("count",),
     edits=(
@@ -95,6 +95,10 @@ def _summed_over(site: Site) -> Iterator[tuple[str, Codes]]:
     """
     evidence, values, seen = site.evidence, [site.value], {site.value}
     for _ in range(NEAR):
+        yield from (
+            (_called(site, table), by_code(table, site.rerun.graph.codes))
+            for table in _compared_sums(site, values)
+        )
         steps = [step for value in values for step in evidence.readers.get(value, [])]
         for step in steps:
             source = evidence.second.nodes[step.node].inputs[0]
@@ -116,6 +120,21 @@ def _summed_over(site: Site) -> Iterator[tuple[str, Codes]]:
             if o not in seen
         ]
         seen.update(values)
+
+
+def _compared_sums(site: Site, values: Collection[int]) -> Iterator[Codes]:
+    """Yield the groups over which values are outputs whose sums are compared.
+
+    The shape is (groups, members), members in the order of their codes.
+    """
+    for target in (comparison.target for comparison in site.evidence.run.comparisons):
+        groups = target.cut.group_of
+        if target.cut.value in values and groups is not None:
+            codes = np.sort(target.codes)
+            counts = np.unique(groups[codes], return_counts=True)[1]
+            if counts.min() == counts.max() > 1:
+                order = np.argsort(groups[codes], kind="stable")
+                yield codes[order].reshape(len(counts), -1)
 
 
 def _called(site: Site, table: Codes) -> str:

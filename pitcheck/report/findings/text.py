@@ -199,7 +199,9 @@ def _differing(finding: Finding, report: Report) -> str:
     mended = set() if finding.tried is None else {*finding.tried.right} & {*report.differing}
     number = len(mended or set(report.differing))
     because = " because of it" if mended else ""
-    return f"; {number} of {report.outputs.total} outputs differ{'s' * (number == 1)}{because}"
+    total = report.outputs.total
+    outputs = f"{total} output{'s' * (total != 1)}"
+    return f"; {number} of {outputs} differ{'s' * (number == 1)}{because}"
 
 
 def _endings(finding: Finding) -> Iterable[tuple[str, str]]:

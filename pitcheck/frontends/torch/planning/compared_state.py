@@ -47,7 +47,7 @@ def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trac
     dead = dead_gradients([reference, *traces])
     for trace in traces:
         _check_stated(trace, spec)
-        _check_given(trace, begun)
+        _check_given(trace, begun, reference)
         _check_results(trace, theirs, begun - dead)
     _check_numbers(reference, traces)
     _check_accumulated(reference, traces)
@@ -121,14 +121,24 @@ def _check_stated(trace: Trace, spec: Spec) -> None:
             )
 
 
-def _check_given(trace: Trace, begun: Collection[str]) -> None:
+def _check_given(trace: Trace, begun: Collection[str], reference: Trace) -> None:
     for given in trace.given:
         if given.role in NAMED and not given.idle and given.name not in begun:
             left = next((result for result in trace.results if result.name == given.name), None)
-            raise UnsupportedError(_alone(trace, given, left))
+            raise UnsupportedError(_alone(trace, given, left, reference))
 
 
-def _alone(trace: Trace, given: Given, left: Result | None) -> str:
+def _alone(trace: Trace, given: Given, left: Result | None, reference: Trace) -> str:
+    changed = _changed(trace)
+    if given.role == "gradient" and reference.accumulated and changed and not _changed(reference):
+        first = changed[0]
+        return (
+            f"rank {trace.rank} changes the parameter {first.name!r}{_place(trace, first.value)}, "
+            f"and the reference changes none. So only rank {trace.rank} is taken to train on with "
+            f"the gradients that its call before left, to which both add. If the parameter is to "
+            f"change, change it in both programs; if not, see what is passed there, such as a "
+            f"parameter for its gradient. Or zero the gradients in both"
+        )
     if given.role == "gradient":
         return (
             f"rank {trace.rank} adds to {given.name!r}, the gradient that its call before left, "
@@ -190,7 +200,7 @@ def _check_accumulated(reference: Trace, traces: Sequence[Trace]) -> None:
 
     This applies to a reference that changes no parameter, whose gradients nobody need zero.
     """
-    if _changes(reference):
+    if _changed(reference):
         return
     ends = {result.name for result in reference.results if result.kind == "gradient"}
     for trace in traces:
@@ -202,12 +212,14 @@ def _check_accumulated(reference: Trace, traces: Sequence[Trace]) -> None:
             )
 
 
-def _changes(trace: Trace) -> bool:
+def _changed(trace: Trace) -> list[Result]:
+    """Return the parameters that a step changes."""
     parameters = {given.name for given in trace.given if given.role == "parameter"}
-    return any(
-        result.kind == "updated" and result.asked and result.name in parameters
+    return [
+        result
         for result in trace.results
-    )
+        if result.kind == "updated" and result.asked and result.name in parameters
+    ]
 
 
 def _said(

@@ -70,7 +70,7 @@ def test_a_mean_over_own_tokens_is_caught(titan: Any) -> None:
     are twice too large.
     """
     finding = found(titan.spec(titan.Setup(data=2), loss_of=titan.averaged, loss=Part(mean="dp")))
-    assert finding.code == "PIT101" and "2 = size of dp" in finding.cause, finding
+    assert finding.code == "PIT101" and "2 (size of dp: 2)" in finding.cause, finding
 
 
 @pytest.mark.nightly

@@ -168,6 +168,28 @@ def test_gradients_that_nobody_zeroes_are_those_of_one_call() -> None:
     assert any("taken to be zeroed between its calls" in line for line in report.assumptions)
 
 
+def hooked(ranks: int, mistake: str) -> Program:
+    """A hook after each gradient, which is given the parameter and not its gradient."""
+    program = plain(1, "never")
+
+    def hook(parameter: torch.Tensor) -> None:
+        mean(parameter if mistake else parameter.grad, ranks)
+
+    program.model.weight.register_post_accumulate_grad_hook(hook)
+    return program
+
+
+def test_a_hook_that_changes_parameters_of_one_side_alone_is_named() -> None:
+    refused(
+        hooked,
+        "parameter",
+        "rank 0 changes the parameter 'weight' at ",
+        "test_state.py:",
+        "the reference changes none",
+    )
+    assert checked(hooked, "", "").verdict == "equivalent"
+
+
 def test_gradients_zeroed_on_one_side_alone() -> None:
     refused(plain, "never", "rank 0 adds to the gradient of 'weight'")
     refused(plain, "rank 0", "rank 1 adds to the gradient of 'weight'")
