@@ -327,6 +327,8 @@ class _Session:
         )
         if integers is not None:
             self._tape.known[value] = integers
+        elif given.bounds is not None:
+            self._tape.bounds[value] = given.bounds
         tensor = torch.empty(shape, dtype=dtype)
         self._recorder.storages.write(tensor, value)
         return tensor
