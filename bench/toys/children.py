@@ -85,13 +85,15 @@ def checked(plain: Row, target: str, wrapper: str, mistake: str, seconds: int) -
         told = json.loads(report.read_text()) if report.is_file() else {}
     finding = next(iter(told.get("findings", ())), {})
     place, reason = placed(finding)
+    if not told:
+        reason = f"no report within {seconds + GRACE} s"
     outputs = told.get("outputs") or {}
     return Row(
         name=plain.name,
         head=plain.head,
         wrapper=wrapper,
         mistake=mistake,
-        verdict=told.get("verdict", "no verdict"),
+        verdict=told.get("verdict", "inconclusive"),
         code=finding.get("code", ""),
         place=place,
         reason=reason,

@@ -218,29 +218,20 @@ def _scatter_add(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor)
 
 def _scatter_value(e: Emitter, self: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     along = _along(e, self, dim)
-    if is_floating(self.dtype):
-        return e.like("scatter_value", self, index, value, attributes=along)
-    hits = _hits(e, self, index, along)
     if self.dtype != "bool":
-        return _chosen(e, hits, value, self)
-    hit = e.map("gt", hits, 0, dtype="bool")
-    if value:
-        return e.map("logical_or", self, hit, dtype="bool")
-    return e.map("logical_and", self, e.map("logical_not", hit, dtype="bool"), dtype="bool")
-
-
-def _hits(e: Emitter, self: Tensor, index: Tensor, along: dict[str, Attribute]) -> Tensor:
-    """Return how often an index names each element."""
-    ones, zeros = e.full(index.shape, 1, "int64"), e.full(self.shape, 0, "int64")
-    return e.op(
-        "scatter_add", zeros, index, ones, shape=self.shape, dtype="int64", attributes=along
-    )
+        return e.like("scatter_value", self, index, value, attributes=along)
+    counted = e.cast(self, "int64")
+    written = e.like("scatter_value", counted, index, int(bool(value)), attributes=along)
+    return e.cast(written, "bool")
 
 
 def _scatter(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     _writes_floats(e, self)
     along = _along(e, self, dim)
-    hits = _hits(e, self, index, along)
+    ones, zeros = e.full(index.shape, 1, "int64"), e.full(self.shape, 0, "int64")
+    hits = e.op(
+        "scatter_add", zeros, index, ones, shape=self.shape, dtype="int64", attributes=along
+    )
     writers = e.op("gather", hits, index, shape=index.shape, dtype="int64", attributes=along)
     source = _written_once(e, _read(e, src, index), writers)
     cleared = e.like("scatter_value", self, index, 0, attributes=along)

@@ -329,6 +329,8 @@ class _Session:
         )
         if integers is not None:
             self._tape.known[value] = integers
+        elif given.bounds is not None:
+            self._tape.bounds[value] = given.bounds
         if stored != dtype:
             arguments = (Ref(value), dtype_name(dtype), None, None, None, False, None)
             value = self._tape.one("_to_copy.default", arguments, shape, dtype)

@@ -32,6 +32,18 @@ FILLS = frozenset(
     for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
 )
 """The operators that take the shape of their operand alone."""
+COMPARISONS = frozenset(f"{name}.Scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
+"""The comparisons with a number, which are decided for a number that lies outside of bounds."""
+PARTS = frozenset(
+    f"{name}.{overload}"
+    for overload, names in (
+        ("default", "clone view detach alias expand _unsafe_view unsqueeze squeeze"),
+        ("Tensor", "slice split"),
+        ("int", "select transpose"),
+    )
+    for name in names.split()
+)
+"""The operators whose results have elements of their first operand and no others."""
 INTEGERS = frozenset({torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 """The dtypes of integers and booleans."""
 FEW = 64
@@ -72,6 +84,7 @@ class Tape:
     - ``known``: the numbers of the values that are known.
     - ``refused``: the first refusal. It is final even if the program has caught it, for what ran
       afterwards is another program.
+    - ``bounds``: those of the integers of the batch, and of parts of them; the upper one excluded.
     - ``routed``: the values that depend on choices of routers, which a routing says, and on nothing
       else that is not known, unless other ranks communicate it.
     - ``looked_at``: the known values that the program has looked at, which decided what it did.
@@ -90,6 +103,7 @@ class Tape:
         self.events: list[Event] = []
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
+        self.bounds: dict[int, tuple[int, int]] = {}
         self.routed: set[int] = set()
         self.refused: PitcheckError | None = None
         self.looked_at: set[int] = set()
@@ -250,7 +264,8 @@ class Tape:
         The program may then look at its results.
         """
         known: Mapping[int, torch.Tensor] = self.known
-        if event.operator in FILLS:
+        self._bound(event)
+        if event.operator in FILLS or self._is_decided(event):
             known = ChainMap(self.known, self._stand_ins(event))
         unknown = [number for number in operands(event.arguments) if number not in known]
         overwritten = self._overwritten(event, unknown)
@@ -286,13 +301,32 @@ class Tape:
             and all(self.numbers(n) is not None for n in unknown if n != first.value)
         )
 
+    def _bound(self, event: Event) -> None:
+        """Keep the bounds of integers for parts of them."""
+        first = event.arguments[0] if event.operator in PARTS else None
+        if isinstance(first, Ref) and first.value in self.bounds:
+            self.bounds.update(dict.fromkeys(event.tensors, self.bounds[first.value]))
+
+    def _is_decided(self, event: Event) -> bool:
+        """Return True for a comparison that has one outcome for all integers within bounds."""
+        if event.operator not in COMPARISONS:
+            return False
+        one, other = event.arguments[:2]
+        bounds = self.bounds.get(one.value) if isinstance(one, Ref) else None
+        return (
+            bounds is not None
+            and isinstance(other, int | float)
+            and not bounds[0] <= other < bounds[1]
+        )
+
     def _stand_ins(self, event: Event) -> dict[int, torch.Tensor]:
-        """Return tensors in place of operands of which an operator takes the shape alone."""
-        kinds = {number: self.kinds[number] for number in operands(event.arguments)}
+        """Return tensors in place of operands whose numbers within bounds change no result."""
         with _disable_current_modes():
             return {
-                number: torch.zeros((), dtype=kind.dtype).expand(kind.shape)
-                for number, kind in kinds.items()
+                number: torch.full(
+                    (), self.bounds.get(number, (0,))[0], dtype=self.kinds[number].dtype
+                ).expand(self.kinds[number].shape)
+                for number in operands(event.arguments)
             }
 
     def _route(self, event: Event) -> None:

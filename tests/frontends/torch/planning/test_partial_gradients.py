@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import SequenceParallel, parallelize_module
 
-from pitcheck.torch import Input, Part, Program, Rank, Spec
+from pitcheck.torch import Input, Program, Rank, Spec
 
 ROWS, WIDTH = 4, 6
 

@@ -100,7 +100,28 @@ class Marked(nn.Module):
         return y.masked_fill(masked, 0.5) + counts
 
 
-def pair(one: type[nn.Module], other: type[nn.Module], value: float | None = None) -> Spec:
+class Counted(nn.Module):
+    """Lengths of rows by what is no padding, at which the program looks, as XLM does."""
+
+    def __init__(self, shift: int = 0) -> None:
+        super().__init__()
+        self.shift, self.embedding = shift, nn.Embedding(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        lengths = (x[:, :3] != 0).sum(1)
+        length = int(lengths.max().item()) - self.shift
+        return self.embedding(x[:, :length])
+
+
+REALS = Input((4, 4, 4), split={0: "dp"})
+
+
+def pair(
+    one: type[nn.Module],
+    other: type[nn.Module],
+    value: float | None = None,
+    given: Input = REALS,
+) -> Spec:
     """A module alone, and the other one under data parallelism with an argument of its own."""
 
     def program(module: nn.Module) -> Program:
@@ -119,7 +140,7 @@ def pair(one: type[nn.Module], other: type[nn.Module], value: float | None = Non
         lambda: program(one()),
         parallel,
         {"dp": 2},
-        {"x": Input((4, 4, 4), split={0: "dp"})},
+        {"x": given},
         {"loss": Part(mean="dp")},
     )
 
@@ -142,3 +163,12 @@ def test_a_class_of_models_is_proven(module: type[nn.Module]) -> None:
 )
 def test_another_number_is_a_mismatch(module: type[nn.Module], wrong: float) -> None:
     assert verdict(pair(module, module, wrong)) == "mismatch"
+
+
+def test_a_comparison_beyond_the_bounds_of_integers_is_known() -> None:
+    """With padding among the bounds nothing tells the lengths."""
+    tokens = Input((4, 4), "int64", (1, 8), split={0: "dp"})
+    proven(pair(Counted, Counted, given=tokens))
+    assert verdict(pair(Counted, Counted, 1, tokens)) == "mismatch"
+    padded = Input((4, 4), "int64", (0, 8), split={0: "dp"})
+    assert verdict(pair(Counted, Counted, given=padded)) == "inconclusive"
