@@ -25,7 +25,8 @@ def training(rank: int, ranks: int, way: str) -> Program:
     if "warm" in way:
         model.weight.grad = torch.zeros_like(model.weight)
         optimizer.param_groups[0]["lr"] = 0.0
-        optimizer.step()
+        for _ in range(2 if "warm twice" in way else 1):
+            optimizer.step()
         optimizer.param_groups[0]["lr"] = 0.1
         if "counted" not in way:
             optimizer.state[model.weight]["step"].zero_()
@@ -37,7 +38,8 @@ def training(rank: int, ranks: int, way: str) -> Program:
         if ranks > 1:
             dist.all_reduce(model.weight.grad)
             model.weight.grad /= ranks
-        optimizer.step()
+        for _ in range(2 if "steps twice" in way else 1):
+            optimizer.step()
         return loss
 
     return Program(model, step, optimizer)
@@ -60,6 +62,9 @@ def report_of(way: str, reference: str) -> Report:
         ("own seed", "", "invalid", "copies of the same elements"),
         ("warm decay", "decay", "inconclusive", "makes 'exp_avg:weight' of drawn numbers"),
         ("warm counted", "", "invalid", "leaves numbers in 'step:weight'"),
+        ("warm twice counted", "warm counted", "invalid", "which are others in the reference"),
+        ("", "warm counted", "mismatch", "'new:step:weight'"),
+        ("steps twice", "", "mismatch", "'new:step:weight'"),
     ],
 )
 def test_another_beginning_than_the_reference_has(

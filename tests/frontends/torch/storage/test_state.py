@@ -141,7 +141,11 @@ def test_a_mistake_in_what_is_kept(mistake: str) -> None:
 
 @pytest.mark.parametrize(("mistake", "name"), [("number", "step.number"), ("seen", "seen")])
 def test_a_mistake_in_a_known_number(mistake: str, name: str) -> None:
-    refused(keeping, mistake, repr(name), "in the reference", "test_state.py")
+    report = checked(keeping, mistake)
+    assert report.verdict == "mismatch", report.findings
+    first = report.findings[0]
+    assert f"'new:{name}'" in first.title
+    assert "test_state.py" in first.source
 
 
 # --- gradients
