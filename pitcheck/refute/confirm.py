@@ -9,6 +9,9 @@ A tensor that is 0 for every input (the gradient of a key bias, which softmax do
 rounding alone with any number of digits. So a difference counts by the terms that it is left of,
 not by the result. One that may be rounding has to stay the same with still more digits. If both
 plans were given the numbers in which they agree, it has to stay with slightly different ones, too.
+
+Where the reference has no value, as the logarithm of a negative number, nothing is demanded of the
+parallel plan. A reference that names infinity or NaN has NaN as a value, which is compared.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from pitcheck.report.report import Shown
 from pitcheck.stage.batch import Batch, Step, needed_steps
 from pitcheck.stage.drawn_inputs import derive, take_box
 from pitcheck.stage.evaluate import Comparison, Evaluated, compare_target, constant_value
+from pitcheck.stage.literals import names_infinity
 from pitcheck.stage.run_batch import run_batch
 
 DIGITS = 680
@@ -94,7 +98,7 @@ def confirmed(
     for given in starts:
         cone = _cone(run, number, given)
         if cone.work <= times * MOST_WORK:
-            return _told(run, number, cone, _both_sides)
+            return _told(run, number, cone, _as_demanded(run))
     return Told.UNKNOWN, None
 
 
@@ -326,9 +330,22 @@ def _compared_to(
         ), algebra
 
 
-def _both_sides(found: Comparison) -> Comparison:
-    """Return the comparison of the parallel plan with the reference."""
-    return found
+def _as_demanded(run: WholeRun) -> Callable[[Comparison], Comparison]:
+    """Return how a comparison is seen: the parallel plan has what the reference leaves undefined.
+
+    No number of so many digits overflows, so NaN has no other reason than a named one.
+    """
+    if names_infinity(run.stage.reference):
+        return lambda found: found
+
+    def demanded(found: Comparison) -> Comparison:
+        if found.expected.kind != "field":
+            return found
+        actual, expected = np.broadcast_arrays(found.actual.data, found.expected.data)
+        lacking = np.vectorize(_is_nan, otypes=[bool])(expected)
+        return replace(found, actual=Value("field", np.where(lacking, expected, actual)))
+
+    return demanded
 
 
 def _replicas(found: Comparison) -> Comparison:
