@@ -253,7 +253,7 @@ def blocking(model: nn.Sequential) -> None:
 
 
 TURNED = {
-    "allreduce": lambda x: dist.all_reduce(x),
+    "allreduce": dist.all_reduce,
     "broadcast": lambda x: dist.broadcast(x, 0),
     "reduce": lambda x: dist.reduce(x, 0),
     "allgather_base": lambda x: dist.all_gather_into_tensor(x.new_empty(4, 3), x),
@@ -276,7 +276,7 @@ def test_a_collective_needs_a_contiguous_tensor(name: str) -> None:
 
 
 def laid_well(model: nn.Sequential) -> None:
-    """Rows of a buffer, a transposed copy, channels in the last place, and messages in any order."""
+    """Rows of a buffer, a transposed copy, channels in the last place, messages in any order."""
     for collective in TURNED.values():
         collective(torch.ones(6, 3)[2:4])
         collective(torch.ones(3, 2).t().contiguous())
