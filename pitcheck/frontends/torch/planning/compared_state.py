@@ -47,7 +47,7 @@ def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trac
     dead = dead_gradients([reference, *traces])
     for trace in traces:
         _check_stated(trace, spec)
-        _check_given(trace, begun)
+        _check_given(trace, begun, reference)
         _check_results(trace, theirs, begun - dead)
     reference, traces = _with_numbers(reference, traces)
     _check_accumulated(reference, traces)
@@ -121,14 +121,22 @@ def _check_stated(trace: Trace, spec: Spec) -> None:
             )
 
 
-def _check_given(trace: Trace, begun: Collection[str]) -> None:
+def _check_given(trace: Trace, begun: Collection[str], reference: Trace) -> None:
     for given in trace.given:
         if given.role in NAMED and not given.idle and given.name not in begun:
             left = next((result for result in trace.results if result.name == given.name), None)
-            raise UnsupportedError(_alone(trace, given, left))
+            raise UnsupportedError(_alone(trace, given, left, reference))
 
 
-def _alone(trace: Trace, given: Given, left: Result | None) -> str:
+def _alone(trace: Trace, given: Given, left: Result | None, reference: Trace) -> str:
+    changed = None if _changes(reference) else _changed(trace)
+    if given.role == "gradient" and reference.accumulated and changed is not None:
+        return (
+            f"rank {trace.rank} changes the parameter {changed.name!r}"
+            f"{_place(trace, changed.value)}, and the reference changes none, so that its "
+            f"gradients are taken to be zeroed between its calls, and those of the rank are not; "
+            f"zero the gradients in both programs"
+        )
     if given.role == "gradient":
         return (
             f"rank {trace.rank} adds to {given.name!r}, the gradient that its call before left, "
@@ -227,10 +235,19 @@ def _check_accumulated(reference: Trace, traces: Sequence[Trace]) -> None:
 
 
 def _changes(trace: Trace) -> bool:
+    return _changed(trace) is not None
+
+
+def _changed(trace: Trace) -> Result | None:
+    """Return the first parameter that a step changes, after the step; None if it changes none."""
     parameters = {given.name for given in trace.given if given.role == "parameter"}
-    return any(
-        result.kind == "updated" and result.asked and result.name in parameters
-        for result in trace.results
+    return next(
+        (
+            result
+            for result in trace.results
+            if result.kind == "updated" and result.asked and result.name in parameters
+        ),
+        None,
     )
 
 
