@@ -56,4 +56,4 @@ def load_spec(file: str, name: str) -> Spec:
             f"{name!r} of {file} {said}; it must be a pitcheck.torch.Spec, of which the file has "
             f"{', '.join(names) or 'none'}{nearest(name, names)}"
         )
-    return replace(spec, drawn=draws.lines)
+    return replace(spec, drawn=draws.drawn)

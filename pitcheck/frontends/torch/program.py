@@ -150,4 +150,4 @@ class Spec:
     routings: Sequence[Routing] = ()
     router: Router = field(default_factory=Router)
     packings: Sequence[Packing] = ()
-    drawn: Mapping[int, str] = field(default_factory=dict, repr=False, compare=False)
+    drawn: Mapping[int, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -19,6 +19,8 @@ from pitcheck.frontends.torch.recording.blame import OWN, short
 from pitcheck.frontends.torch.recording.generator_state import UNSEEDED, begin, is_seeded
 from pitcheck.frontends.torch.recording.tape import FILLS, Kind, Tape
 
+Drawn = Mapping[int, tuple[str, torch.UntypedStorage]]
+"""The lines that drew numbers, and the memory that holds these, by its handle."""
 _OVERWRITING = frozenset({"copy_", "fill_", "zero_"})
 """The operators in place, beside those that draw, that do not read what they write to."""
 
@@ -26,14 +28,13 @@ _OVERWRITING = frozenset({"copy_", "fill_", "zero_"})
 class ImportedDraws(TorchDispatchMode):
     """A mode that notes the memory of such numbers, and of what is made of them.
 
-    ``lines`` has the user's line that drew them, by the handle of the memory.
+    ``drawn`` has the user's line that drew them, by the handle of the memory. It holds the memory,
+    so that no other gets its handle.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.lines: dict[int, str] = {}
-        self._kept: list[torch.UntypedStorage] = []
-        """The memory, so that no other gets its handle."""
+        self.drawn: dict[int, tuple[str, torch.UntypedStorage]] = {}
         begin("import")
 
     def __torch_dispatch__(
@@ -50,36 +51,33 @@ class ImportedDraws(TorchDispatchMode):
         name = func._schema.name.partition("::")[2]
         overwrites = name in _OVERWRITING or (draws and name.endswith("_"))
         read = [*args[1:], *given.values()] if overwrites else [*args, *given.values()]
-        lines = [] if f"{name}.default" in FILLS else list(map(self.line, tensors_in(read)))
+        lines = [] if f"{name}.default" in FILLS else list(map(self._line, tensors_in(read)))
         line = _place() if unseeded else next(filter(None, lines), "")
-        for tensor in tensors_in(result):
+        for tensor in filter(torch._C._has_storage, tensors_in(result)):
+            held = tensor.untyped_storage()
             if line:
-                self._note(tensor, line)
-            elif overwrites and tensor.nbytes == tensor.untyped_storage().nbytes():
-                self.lines.pop(tensor.untyped_storage()._cdata, None)
+                self.drawn.setdefault(held._cdata, (line, held))
+            elif overwrites and tensor.nbytes == held.nbytes():
+                self.drawn.pop(held._cdata, None)
         return result
 
-    def line(self, tensor: torch.Tensor) -> str:
+    def _line(self, tensor: torch.Tensor) -> str:
         """Return the line that drew the numbers of a tensor; "" if they are no such numbers."""
         if not torch._C._has_storage(tensor):
             return ""
-        return self.lines.get(tensor.untyped_storage()._cdata, "")
-
-    def _note(self, tensor: torch.Tensor, line: str) -> None:
-        if torch._C._has_storage(tensor):
-            self._kept.append(tensor.untyped_storage())
-            self.lines.setdefault(self._kept[-1]._cdata, line)
+        line, _ = self.drawn.get(tensor.untyped_storage()._cdata, ("", None))
+        return line
 
 
-def adopted(tape: Tape, tensor: torch.Tensor, lines: Mapping[int, str], process: str) -> int | None:
+def adopted(tape: Tape, tensor: torch.Tensor, memory: Drawn, process: str) -> int | None:
     """Return the value of a tensor of the file as draws of a process; None if it is no draw.
 
     Raises UnsupportedError for integers and truths, whose range nothing tells.
     """
     storage = tensor.untyped_storage()._cdata
-    line = lines.get(storage)
-    if line is None:
+    if storage not in memory:
         return None
+    line, _ = memory[storage]
     if not tensor.dtype.is_floating_point:
         raise tape.unsupported(
             f"{dtype_name(tensor.dtype)} {tuple(tensor.shape)} is made of random numbers that are "
@@ -87,7 +85,7 @@ def adopted(tape: Tape, tensor: torch.Tensor, lines: Mapping[int, str], process:
             f"others; call torch.manual_seed before, or draw them where the program is built"
         )
     kind = Kind(tuple(tensor.shape), tensor.dtype)
-    place = f"{list(lines).index(storage)} {tensor.storage_offset()} {tuple(tensor.stride())}"
+    place = f"{list(memory).index(storage)} {tensor.storage_offset()} {tuple(tensor.stride())}"
     stream = f"{UNSEEDED}import at {line} of {process}, {place}"
     arguments = (kind.shape, dtype_name(kind.dtype), None, None, None, stream)
     return tape.one("randn.default", arguments, kind.shape, kind.dtype)

@@ -33,7 +33,7 @@ from pitcheck.frontends.torch.recording.arguments import (
 from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED, decompose_foreach
 from pitcheck.frontends.torch.recording.generator_state import drawn
 from pitcheck.frontends.torch.recording.grouped_products import grouped_product
-from pitcheck.frontends.torch.recording.imported_draws import adopted
+from pitcheck.frontends.torch.recording.imported_draws import Drawn, adopted
 from pitcheck.frontends.torch.recording.mask_positions import selected, with_positions
 from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
@@ -114,7 +114,7 @@ class Recorder(TorchDispatchMode):
         """The program is being built; none of its steps has begun."""
         self.routers: Routers | None = None
         """Routers whose choices a routing says."""
-        self.drawn: tuple[Mapping[int, str], str] = {}, ""
+        self.drawn: tuple[Drawn, str] = {}, ""
         """The draws of the file's import, by memory, and the name of the process."""
 
     def __torch_dispatch__(
