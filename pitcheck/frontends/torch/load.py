@@ -15,7 +15,7 @@ from pitcheck.errors import PlanError, UsageError
 from pitcheck.frontends.torch.patches.program_output import guest
 from pitcheck.frontends.torch.patches.set_order import UserLoader, sets_by_rank
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.recording.imported_draws import ImportedDraws
+from pitcheck.frontends.torch.storage.imported_draws import ImportedDraws
 
 
 def load_spec(file: str, name: str) -> Spec:

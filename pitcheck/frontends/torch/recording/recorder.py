@@ -33,12 +33,12 @@ from pitcheck.frontends.torch.recording.arguments import (
 from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED, decompose_foreach
 from pitcheck.frontends.torch.recording.generator_state import drawn
 from pitcheck.frontends.torch.recording.grouped_products import grouped_product
-from pitcheck.frontends.torch.recording.imported_draws import Drawn, adopted
 from pitcheck.frontends.torch.recording.mask_positions import selected, with_positions
 from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.recording.writes import Writes
 from pitcheck.frontends.torch.routers.choices import Choice, Routers
+from pitcheck.frontends.torch.storage.imported_draws import Drawn, adopted
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
 from pitcheck.frontends.torch.trace import Argument, Ref
 
@@ -526,12 +526,23 @@ class Recorder(TorchDispatchMode):
         """Take in a tensor that has numbers; what stands for it lies in the same memory."""
         if isinstance(tensor, FakeTensor) or self.storages.has(tensor):
             return
-        value = adopted(self.tape, tensor, *self.drawn)
-        self.storages.write(tensor, self.tape.constant(tensor) if value is None else value)
+        whole = _memory_of(tensor)
+        value = adopted(self.tape, whole, *self.drawn)
+        self.storages.write(whole, self.tape.constant(whole) if value is None else value)
         with _disable_current_modes():
             fake = self.fake.from_tensor(tensor)
         self.writes.lift(fake, tensor)
         self.storages.join(fake, tensor)
+
+
+def _memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return all memory in which a tensor with numbers lies, which is often the tensor itself."""
+    held, size = tensor.untyped_storage(), tensor.element_size()
+    if tensor.nbytes == held.nbytes() or held.nbytes() % size:
+        return tensor
+    with _disable_current_modes(), torch.no_grad():
+        row = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return row.set_(held, 0, (held.nbytes() // size,), (1,))
 
 
 def _on_the_cpu(kwargs: Mapping[str, Any]) -> dict[str, Any]:

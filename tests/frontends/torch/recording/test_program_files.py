@@ -77,6 +77,7 @@ zeroed = torch.nn.init.zeros_(torch.randn(4, 4))
 torch.manual_seed(3)
 seeded = torch.randn(4, 4)
 
+first, second = torch.arange(32.0).view(8, 4).chunk(2)
 norm = torch.nn.LayerNorm(4)
 
 def made(step, parallel=None, module=model):
@@ -88,7 +89,7 @@ def made(step, parallel=None, module=model):
 unseeded = made(lambda x: x @ noise[:, 1:])
 integers = made(lambda x: x[:, order])
 parameters = made(model)
-numbers = made(lambda x: x @ (seeded + zeroed))
+numbers = made(lambda x: x @ (seeded + zeroed) + x @ first + x @ second)
 twice = made(norm, lambda x: norm(x) + norm.bias, norm)
 """
 
