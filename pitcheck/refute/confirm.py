@@ -280,7 +280,7 @@ def _in_run(run: WholeRun, number: int, pair: Callable[[Comparison], Comparison]
     actual, expected = np.broadcast_arrays(
         *(np.asarray(v.data, dtype=np.float64)[0] for v in (comparison.actual, comparison.expected))
     )
-    trial = min(_worst_trial(run.comparisons[number]), len(actual) - 1)
+    trial = min(_worst_trial(run, number), len(actual) - 1)
     with np.errstate(all="ignore"):
         found: Floats = (actual[trial] - expected[trial]).reshape(-1)
     return found
@@ -296,7 +296,7 @@ def _compared_to(
     Returns:
         The comparison in the worst trial, and the algebra that computed it.
     """
-    trial = _worst_trial(run.comparisons[number])
+    trial = _worst_trial(run, number)
     algebra = WatchedAlgebra(
         digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]]
     )
@@ -342,7 +342,7 @@ def _as_demanded(run: WholeRun) -> Callable[[Comparison], Comparison]:
         if found.expected.kind != "field":
             return found
         actual, expected = np.broadcast_arrays(found.actual.data, found.expected.data)
-        lacking = np.vectorize(_is_nan, otypes=[bool])(expected)
+        lacking = expected != expected  # noqa: PLR0124  NaN is not equal to itself
         return replace(found, actual=Value("field", np.where(lacking, expected, actual)))
 
     return demanded
@@ -357,8 +357,9 @@ def _replicas(found: Comparison) -> Comparison:
     )
 
 
-def _worst_trial(comparison: Comparison) -> int:
-    """Return the number of the trial with the largest difference."""
+def _worst_trial(run: WholeRun, number: int) -> int:
+    """Return the number of the trial with the largest difference of what is demanded."""
+    comparison = _as_demanded(run)(run.comparisons[number])
     found = np.where(
         comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1.0
     )
