@@ -9,6 +9,9 @@ A tensor that is 0 for every input (the gradient of a key bias, which softmax do
 rounding alone with any number of digits. So a difference counts by the terms that it is left of,
 not by the result. One that may be rounding has to stay the same with still more digits. If both
 plans were given the numbers in which they agree, it has to stay with slightly different ones, too.
+
+Where the reference has no value, as the logarithm of a negative number, nothing is demanded of the
+parallel plan. A reference that names infinity or NaN has NaN as a value, which is compared.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from pitcheck.report.report import Shown
 from pitcheck.stage.batch import Batch, Step, needed_steps
 from pitcheck.stage.drawn_inputs import derive, take_box
 from pitcheck.stage.evaluate import Comparison, Evaluated, compare_target, constant_value
+from pitcheck.stage.literals import names_infinity
 from pitcheck.stage.run_batch import run_batch
 
 DIGITS = 680
@@ -94,7 +98,7 @@ def confirmed(
     for given in starts:
         cone = _cone(run, number, given)
         if cone.work <= times * MOST_WORK:
-            return _told(run, number, cone, _both_sides)
+            return _told(run, number, cone, _as_demanded(run))
     return Told.UNKNOWN, None
 
 
@@ -276,7 +280,7 @@ def _in_run(run: WholeRun, number: int, pair: Callable[[Comparison], Comparison]
     actual, expected = np.broadcast_arrays(
         *(np.asarray(v.data, dtype=np.float64)[0] for v in (comparison.actual, comparison.expected))
     )
-    trial = min(_worst_trial(run.comparisons[number]), len(actual) - 1)
+    trial = min(_worst_trial(run, number), len(actual) - 1)
     with np.errstate(all="ignore"):
         found: Floats = (actual[trial] - expected[trial]).reshape(-1)
     return found
@@ -292,7 +296,7 @@ def _compared_to(
     Returns:
         The comparison in the worst trial, and the algebra that computed it.
     """
-    trial = _worst_trial(run.comparisons[number])
+    trial = _worst_trial(run, number)
     algebra = WatchedAlgebra(
         digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]]
     )
@@ -326,9 +330,22 @@ def _compared_to(
         ), algebra
 
 
-def _both_sides(found: Comparison) -> Comparison:
-    """Return the comparison of the parallel plan with the reference."""
-    return found
+def _as_demanded(run: WholeRun) -> Callable[[Comparison], Comparison]:
+    """Return how a comparison is seen: the parallel plan has what the reference leaves undefined.
+
+    No number of so many digits overflows, so NaN has no other reason than a named one.
+    """
+    if names_infinity(run.stage.reference):
+        return lambda found: found
+
+    def demanded(found: Comparison) -> Comparison:
+        if found.expected.kind != "field":
+            return found
+        actual, expected = np.broadcast_arrays(found.actual.data, found.expected.data)
+        lacking = expected != expected  # noqa: PLR0124  NaN is not equal to itself
+        return replace(found, actual=Value("field", np.where(lacking, expected, actual)))
+
+    return demanded
 
 
 def _replicas(found: Comparison) -> Comparison:
@@ -340,8 +357,9 @@ def _replicas(found: Comparison) -> Comparison:
     )
 
 
-def _worst_trial(comparison: Comparison) -> int:
-    """Return the number of the trial with the largest difference."""
+def _worst_trial(run: WholeRun, number: int) -> int:
+    """Return the number of the trial with the largest difference of what is demanded."""
+    comparison = _as_demanded(run)(run.comparisons[number])
     found = np.where(
         comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1.0
     )

@@ -325,7 +325,13 @@ def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
 
 
 def _shares(algebra: Any, total: Any, terms: int, key: str) -> Any:
-    """Return rows of random terms that add up to ``total``."""
+    """Return rows of random terms that add up to ``total``.
+
+    Of integers nothing reads more than their sum, so that all but the first are 0.
+    """
+    if algebra.kind(total) == "int":
+        zero = algebra.subtract(total, total)
+        return algebra.join([total, *[zero] * (terms - 1)], (1,) * terms)
     drawn = algebra.fresh(f"{key}/terms", algebra.shape(total), terms - 1, "any")
     last = algebra.subtract(
         total,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations
+from math import isfinite
 from typing import Any
 
 from pitcheck.base.numbers import Root, parse_number
@@ -37,6 +38,22 @@ def numbers(batch: Batch) -> set[float]:
         found.update(float(n) for _, n in _attributes(step))
     found.update(float(n) for n in _constants(batch))
     return found
+
+
+def names_infinity(batch: Batch) -> bool:
+    """Return True if a batch names infinity or NaN: operands, attributes and constant tensors."""
+    found = [o for step in batch.steps for o in step.inputs if not isinstance(o, (Argument, tuple))]
+    found += [
+        value
+        for step in batch.steps
+        for name, value in step.attributes.items()
+        if operator_kind(step.kind).attributes.get(name) == "literal"
+    ]
+    found += [_constant(batch.graph, value) for value in batch.inputs]
+    return any(
+        one in ("inf", "-inf", "nan") or (isinstance(one, float) and not isfinite(one))
+        for one in found
+    )
 
 
 def integers_named(step: Step) -> frozenset[int]:

@@ -18,8 +18,9 @@ from typing import Any
 from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.algebra.residues.weights import Pattern
 from pitcheck.base.numbers import parse_number
-from pitcheck.errors import ReductionError
+from pitcheck.errors import ReductionError, UnsupportedError
 from pitcheck.graph.cuts import Box, Cut, present_parts
+from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import has_trait, kinds_with
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch
@@ -255,6 +256,8 @@ def _derived(
             boxes[part.box, part.owner] = len(shaped)
             shaped.append(reduced(part.box))
         rows.append((boxes[part.box, part.owner], part.term, part.terms))
+    if stage.parallel.graph.values[value].kind != "field":
+        _check_terms(stage, value, rows)
     return Derived(
         key,
         cut.reference,
@@ -263,6 +266,41 @@ def _derived(
         cut.scale,
         _padding(stage, symbolic, value, cut, sizes),
     )
+
+
+def _check_terms(stage: Stage, value: int, rows: Sequence[tuple[int, int, int]]) -> None:
+    """Check that of discrete terms nothing but their sum is read.
+
+    ``rows`` has (part, term, number of terms) of every row. Raises UnsupportedError.
+    """
+    if all(terms == 1 for _, _, terms in rows):
+        return
+    info = stage.parallel.graph.values[value]
+    reads = [(step, a) for step in stage.parallel.steps for a in step.arguments if a.value == value]
+    if (
+        info.kind != "int"
+        or any(value == target.cut.value for target in stage.targets)
+        or not all(
+            has_trait(step.kind, Trait.ADDS_MEMBERS, step.attributes) and _whole(a.rows, rows)
+            for step, a in reads
+        )
+    ):
+        raise UnsupportedError(
+            f"{info.name!r} is {info.tensor.dtype}, and ranks hold terms of a sum of it: of these "
+            f"only integers have a meaning that one all-reduce adds up; give each rank its own "
+            f"input"
+        )
+
+
+def _whole(read: Codes, rows: Sequence[tuple[int, int, int]]) -> bool:
+    """Return True if all terms of a part are read together, each once, in every row."""
+    if read.ndim < 2:
+        return False
+    for members in read.tolist():
+        part, _, terms = rows[members[0]]
+        if sorted(rows[row] for row in members) != [(part, n, terms) for n in range(terms)]:
+            return False
+    return True
 
 
 def _padding(

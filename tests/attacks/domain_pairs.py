@@ -377,6 +377,13 @@ WRONG: dict[str, Pair] = {
         lambda x, z: head((z / x).exp(), 1),
         lambda x, z: head((z / x).exp(), 1) + zeros((z / x).exp().amax(axes=(0,))),
     ),
+    # --- numbers where the reference has one and the plan has more, or none
+    "a logarithm for that of a square": (lambda x: (x * x).log() / 2, lambda x: x.log()),
+    "another number where the logarithm is not taken": (
+        lambda x: (x > 0).where(x.log(), zeros(x)),
+        lambda x: (x > 0).where(x.log(), zeros(x) + 1),
+    ),
+    "a root without relu": (lambda x: x.relu().sqrt(), lambda x: x.sqrt()),
 }
 # --- over two ranks: the reference, what both ranks compute together, what each computes
 

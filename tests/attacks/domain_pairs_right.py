@@ -148,4 +148,8 @@ RIGHT: dict[str, Pair] = {
         lambda x, y, s, z: z / (x * y * s),
         lambda x, y, s, z: z / s / y / x,
     ),
+    # --- more values than the reference has
+    "the logarithm of a square": (lambda x: x.log() * 2, lambda x: (x * x).log()),
+    "half the logarithm of a square": (lambda x: x.log(), lambda x: (x * x).log() / 2),
+    "the square of a root": (lambda x: x.sqrt() * x.sqrt(), lambda x: x),
 }

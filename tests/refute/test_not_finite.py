@@ -69,3 +69,20 @@ def test_overflow_on_one_side_is_none(seed: int) -> None:
         ).verdict
         == "mismatch"
     )
+
+
+def _sum_of_logarithms(square: bool, factor: str) -> Plan:
+    b = Builder("logarithms")
+    x = b.input("x", (2, 2))
+    logarithms = b.op("log", b.op("mul", x, x) if square else x)
+    total = b.op("sum", b.op("mul", logarithms, Number(factor)), axes=(0, 1))
+    b.output(b.op("identity", total, out="y"))
+    return b.plan()
+
+
+def test_where_the_reference_has_no_value_nothing_is_demanded() -> None:
+    """It has one where all numbers are positive, in few draws: a difference counts there."""
+    reference = _sum_of_logarithms(False, "2")
+    for factor, verdict in (("1", "equivalent"), ("2", "mismatch")):
+        found = check(reference, _sum_of_logarithms(True, factor), Options(seed=1, explain=False))
+        assert found.verdict == verdict, found.findings

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from pitcheck.base.nearest import nearest, nearest_file
@@ -14,6 +15,7 @@ from pitcheck.errors import PlanError, UsageError
 from pitcheck.frontends.torch.patches.program_output import guest
 from pitcheck.frontends.torch.patches.set_order import UserLoader, sets_by_rank
 from pitcheck.frontends.torch.program import Spec
+from pitcheck.frontends.torch.storage.imported_draws import ImportedDraws
 
 
 def load_spec(file: str, name: str) -> Spec:
@@ -37,7 +39,8 @@ def load_spec(file: str, name: str) -> Spec:
     sys.modules.setdefault(path.stem, module)
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        with guest(), sets_by_rank(path.resolve().parent):
+        draws = ImportedDraws()
+        with guest(), sets_by_rank(path.resolve().parent), draws:
             loader.loader.exec_module(module)
     except ModuleNotFoundError as error:
         if error.name == "torch":
@@ -53,4 +56,4 @@ def load_spec(file: str, name: str) -> Spec:
             f"{name!r} of {file} {said}; it must be a pitcheck.torch.Spec, of which the file has "
             f"{', '.join(names) or 'none'}{nearest(name, names)}"
         )
-    return spec
+    return replace(spec, drawn=draws.drawn)

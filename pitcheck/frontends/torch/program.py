@@ -137,6 +137,8 @@ class Spec:
       of a router's top-k are then known, in both programs for the same tokens; the scores from
       which it chooses are compared as outputs. Without any, nothing is known of a top-k.
     - ``router``: what the batch does not tell of the routers.
+    - ``drawn``: the memory of random numbers that the file draws when it is imported, without a
+      seed. It is filled in where the file is read.
     """
 
     reference: Callable[[], Program]
@@ -148,3 +150,4 @@ class Spec:
     routings: Sequence[Routing] = ()
     router: Router = field(default_factory=Router)
     packings: Sequence[Packing] = ()
+    drawn: Mapping[int, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -180,11 +180,15 @@ class Result(msgspec.Struct, frozen=True):
 class Number(msgspec.Struct, frozen=True):
     """A tensor with known numbers that a step leaves for the next, such as a count of steps.
 
-    ``text`` has its dtype, shape and numbers.
+    - ``text``: its dtype, shape and numbers.
+    - ``value``: its shape and dtype.
+    - ``filled``: the number that all of its elements are; None if they differ.
     """
 
     name: str
     text: str
+    value: Value
+    filled: float | int | None = None
     source: str = ""
 
 

@@ -76,13 +76,19 @@ def unlike(a: Any, b: Any) -> Bools:
 
 
 def clearly_apart(
-    comparison: Comparison, defined: Bools, limits: Sequence[float], *, domains: bool = False
+    comparison: Comparison,
+    defined: Bools,
+    limits: Sequence[float],
+    *,
+    nan_demanded: bool,
+    domains: bool = False,
 ) -> Bools:
     """Return the judged elements that differ by more than rounding usually does.
 
     The shape is (trials, rows, *shape). Infinite numbers are left to the residues, where they are
     values. A NaN on one side alone counts in the trials in which both sides should be ``defined``:
-    in others, what was cut at may have values that it never has in the plans. With ``domains`` it
+    in others, what was cut at may have values that it never has in the plans. One of the reference
+    counts if it is ``nan_demanded``; else nothing is demanded there. With ``domains`` a NaN
     counts in every trial that the reference is a number or infinite, and the parallel side, where
     one of them is not finite, is something else.
     """
@@ -96,7 +102,7 @@ def clearly_apart(
             apart = finite & (np.abs(a - b) > SAME * scale)
         apart |= (
             nan_on_one_side(a, b)
-            & (np.isfinite(a) | np.isfinite(b))
+            & ((nan_demanded & np.isfinite(a)) | np.isfinite(b))
             & defined[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
         )
         if domains:

@@ -57,7 +57,7 @@ from pitcheck.prove.reals.trial_inputs import (
 )
 from pitcheck.prove.routing import Routing
 from pitcheck.stage.evaluate import Comparison, Evaluated, Keeping, compare_target, evaluate_stage
-from pitcheck.stage.literals import numbers
+from pitcheck.stage.literals import names_infinity, numbers
 from pitcheck.stage.shaped_stage import ShapedStage
 
 TRIALS = 2 * len(SORTS)
@@ -129,6 +129,7 @@ class RealTrials:
         self.at_once = at_once
         self.domains = False
         """True if it counts in all trials what is not finite on one side alone."""
+        self._nan_demanded = names_infinity(shaped.stage.reference)
         named = numbers(shaped.stage.reference) | numbers(shaped.stage.parallel)
         self.points = points_of(named)
         self._limits = sorted({abs(n) * BESIDE_FILL for n in named if abs(n) >= FILL}, reverse=True)
@@ -368,6 +369,7 @@ class RealTrials:
                 comparison,
                 np.array([trial == 0 for trial in algebra.trials]),
                 self._limits,
+                nan_demanded=self._nan_demanded,
                 domains=self.domains,
             )
             for index in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1)).tolist():

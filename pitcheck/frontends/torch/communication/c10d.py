@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.communication.calls import (
@@ -85,7 +86,17 @@ class Call:
         return kind_number(self.named["reduce_op"]) == PREMULTIPLIED
 
     def laid(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor as it lies in memory, which is what is communicated.
+        """Return the tensor of a collective as it lies in memory, which is what is communicated.
+
+        NCCL takes dimensions in the order of ``channels_last``, and no other. Raises PlanError.
+        """
+        order = suggest_memory_format(tensor)
+        if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=order)):
+            raise self._not_contiguous(tensor)
+        return laid(tensor, self.name.strip("_"))
+
+    def of_a_message(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor of a send or receive as it lies in memory, in whatever order.
 
         Raises PlanError for a tensor with gaps.
         """
@@ -97,12 +108,15 @@ class Call:
         Raises PlanError if its rows do not lie one after the other.
         """
         if not tensor.is_contiguous():
-            strides = tuple(tensor.stride())
-            raise PlanError(
-                f"{self.name.strip('_')} is given a tensor of shape {tuple(tensor.shape)} and "
-                f"strides {strides}; call .contiguous() on it"
-            )
+            raise self._not_contiguous(tensor)
         return tensor
+
+    def _not_contiguous(self, tensor: torch.Tensor) -> PlanError:
+        return PlanError(
+            f"{self.to.where()}: {self.name.strip('_')} is given a tensor of shape "
+            f"{tuple(tensor.shape)} and strides {tuple(tensor.stride())}, and NCCL refuses one "
+            f"that is not contiguous; call .contiguous() on it, and use what that returns"
+        )
 
     def term(self, value: int) -> int:
         """Return what a rank adds: its operand, times the factor of a premultiplied sum.
@@ -320,7 +334,7 @@ def _all_to_all_list(call: Call) -> Any:
 
 def _send(call: Call) -> Any:
     group = call.group
-    tensors = [call.laid(tensor) for tensor in call.named["tensors"]]
+    tensors = [call.of_a_message(tensor) for tensor in call.named["tensors"]]
     sends = [
         call.to.send(call.to.read(tensor), group.ranks[call.named["dst"]], call.named["tag"], group)
         for tensor in tensors
@@ -334,7 +348,7 @@ def _receive(call: Call) -> Any:
     return call.land(
         [
             Landing(tensor, call.to.receive(tensor, source, call.named["tag"], group))
-            for tensor in map(call.laid, call.named["tensors"])
+            for tensor in map(call.of_a_message, call.named["tensors"])
         ]
     )
 

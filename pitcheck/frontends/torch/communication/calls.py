@@ -2,8 +2,8 @@
 
 The schemas of c10d do not say what an operator writes. An asynchronous operator uses its operands,
 and has no result, until somebody has waited for its work. Communication moves memory and knows
-nothing of indices: an operand whose dimensions lie in memory in another order is taken as it lies
-there.
+nothing of indices: where dimensions may lie in memory in another order, an operand is taken as it
+lies there.
 """
 
 from __future__ import annotations

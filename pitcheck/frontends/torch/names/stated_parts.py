@@ -113,7 +113,8 @@ def _held(
             raise PlanError(
                 f"parts[{name!r}] gives dimension {dim} the intervals {held}, but the tensor here "
                 f"has shape {tuple(shape)}; "
-                "their lengths must add up to its size"
+                "their lengths must add up to its size; what lies beyond the end of the whole, as "
+                "rows 2 to 4 of 3, is padding"
             )
         box[dim] = held
     return lineage.Part((), tuple(box))

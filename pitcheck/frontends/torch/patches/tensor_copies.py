@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.frontends.torch.patches.nondeterminism import HASH
 from pitcheck.frontends.torch.patches.patching import Patch
 from pitcheck.frontends.torch.recording.recorder import Recorder
 from pitcheck.frontends.torch.recording.writes import SEEN
 
+MOST_LOADED = 1 << 24
+"""The bytes of a file up to which its tensors have their numbers; larger ones have shapes alone."""
 Apply = Callable[..., torch.nn.Module]
 
 
@@ -27,6 +31,24 @@ def copy_patches(recorder: Recorder) -> Iterator[Patch]:
     yield torch.Tensor, "__deepcopy__", _deepcopy(recorder, torch.Tensor.__deepcopy__)
     yield torch.nn.Module, "_apply", _apply(torch.nn.Module._apply)
     yield torch.utils, "swap_tensors", _swap(recorder, torch.utils.swap_tensors)
+    yield torch, "load", _load(torch.load)
+
+
+def _load(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that loads a small file with its numbers, such as counts of steps."""
+
+    def load(f: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(f, str | Path) or not _is_small(Path(f)):
+            return original(f, *args, **kwargs)
+        with _disable_current_modes():
+            return original(f, *args, **kwargs)
+
+    return load
+
+
+def _is_small(file: Path) -> bool:
+    """Return True for a file whose numbers every rank may hold."""
+    return file.is_file() and file.stat().st_size <= MOST_LOADED
 
 
 def _deepcopy(

@@ -28,7 +28,13 @@ from pitcheck.frontends.torch.planning.groups import (
 )
 from pitcheck.frontends.torch.planning.known_integers import KnownIntegers
 from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
-from pitcheck.frontends.torch.planning.plan_lineage import Box, of_boxes, of_input, of_output
+from pitcheck.frontends.torch.planning.plan_lineage import (
+    Box,
+    of_boxes,
+    of_input,
+    of_output,
+    within,
+)
 from pitcheck.frontends.torch.planning.rank_kinds import kind_labels
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.rewrites.batches import with_whole_batches
@@ -251,6 +257,7 @@ class _Building:
                 f"reference, and its shape does not tell the part; say it in Program.parts, by "
                 f"name or for a pattern of names, such as {{'*': Part(split={{0: 'tp'}})}}"
             )
+        box = within(box, whole)
         self._wholes[given.name] = whole
         self._boxes[given.name][trace.rank] = box
 
@@ -378,14 +385,18 @@ class _Building:
         held = self._boxes.get(result.name)
         if result.kind == "output" or held is None:
             return None
-        ends = {rank: box or held.get(rank) for rank, box in self._ends_at[name].items()}
+        whole_shape = self._wholes[result.name]
+        ends = {
+            rank: within(box, whole_shape) or held.get(rank)
+            for rank, box in self._ends_at[name].items()
+        }
         if all(box == held.get(rank) for rank, box in ends.items()):
             return None
         if result.kind == "gradient" and result.name in self._scattered:
             # All elements together are those of the whole, which was checked.
             own = {rank: box for rank, box in ends.items() if box is not None}
             return of_boxes(name, self._wholes[result.name], own, self._places)
-        whole = tuple(((0, size),) for size in self._wholes[result.name])
+        whole = tuple(((0, size),) for size in whole_shape)
         wrong = next((rank for rank, box in ends.items() if box != whole), None)
         if wrong is not None:
             raise UnsupportedError(

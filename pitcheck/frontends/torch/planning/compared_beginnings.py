@@ -47,17 +47,19 @@ def _check_state(rank: int, own: Beginning, there: Beginning | None) -> None:
         PlanError: if the numbers are known.
         UnsupportedError: if they depend on draws.
     """
-    if there is not None and not (there.constant and not there.filled):
-        return
-    if own.filled:
-        raise PlanError(
-            f"construction leaves numbers in {own.name!r} on rank {rank}{_at(own)}, which are "
-            f"zeros in the reference, so that the first step is another: {CLEAR}"
-        )
-    if not own.constant:
+    theirs, differ = "zeros", own.filled
+    if there is not None and (there.filled or not there.constant):
+        both = own.filled and there.filled and own.shape == there.shape
+        theirs, differ = "others", both and own.text != there.text
+    elif not own.constant:
         raise UnsupportedError(
             f"construction makes {own.name!r} of drawn numbers on rank {rank}{_at(own)}; in the "
             f"reference they are zeros, so that the first step may be another: {CLEAR}"
+        )
+    if differ:
+        raise PlanError(
+            f"construction leaves numbers in {own.name!r} on rank {rank}{_at(own)}, which are "
+            f"{theirs} in the reference, so that the first step is another: {CLEAR}"
         )
 
 

@@ -17,7 +17,7 @@ from pitcheck.frontends.torch.planning.dead_gradients import dead_gradients
 from pitcheck.frontends.torch.planning.families import GRADIENT, UPDATED
 from pitcheck.frontends.torch.planning.padding import without_padding
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.trace import AGAIN, LEFT, Given, Result, Trace
+from pitcheck.frontends.torch.trace import AGAIN, LEFT, Event, Given, Result, Trace
 
 Key = tuple[str, str]
 NAMED = frozenset({"buffer", "gradient", "kept"})
@@ -49,7 +49,7 @@ def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trac
         _check_stated(trace, spec)
         _check_given(trace, begun, reference)
         _check_results(trace, theirs, begun - dead)
-    _check_numbers(reference, traces)
+    reference, traces = _with_numbers(reference, traces)
     _check_accumulated(reference, traces)
     asked = {
         _key(result) for trace in (reference, *traces) for result in trace.results if result.asked
@@ -171,9 +171,14 @@ def _check_results(trace: Trace, theirs: Collection[Key], begun: Collection[str]
             )
 
 
-def _check_numbers(reference: Trace, traces: Sequence[Trace]) -> None:
-    """Raise UnsupportedError if a known number that goes on differs from the reference's."""
+def _with_numbers(reference: Trace, traces: Sequence[Trace]) -> tuple[Trace, list[Trace]]:
+    """Return both programs, whose results have each known number that goes on and differs.
+
+    Raises UnsupportedError for a number that one program alone has or changes, or that is of
+    another dtype or shape.
+    """
     known = {number.name: number for number in reference.numbers}
+    differ: dict[str, None] = {}
     for trace in traces:
         for number in trace.numbers:
             there = known.get(number.name)
@@ -184,15 +189,34 @@ def _check_numbers(reference: Trace, traces: Sequence[Trace]) -> None:
                     f"have or leaves as it is"
                 )
             if there.text != number.text:
-                raise UnsupportedError(
-                    f"{number.name!r} is {number.text} after the step of rank {trace.rank}{at}, "
-                    f"and {there.text} in the reference"
-                )
+                if there.value != number.value or None in (there.filled, number.filled):
+                    raise UnsupportedError(
+                        f"{number.name!r} is {number.text} after the step of rank "
+                        f"{trace.rank}{at}, and {there.text} in the reference"
+                    )
+                differ[number.name] = None
     missing = known.keys() - {number.name for trace in traces for number in trace.numbers}
     if missing:
         raise UnsupportedError(
             f"the reference changes {min(missing)!r}, which no rank has or changes"
         )
+    return _with_results(reference, differ), [_with_results(trace, differ) for trace in traces]
+
+
+def _with_results(trace: Trace, names: Collection[str]) -> Trace:
+    """Return a program whose results have some of its known numbers."""
+    for number in trace.numbers:
+        if number.name in names:
+            value, place = number.value, len(trace.values)
+            filled = (value.shape, number.filled, value.dtype, None, None, None)
+            made = Event("full.default", filled, (place,), source=number.source)
+            trace = replace(
+                trace,
+                values=(*trace.values, value),
+                events=(*trace.events, made),
+                results=(*trace.results, Result(place, "updated", number.name)),
+            )
+    return trace
 
 
 def _check_accumulated(reference: Trace, traces: Sequence[Trace]) -> None:

@@ -12,6 +12,8 @@ from pitcheck.frontends.torch.trace import Intervals
 from pitcheck.plan.model import Lineage, Shard
 from pitcheck.plan.tables import Places
 
+FREE = -1
+"""The start of an interval of padding in a lineage."""
 Box = tuple[Intervals, ...]
 """For each dimension, the intervals of the whole that a rank holds, joined."""
 
@@ -50,6 +52,27 @@ def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
     shards = tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(part.split.items()))
     # The terms of a mean over n ranks add up to n times the mean.
     return Lineage(name, shards=shards, partial=(*added, *averaged), scale=str(count))
+
+
+def within(box: Box, whole: Sequence[int]) -> Box:
+    """Return the part that a rank holds, with padding for what lies beyond the end of the whole.
+
+    Padding may be any number, and no result may depend on it.
+    """
+    if len(box) != len(whole):
+        return box
+    return tuple(
+        tuple(part for interval in held for part in _before_the_end(interval, size))
+        for held, size in zip(box, whole, strict=True)
+    )
+
+
+def _before_the_end(interval: tuple[int, int], size: int) -> list[tuple[int, int]]:
+    start, stop = interval
+    if start < 0 or stop <= size:
+        return [interval]
+    padding = (FREE, stop - max(start, size))
+    return [(start, size), padding] if start < size else [padding]
 
 
 def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], places: Places) -> Lineage:

@@ -47,6 +47,11 @@ def begin(process: str) -> None:
     torch.default_generator.manual_seed(FRESH + _number(f"process {process}"))
 
 
+def is_seeded() -> bool:
+    """Return True if the program has seeded the generator of the process."""
+    return torch.default_generator.initial_seed() < FRESH
+
+
 def drawn(
     func: OpOverload, operator: str, bound: Sequence[tuple[Parameter, Any]]
 ) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from pitcheck.frontends.torch.recording.numberless import NUMBERLESS, Numberless
 from pitcheck.frontends.torch.recording.tape import Kind, Tape
 from pitcheck.frontends.torch.recording.writes import Writes
 from pitcheck.frontends.torch.routers.choices import Choice, Routers
+from pitcheck.frontends.torch.storage.imported_draws import Drawn, adopted
 from pitcheck.frontends.torch.storage.storages import Storages, view_of
 from pitcheck.frontends.torch.trace import Argument, Ref
 
@@ -113,6 +114,8 @@ class Recorder(TorchDispatchMode):
         """The program is being built; none of its steps has begun."""
         self.routers: Routers | None = None
         """Routers whose choices a routing says."""
+        self.drawn: tuple[Drawn, str] = {}, ""
+        """The draws of the file's import, by memory, and the name of the process."""
 
     def __torch_dispatch__(
         self,
@@ -154,6 +157,9 @@ class Recorder(TorchDispatchMode):
         self.writes.check_call(func, args, given)
         if name in SILENT or space in ("prim", "profiler"):
             return func(*args, **given)
+        tensors = tensors_in([*args, *given.values()])
+        if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
+            args, given = tree_map_only(torch.Tensor, self._without_numbers, (list(args), given))
         handler = COMMUNICATION.get((space, name)) or FUNCTIONAL.get((space, name))
         if handler is not None:
             return handler(self.communication, func, args, given)
@@ -482,17 +488,11 @@ class Recorder(TorchDispatchMode):
         Nothing is recorded: a read of the result is built from what lies there.
         """
         result: torch.Tensor = func(*args, **kwargs)
-        if not isinstance(args[0], FakeTensor):
-            with _disable_current_modes():
-                real = func(*args, **kwargs)
-            self.storages.write(result, self.tape.constant(real))
         return result
 
     def _same(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         value = self._read(args[0])
         result = func(*args, **kwargs)
-        if not isinstance(args[0], FakeTensor):
-            self.writes.lift(result, args[0])
         if self.storages.has(result):
             self.storages.alias(result, value)
         else:
@@ -512,9 +512,38 @@ class Recorder(TorchDispatchMode):
 
     def _read(self, tensor: torch.Tensor) -> int:
         self.writes.check_numbers(tensor)
-        if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
-            self.storages.write(tensor, self.tape.constant(tensor))
+        self._adopt(tensor)
         return self.storages.read(tensor)
+
+    def _without_numbers(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return what stands for a tensor that has numbers, as one made before the recording."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        self._adopt(tensor)
+        with _disable_current_modes():
+            return self.fake.from_tensor(tensor)
+
+    def _adopt(self, tensor: torch.Tensor) -> None:
+        """Take in a tensor that has numbers; what stands for it lies in the same memory."""
+        if isinstance(tensor, FakeTensor) or self.storages.has(tensor):
+            return
+        whole = _memory_of(tensor)
+        value = adopted(self.tape, whole, *self.drawn)
+        self.storages.write(whole, self.tape.constant(whole) if value is None else value)
+        with _disable_current_modes():
+            fake = self.fake.from_tensor(tensor)
+        self.writes.lift(fake, tensor)
+        self.storages.join(fake, tensor)
+
+
+def _memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return all memory in which a tensor with numbers lies, which is often the tensor itself."""
+    held, size = tensor.untyped_storage(), tensor.element_size()
+    if tensor.nbytes == held.nbytes() or held.nbytes() % size:
+        return tensor
+    with _disable_current_modes(), torch.no_grad():
+        row = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return row.set_(held, 0, (held.nbytes() // size,), (1,))
 
 
 def _on_the_cpu(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,6 +83,7 @@ def record_rank(
     with ExitStack() as stack:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
+        recorder.drawn = spec.drawn, f"{side} {number}"
         for context in (
             patched(distributed_patches(recorder)),
             patched(reducer_patches()),

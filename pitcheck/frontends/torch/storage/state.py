@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import torch
@@ -22,6 +22,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name
 from pitcheck.frontends.torch.recording.parameter_lineage import local
@@ -39,6 +40,7 @@ from pitcheck.frontends.torch.trace import (
     Ref,
     Result,
     Role,
+    Value,
     operands,
     with_operands,
 )
@@ -389,7 +391,7 @@ class Memory:
                 same[named.twin] = named.origin
             if state or key[0] == "buffer":
                 kept.numbers.extend(
-                    Number(self._called(name), _text(tape.known[left]), tape.made_at(left))
+                    _number(self._called(name), tape.known[left], tape.made_at(left))
                     for name in (key, *self._shared[key])
                 )
             return
@@ -640,9 +642,10 @@ def _size(storage: Storage, value: int) -> int:
     return sum(piece.stop - piece.start for piece in storage.pieces if piece.root.value == value)
 
 
-def _text(known: torch.Tensor) -> str:
+def _number(name: str, known: torch.Tensor, source: str) -> Number:
     with _disable_current_modes():
-        plain = known.detach().cpu().contiguous()
-        numbers = plain.flatten().tolist()
+        numbers = known.detach().cpu().contiguous().flatten().tolist()
     said = str(numbers) if len(numbers) <= FEW else sha256(str(numbers).encode()).hexdigest()
-    return f"{dtype_name(known.dtype)} {tuple(known.shape)} {said}"
+    value = Value(tuple(known.shape), cast(DType, dtype_name(known.dtype)))
+    filled = numbers[0] if numbers and len(set(numbers)) == 1 else None
+    return Number(name, f"{value.dtype} {value.shape} {said}", value, filled, source)

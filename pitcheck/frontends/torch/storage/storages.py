@@ -97,6 +97,8 @@ class Storages:
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
         self._storages: dict[int, Storage] = {}
+        self._joined_memory: list[torch.UntypedStorage] = []
+        """Memory that stands for other memory, so that no other gets its handle."""
 
     def read(self, tensor: torch.Tensor) -> int:
         """Return the value that a tensor has now.
@@ -124,6 +126,11 @@ class Storages:
             raise UnsupportedError(f"{self._tape.where()}: a write to a conjugated or negated view")
         storage = self._of(tensor)
         self._write(storage, view_of(tensor), value, tensor.dtype)
+
+    def join(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """Take the memory of a tensor for that of another one."""
+        self._joined_memory.append(tensor.untyped_storage())
+        self._storages[self._joined_memory[-1]._cdata] = self._of(other)
 
     def alias(self, tensor: torch.Tensor, value: int) -> None:
         """Note the value that a view that was just made has now."""

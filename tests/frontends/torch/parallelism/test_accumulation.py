@@ -12,7 +12,7 @@ import torch.distributed as dist
 from frontends.torch.proving import caught, proven
 from torch import nn
 
-from pitcheck.torch import Input, Program, Rank, Spec
+from pitcheck.torch import Input, Options, Part, Program, Rank, Spec, check
 
 ROWS, LENGTH, WIDTH, CLASSES, MICRO = 8, 3, 4, 5, 2
 Batch = dict[str, torch.Tensor]
@@ -102,3 +102,67 @@ def test_mean_of_means() -> None:
 
 def test_tokens_of_a_rank() -> None:
     caught(spec(accumulating(of_whole_batch, everywhere=False)), "/ tokens", "PIT104")
+
+
+def collecting(ranks: int, way: str) -> Program:
+    """Gradients are collected in buffers that stay, and summed over ranks after the last part.
+
+    With "a shard", each rank has the sum of half the rows, and adds up what arrives of each part.
+    """
+    model = nn.Linear(WIDTH, WIDTH, bias=False)
+    weight = model.weight
+    place = dist.get_rank() if ranks > 1 else 0
+    rows = slice(place * WIDTH // ranks, (place + 1) * WIDTH // ranks)
+    collected = torch.zeros_like(weight[rows] if "shard" in way else weight)
+
+    def arrives(gradient: torch.Tensor) -> torch.Tensor:
+        if ranks == 1 or "shard" not in way:
+            return gradient
+        part = torch.empty_like(collected)
+        dist.reduce_scatter_tensor(part, gradient)
+        return part
+
+    def step(batch: Batch) -> torch.Tensor:
+        collected.zero_()
+        total = torch.zeros(())
+        for number, x in enumerate(batch["x"].chunk(MICRO)):
+            weight.grad = None
+            loss = (x @ weight).square().mean() / MICRO
+            loss.backward()
+            total += loss.detach()
+            if "scaled again" in way:
+                collected.div_(ranks)  # what was there already, too
+            late = "late" in way and number == MICRO - 1
+            if late:
+                dist.all_reduce(collected)
+            scale = 1 if "scaled again" in way else ranks
+            collected.add_(arrives(weight.grad / scale))
+        if ranks > 1 and "shard" not in way and "late" not in way:
+            dist.all_reduce(collected)
+        if "shard" in way and ranks > 1:
+            whole = torch.empty_like(weight)
+            dist.all_gather_into_tensor(whole, collected)
+            weight.grad = whole
+        else:
+            weight.grad = collected.clone()
+        return total
+
+    return Program(model, step)
+
+
+@pytest.mark.parametrize(
+    ("way", "verdict"),
+    [
+        ("whole", "equivalent"),
+        ("a shard", "equivalent"),
+        ("late: the last part is added after the sum", "mismatch"),
+        ("a shard, scaled again", "mismatch"),
+    ],
+)
+def test_gradients_that_are_collected(way: str, verdict: str) -> None:
+    batch = {"x": Input((ROWS, WIDTH), split={0: "dp"})}
+    outputs = {"loss": Part(mean="dp")}
+    spec = Spec(
+        lambda: collecting(1, "whole"), lambda _: collecting(2, way), {"dp": 2}, batch, outputs
+    )
+    assert check(spec, Options(seed=1, jobs=1, explain=False)).verdict == verdict

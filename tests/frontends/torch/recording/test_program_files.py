@@ -64,3 +64,53 @@ def test_files_that_end(tmp_path, line) -> None:
     file.write_text(line)
     with pytest.raises(PlanError, match="it raises SystemExit"):
         load_spec(str(file), "spec")
+
+
+DRAWING = """
+import torch
+from pitcheck.torch import Input, Part, Program, Spec
+
+noise = torch.rand(4, 4) + 1
+order = torch.randperm(4)
+model = torch.nn.Linear(4, 4)
+zeroed = torch.nn.init.zeros_(torch.randn(4, 4))
+torch.manual_seed(3)
+seeded = torch.randn(4, 4)
+
+first, second = torch.arange(32.0).view(8, 4).chunk(2)
+norm = torch.nn.LayerNorm(4)
+
+def made(step, parallel=None, module=model):
+    def program(step):
+        return Program(module, lambda batch: {"y": step(batch["x"])})
+    return Spec(lambda: program(step), lambda rank: program(parallel or step), {"dp": 2},
+        {"x": Input((4, 4), split={0: "dp"})}, {"y": Part(split={0: "dp"})})
+
+unseeded = made(lambda x: x @ noise[:, 1:])
+integers = made(lambda x: x[:, order])
+parameters = made(model)
+numbers = made(lambda x: x @ (seeded + zeroed) + x @ first + x @ second)
+twice = made(norm, lambda x: norm(x) + norm.bias, norm)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "said"),
+    [
+        ("unseeded", "inconclusive", "drawn.py:5 of reference 0"),
+        ("integers", "inconclusive", "drawn.py:6 when the file is imported, without a seed"),
+        ("parameters", "equivalent", ""),
+        ("numbers", "equivalent", ""),
+        # A parameter may be anything, although the file leaves zeros in this one.
+        ("twice", "mismatch", ""),
+    ],
+)
+def test_numbers_drawn_by_an_import(tmp_path, monkeypatch, name, verdict, said) -> None:
+    """Each process draws others, unless the file seeds the generator before."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "drawn.py").write_text(DRAWING)
+    spec = load_spec(str(tmp_path / "drawn.py"), name)
+    sys.modules.pop("drawn")
+    report = check(spec, Options(seed=1, jobs=1, explain=False))
+    assert report.verdict == verdict, report.findings
+    assert said in "".join(finding.title for finding in report.findings[:1])
