@@ -471,7 +471,7 @@ def _named(lineage: Lineage, name: str) -> Lineage:
 
 
 def _holders(lineage: Lineage) -> str:
-    """Return in words which ranks and micro-batches hold terms of an output; "" if none do."""
+    """Return in words what holds terms of an output; "" if nothing does."""
     axes = [axis for axis in lineage.partial if axis != MICROBATCH_AXIS]
     ranks = [f"{' and '.join(axes)} rank"] if axes else []
     ranks += (
@@ -486,16 +486,12 @@ def _exception(name: str, lineage: Lineage, coordinates: Coordinates) -> list[st
     said: list[str] = []
     # With as many times the reference as there are terms, the reference is their mean.
     mean = bool(lineage.partial) and lineage.scale == str(coordinates.count(lineage.partial))
-    scaled = lineage.scale != "1" and not mean
-    times = f" with {lineage.scale} times the reference" if scaled else ""
-    holders = _holders(lineage)
-    if mean:
-        said.append(f"{name}: {holders} holds its own value; the mean of all values is compared")
-    elif holders:
-        said.append(
-            f"{name}: {holders} holds its own share; the sum of all shares is compared{times}"
-        )
-    elif scaled:
+    times = "" if mean or lineage.scale == "1" else f" with {lineage.scale} times the reference"
+    what, kind = ("value", "mean") if mean else ("share", "sum")
+    if holders := _holders(lineage):
+        compared = f"the {kind} of all {what}s is compared{times}"
+        said.append(f"{name}: {holders} holds its own {what}; {compared}")
+    elif times:
         said.append(f"{name}: compared{times}")
     if lineage.shards:
         said.append(
