@@ -104,11 +104,11 @@ def checked(plain: Row, target: str, wrapper: str, mistake: str, seconds: int) -
 
 def placed(finding: dict[str, Any]) -> tuple[str, str]:
     """Return the line that a finding names, below the library's folder, and what it says."""
-    title: str = finding.get("title") or ""
-    named = re.match(r"(\S+\.py:\d+): ", title)
+    title = re.sub(r"\S*/site-packages/", "", finding.get("title") or "")
+    named = re.match(r"(?:[\w ]+: )?(\S+\.py:\d+): ", title)
     place = named[1] if named else finding.get("source") or finding.get("operator") or ""
     reason = title[named.end() :] if named else title
-    return place.rsplit("/transformers/", 1)[-1], reason.splitlines()[0] if reason else ""
+    return place.rsplit("/site-packages/", 1)[-1], reason.splitlines()[0] if reason else ""
 
 
 def run(target: str, report: Path, seconds: int) -> int:

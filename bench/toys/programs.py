@@ -67,7 +67,7 @@ def spec(name: str, wrapper: str, mistake: str = "", unused: bool = False) -> Sp
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(whole, ignored)
         spread = DistributedDataParallel(whole, find_unused_parameters=unused)
         if mistake == "summed":
-            spread.register_comm_hook(None, summed)
+            spread.register_comm_hook(None, lambda _, bucket: summed(bucket))
         return training(spread, scale=1.5 if mistake == "count" and rank.number == 1 else 1.0)
 
     return Spec(
@@ -115,7 +115,7 @@ def sharded(model: Any) -> Any:
     return fully_shard(model)
 
 
-def summed(_: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def summed(bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Sum the gradients of a bucket over ranks, and forget to divide them."""
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     future: Callable[..., Any] = work.get_future().then

@@ -6,8 +6,8 @@ LINE = "| {} |"
 HEAD = """# Models of transformers
 
 This page shows how many ordinary model classes of `transformers` are decided under
-`DistributedDataParallel` and FSDP2, class by class. It is generated, on {date}, with PyTorch 2.13
-and transformers 5.24:
+`DistributedDataParallel` and FSDP2, class by class. It is generated from the results of
+`bench/model_zoo.py`, last on {date}, with PyTorch 2.13 and transformers 5.24:
 
 <!-- not run: it takes hours, and needs transformers -->
 
@@ -36,5 +36,5 @@ FOOT = """
 
 `--wrong` plants one of three mistakes: gradients are summed and not averaged (`summed`), the last
 parameter's gradient is never reduced (`unreduced`), or one rank divides its loss by another count
-(`count`). A model that learns from planted mistakes must not be called equivalent.
+(`count`). None of these programs may be called equivalent.
 """

@@ -67,6 +67,8 @@ def tiny(name: str, config_class: Any, **given: Any) -> Any:
     """Return a configuration of the class at toy size, for the model class ``name``."""
     config = config_class(**{**shrunk(config_class), **OVERRIDES.get(name, {}), **given})
     config.use_cache = False
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = TOKENS["decoder_start"]
     return config
 
 
