@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = ROOT / "bench" / "programs" / "ordinary_step.py"
+PROGRAMS = ROOT / "bench" / "programs"
 BASELINE = "no_clipping"
 FORMS = (
     BASELINE,
@@ -35,11 +35,14 @@ FORMS = (
     "three_microbatches_each",
     "no_sequence_parallelism",
 )
+AROUND_A_RING = ("ring", "all_axes")
+"""The forms of ``ring_step.py``: context parallelism alone, and dp=2 x pp=2 x cp=2 x tp=2."""
 
 
 def checked(form: str, limit: float) -> tuple[float, str]:
     """Return the processor seconds of a check, and the first line that it prints."""
-    command = [sys.executable, "-m", "pitcheck", "check", f"{PROGRAM}:{form}"]
+    file = "ring_step.py" if form in AROUND_A_RING else "ordinary_step.py"
+    command = [sys.executable, "-m", "pitcheck", "check", f"{PROGRAMS / file}:{form}"]
     options = ["--jobs", "1", "--no-cache", "--seed", "1"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
@@ -68,7 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     print(time.strftime("%Y-%m-%d"), os.cpu_count(), "processors")
     baseline = None
-    for form in FORMS:
+    for form in (*FORMS, *AROUND_A_RING):
         if options.only in form or form == BASELINE:
             seconds, said = checked(form, options.limit)
             baseline = baseline or seconds

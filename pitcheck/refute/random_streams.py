@@ -23,6 +23,9 @@ from pitcheck.stage.stage import Target
 
 Numbers = NDArray[np.int64]
 
+BY_IMPORT = " import at "
+"""The part of the name of a stream that a file draws from while it is imported."""
+
 
 class _Recorder(RealAlgebra):
     """A float64 algebra that notes the numbers of the draws taken from every stream."""
@@ -112,7 +115,7 @@ def _in_program(run: WholeRun, target: Target, others: Collection[str]) -> Unlik
     """Return what draws from streams that the reference lacks, by its line; None without a line.
 
     The names of such streams are made of calls and states of generators, and mean nothing to their
-    author. A name that a plan gives is a word.
+    author. A name that a plan gives is a word; one of a draw by an import has its line.
     """
     stage, cut = run.stage, target.cut
     steps = _drawing(stage.parallel, cut.value)
@@ -121,7 +124,7 @@ def _in_program(run: WholeRun, target: Target, others: Collection[str]) -> Unlik
     if step is None or not wanted:
         return None
     node = _node(stage.parallel, step)
-    if not node.source or not any(" " in stream for stream in others):
+    if not node.source or not any(" " in stream and BY_IMPORT not in stream for stream in others):
         return None
     like = next((s for s in wanted if _node(stage.reference, s).source == node.source), wanted[0])
     shapes = _shape(stage.parallel.graph, step), _shape(stage.reference.graph, like)

@@ -194,7 +194,9 @@ def test_a_cause_within_a_loop_is_tried_on_one_iteration() -> None:
     (finding,) = found.findings
     assert (finding.code, finding.output) == ("PIT104", "result")
     assert finding.tried is not None
-    assert finding.tried.said.startswith("tried on one iteration in any state: every output")
+    assert finding.tried.said.startswith(
+        "tested on one iteration in any state: with it, every output"
+    )
     assert finding.reference_value != finding.parallel_value
 
 

@@ -15,7 +15,7 @@ from pitcheck.frontends.xla.lowering import building
 from pitcheck.frontends.xla.lowering.pair import plans_of
 from pitcheck.frontends.xla.text.parser import parse_hlo
 
-ANY_VERDICT_BUT_EQUIVALENT = (OTHERS, REFUSED)
+ANY_VERDICT_BUT_EQUIVALENT = (OTHERS, REFUSED, "inconclusive")
 
 
 def whole(end: str, start: str = BEFORE, regions: str = "") -> str:

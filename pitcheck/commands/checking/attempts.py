@@ -144,7 +144,7 @@ def _tried_on_any_state(finding: Finding) -> Finding:
     tried = finding.tried
     if tried is None:
         return finding
-    said = tried.said.replace("tried", "tried on one iteration in any state", 1)
+    said = tried.said.replace("tested", "tested on one iteration in any state", 1)
     return msgspec.structs.replace(
         finding,
         repair=finding.repair and finding.repair.replace(tried.said, said),

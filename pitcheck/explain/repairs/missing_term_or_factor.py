@@ -322,6 +322,8 @@ def factor_of_outputs(
 ) -> tuple[list[Diagnosis], list[Override]] | None:
     """Divide all outputs that differ by the one factor that all of them are off by.
 
+    A sign alone is no such factor: the operands of a difference are exchanged.
+
     Returns:
         The mistakes, one for each output, and the repair; None if they have no such factor.
     """
@@ -329,7 +331,7 @@ def factor_of_outputs(
     diagnoses, changes = [], []
     for target, ratio in ((rerun.wanted(n).target, _ratio_of(evidence, n)) for n in left):
         ratios.add(ratio)
-        if ratio is None or len(ratios) > 1:
+        if ratio in (None, -1) or len(ratios) > 1:
             return None
         value, codes = target.cut.value, target.codes
         result = rerun.one("mul", {}, [Read(value, codes), 1 / ratio], len(codes))
