@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -23,13 +25,16 @@ def ctc_loss(
     target_lengths: Sizes | Tensor,
     blank: int = 0,
     zero_infinity: bool = False,  # noqa: ARG001  an alignment is there
-) -> tuple[Tensor, Tensor]:
+) -> Any:
     """Return the negative logarithm of the probability of each row's labels.
 
     Returns:
-        The losses; and the frames' states, of which this derivative has no use.
+        The losses; and the frames' states, of which this derivative has no use. NotImplemented if
+        some row has no alignment, or a blank among its labels.
     """
     marks = Marks.of(targets, input_lengths, target_lengths, blank)
+    if not marks.align(blank):
+        return NotImplemented
     losses = -marks.probability(marks.forward(marks.emitted(log_probs.exp()))).log()
     return losses, torch.zeros_like(log_probs)
 
@@ -44,12 +49,14 @@ def ctc_loss_backward(
     log_alpha: Tensor,  # noqa: ARG001
     blank: int,
     zero_infinity: bool = False,  # noqa: ARG001  an alignment is there
-) -> Tensor:
+) -> Any:
     """Return the gradient of the logarithms of probabilities that a softmax has made.
 
     As PyTorch's, it is that of what the softmax was taken of.
     """
     marks = Marks.of(targets, input_lengths, target_lengths, blank)
+    if not marks.align(blank):
+        return NotImplemented
     probabilities = log_probs.exp()
     emitted = marks.emitted(probabilities)
     ahead = marks.forward(emitted)
@@ -88,6 +95,18 @@ class Marks:
                 marks += [int(label), blank]
             numbers.append(marks + [blank] * (2 * (max(lengths) - length)))
         return Marks(numbers, frames, lengths)
+
+    def align(self, blank: int) -> bool:
+        """Return True if each row has frames for its labels, and a blank between two equal ones.
+
+        The loss of other rows is infinite, and its gradient no number.
+        """
+        for numbers, frames, length in zip(self.numbers, self.frames, self.lengths, strict=True):
+            labels = numbers[1 : 2 * length : 2]
+            again = sum(one == next_one for one, next_one in pairwise(labels))
+            if blank in labels or frames < length + again or not frames:
+                return False
+        return True
 
     @property
     def count(self) -> int:

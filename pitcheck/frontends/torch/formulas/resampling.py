@@ -91,11 +91,18 @@ def _resampled(
 
 
 def _step(size: int, count: int, scale: float | None) -> Fraction | None:
-    """Return the distance of elements of the result; None if it is no short fraction."""
-    if scale is None:
-        return Fraction(size, count)
+    """Return the distance of elements of the result; None if it is no short fraction.
+
+    Where the size stays or doubles, some of PyTorch's kernels copy elements whatever the scale is,
+    and others do not: another scale than that of the sizes has no meaning then.
+    """
+    by_sizes = Fraction(size, count)
+    if scale is None or size == 1:
+        return by_sizes
     step = Fraction(1 / scale).limit_denominator(MOST_SCALE)
-    return step if float(step) == 1 / scale else None
+    if float(step) != 1 / scale or (by_sizes in (1, Fraction(1, 2)) and step != by_sizes):
+        return None
+    return step
 
 
 def _means(size: int, count: int) -> Shares:

@@ -82,12 +82,16 @@ def _written(
     """Return the elements after a write at indices.
 
     Returns None if an element is written twice, with different numbers: nothing says which remains.
+    Behind a whole dimension, no element may be written twice.
     """
-    result = x.index_put(indices, values, accumulate)
+    result: torch.Tensor = torch.ops.aten.index_put.default(x, indices, values, accumulate)
     given = [index for index in indices if index is not None]
-    if accumulate or values.numel() == 1 or len(given) != len(indices):
+    if accumulate or values.numel() == 1:
         return result
     places = torch.broadcast_tensors(*given)
+    if len(given) != len(indices):
+        written = torch.stack([place.reshape(-1) for place in places])
+        return result if written.unique(dim=1).shape == written.shape else None
     shape = (*places[0].shape, *x.shape[len(given) :])
     source = values.expand(shape).reshape(-1, *x.shape[len(given) :])
     backwards = tuple(place.reshape(-1).flip(0) for place in places)

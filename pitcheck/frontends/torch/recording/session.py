@@ -445,7 +445,10 @@ def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | Non
         dtype = DTYPES[given.dtype]
         floats = dtype.is_floating_point
         whole = stated.to(torch.int64 if floats else dtype).reshape(given.shape)
-        if not torch.equal(whole.reshape(stated.shape).to(stated.dtype), stated):
-            wanted = "whole numbers, which values of floats must be" if floats else given.dtype
+        held = whole.to(dtype).to(whole.dtype)
+        if not torch.equal(held, whole) or not torch.equal(
+            whole.reshape(stated.shape).to(stated.dtype), stated
+        ):
+            wanted = f"whole numbers that {given.dtype} holds" if floats else given.dtype
             raise PlanError(f"batch[{name!r}] has values that are no {wanted}")
         return whole[tuple(slice(start, stop) for ((start, stop),) in box)].clone()

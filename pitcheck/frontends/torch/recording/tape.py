@@ -308,10 +308,24 @@ class Tape:
             self.bounds.update(dict.fromkeys(event.tensors, self.bounds[first.value]))
 
     def _is_decided(self, event: Event) -> bool:
-        """Return True for a comparison that has one outcome for all integers within bounds."""
+        """Return True for a comparison that has one outcome for all integers within bounds.
+
+        Raises UnsupportedError for a comparison with an integer that the dtype cannot hold, which
+        PyTorch wraps around.
+        """
         if event.operator not in COMPARISONS:
             return False
         one, other = event.arguments[:2]
+        if isinstance(one, Ref) and isinstance(other, int) and not isinstance(other, bool):
+            dtype = self.kinds[one.value].dtype
+            if (
+                dtype in INTEGERS - {torch.bool}
+                and not torch.iinfo(dtype).min <= other <= torch.iinfo(dtype).max
+            ):
+                raise self.unsupported(
+                    f"a tensor of {dtype} is compared with {other}, which wraps around to another "
+                    f"number there; cast the tensor to int64 first"
+                )
         bounds = self.bounds.get(one.value) if isinstance(one, Ref) else None
         return (
             bounds is not None

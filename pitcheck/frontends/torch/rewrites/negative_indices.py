@@ -21,11 +21,25 @@ BY_INDICES = frozenset(
     for name in ("index.Tensor", "index_put.default")
 )
 """The operators whose second argument has an index, or nothing, for each dimension of the first."""
+FILLED = "index_fill.int_Scalar"
+"""The operator whose indices are of one dimension."""
 
 
 def from_the_front(events: Sequence[Event], tape: Tape) -> list[Event]:
     """Return the events, in which known indices count from the front of their dimension."""
-    return [_changed(event, tape) if event.operator in BY_INDICES else event for event in events]
+    return [_in_front(event, tape) for event in events]
+
+
+def _in_front(event: Event, tape: Tape) -> Event:
+    if event.operator in BY_INDICES:
+        return _changed(event, tape)
+    if event.operator != FILLED:
+        return event
+    base, dim, index, *others = event.arguments
+    if not isinstance(base, Ref) or not isinstance(dim, int):
+        return event
+    front = _counted(index, tape.kinds[base.value].shape[dim], tape)
+    return replace(event, arguments=(base, dim, front, *others))
 
 
 def _changed(event: Event, tape: Tape) -> Event:

@@ -243,3 +243,26 @@ def test_a_right_program_is_proven_and_a_near_miss_is_not(
 ) -> None:
     proven(pair(kind, sizes))
     assert verdict(pair(kind, sizes, wrong)) == "mismatch"
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "count", "scale"),
+    [("linear1d", 3, 3, 1.25), ("nearest1d", 3, 3, 1.25), ("nearest1d", 2, 4, 2.25)],
+)
+def test_a_scale_that_kernels_may_ignore_has_no_meaning(name, size, count, scale) -> None:
+    """Where the size stays or doubles, some kernels copy elements whatever the scale is."""
+    corners = () if "nearest" in name else (False,)
+    resampled = DECOMPOSED["aten", f"upsample_{name}"]
+    x = torch.ones(1, 1, size)
+    assert resampled(x, (count,), *corners, scale) is NotImplemented
+    assert resampled(x, (count,), *corners, count / size).shape == (1, 1, count)
+
+
+@pytest.mark.parametrize(
+    ("labels", "frames"), [([1, 1], 2), ([1, 2], 1), ([0, 1], 4)], ids=["equal", "short", "blank"]
+)
+def test_labels_without_an_alignment_have_no_meaning(labels: list[int], frames: int) -> None:
+    """Their loss is infinite, or 0 if asked for, and its gradient is no number or 0."""
+    probabilities = torch.zeros(4, 1, 3).log_softmax(-1)
+    loss = DECOMPOSED["aten", "_ctc_loss"]
+    assert loss(probabilities, torch.tensor([labels]), [frames], [2]) is NotImplemented

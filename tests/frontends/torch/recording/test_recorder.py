@@ -148,7 +148,7 @@ def through_data(model: nn.Sequential) -> None:
         (through_numpy, r"the numbers of a tensor of shape \(5,\) were changed"),
         (
             through_data,
-            r"was written to before by what no operator tells of \(1 times, of which 0 are "
+            r"was written to before by what no operator tells of \(2 times, of which 1 are "
             r"recorded\)",
         ),
     ],
