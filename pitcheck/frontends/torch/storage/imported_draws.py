@@ -5,8 +5,9 @@ The file is imported once, for all ranks. In training every process imports it, 
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.recording.arguments import dtype_name, tensors_in
 from pitcheck.frontends.torch.recording.blame import OWN, short
 from pitcheck.frontends.torch.recording.generator_state import UNSEEDED, begin, is_seeded
@@ -45,6 +47,8 @@ class ImportedDraws(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = kwargs or {}
+        if func is torch.ops.aten._local_scalar_dense.default:
+            self.check_unseen(args[0])
         draws = torch.Tag.nondeterministic_seeded in func.tags
         unseeded = draws and given.get("generator") is None and not is_seeded()
         result = func(*args, **given)
@@ -60,6 +64,29 @@ class ImportedDraws(TorchDispatchMode):
             elif overwrites and tensor.nbytes == held.nbytes():
                 self.drawn.pop(held._cdata, None)
         return result
+
+    def patches(self) -> list[tuple[object, str, Any]]:
+        """Return the patches of the ways past operators in which a program sees numbers."""
+        names = ("tolist", "numpy", "__array__")
+        return [(torch.Tensor, name, self._seeing(getattr(torch.Tensor, name))) for name in names]
+
+    def _seeing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def see(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            self.check_unseen(tensor)
+            return original(tensor, *args, **kwargs)
+
+        return see
+
+    def check_unseen(self, tensor: torch.Tensor) -> None:
+        """Raise UnsupportedError if a program is about to see such numbers."""
+        line = self._line(tensor)
+        if line:
+            raise UnsupportedError(
+                f"{_place()} looks at a number that is drawn at {line} when the file is imported, "
+                f"without a seed: every process draws another; call torch.manual_seed before, or "
+                f"draw it where the program is built"
+            )
 
     def _line(self, tensor: torch.Tensor) -> str:
         """Return the line that drew the numbers of a tensor; "" if they are no such numbers."""

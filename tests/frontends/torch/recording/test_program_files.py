@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pitcheck.errors import PlanError
+from pitcheck.errors import PlanError, UsageError
 from pitcheck.frontends.torch.load import load_spec
 from pitcheck.torch import Options, check
 
@@ -114,3 +114,18 @@ def test_numbers_drawn_by_an_import(tmp_path, monkeypatch, name, verdict, said) 
     report = check(spec, Options(seed=1, jobs=1, explain=False))
     assert report.verdict == verdict, report.findings
     assert said in "".join(finding.title for finding in report.findings[:1])
+
+
+@pytest.mark.parametrize(
+    "seen", ["drawn.item()", "drawn.tolist()", "drawn.numpy()", "bool(drawn > 0.5)", "float(drawn)"]
+)
+def test_numbers_drawn_by_an_import_are_not_looked_at(tmp_path, monkeypatch, seen) -> None:
+    """They would be one number for all ranks, and each process draws another."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "looked.py"
+    text = f"import torch\nSEED\ndrawn = torch.rand(())\nseen = {seen}\nspec = 1\n"
+    for seed, error in (("", PlanError), ("torch.manual_seed(1)", UsageError)):
+        sys.modules.pop("looked", None)
+        file.write_text(text.replace("SEED", seed))
+        with pytest.raises(error, match="without a seed" if not seed else "must be a"):
+            load_spec(str(file), "spec")
