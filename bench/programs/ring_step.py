@@ -38,7 +38,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank stands: its groups, or none of them on one device."""
+    """The groups that a rank belongs to; one device has none."""
 
     shape: Shape
     groups: Mapping[str, Any]

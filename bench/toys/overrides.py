@@ -1,4 +1,4 @@
-"""What a class needs beside the rules for the names of fields, with the reason."""
+"""Fields of single classes that the rules for names of fields do not fit, with the reason."""
 
 from __future__ import annotations
 

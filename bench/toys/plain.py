@@ -20,7 +20,7 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Plain:
-    """What a step of a toy model in plain PyTorch shows.
+    """The result of a step of a toy model in plain PyTorch.
 
     ``problem``: why it does not run, or nothing. ``unused``: parameters without a gradient.
     ``differs``: what the halves of the batch do not average to: "loss" or a parameter's name.

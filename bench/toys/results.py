@@ -1,4 +1,4 @@
-"""What was found, one line of JSON for each class and wrapper."""
+"""Results of the bench: one line of JSON for each class and wrapper."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What a later line about the same stands in the place of."""
+        """Equal for two rows if the later one replaces the earlier one."""
         return (self.name, self.wrapper, self.mistake)
 
     def line(self) -> str:

@@ -68,6 +68,13 @@ def constant_ratio(actual: Floats, wanted: Floats) -> Fraction | None:
     return None if ratio == 1 or far else ratio
 
 
+def ratio_of_output(evidence: Evidence, number: int) -> Fraction | None:
+    """Return the factor by which an output is off; None if it is right, or off otherwise."""
+    comparison = evidence.run.comparisons[number]
+    sides = (np.asarray(side.data)[0] for side in (comparison.actual, comparison.expected))
+    return constant_ratio(*sides)
+
+
 @dataclass(frozen=True)
 class Factor:
     """A constant factor, and what has its size in the plan, or the inverse of it.

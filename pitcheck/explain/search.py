@@ -39,8 +39,6 @@ from pitcheck.explain.wrong_values import WrongValues
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.refute.whole_run import SAME, WholeRun
 
-ENDS = frozenset({"missing reduction", "missing mean"})
-"""The repairs of outputs themselves that are tried before an operator is looked for."""
 OTHER_TENSOR = "PIT103"
 """The code of operands that are other tensors: one may happen to be the right one times a factor.
 """
@@ -235,7 +233,7 @@ def _lacking(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
 
     Nothing is forgotten more often, and few operators are evaluated to see it.
     """
-    repairs = [repair for repair in REPAIRS if repair.name in ENDS]
+    repairs = [repair for repair in REPAIRS if repair.ends]
     steps: list[Candidate] = []
     try:
         rerun = Rerun(evidence)
@@ -252,15 +250,15 @@ def _lacking(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
             rerun.changes.update(rerun.after(found[1], left) or {})
     except PitcheckError:  # too much was tried
         return []
-    families: dict[Family, list[Candidate]] = {}
-    for step in steps:
-        families.setdefault(step[0].family, []).append(step)
+    families: dict[Family, list[tuple[int, Candidate]]] = {}
+    for place, step in enumerate(steps):
+        families.setdefault(step[0].family, []).append((place, step))
     return [
         Tried(
-            several[0][0],
+            several[0][1][0],
             tuple(left),
-            tuple((steps.index(step), step[1]) for step in several),
-            tuple(diagnosis for diagnosis, _ in several[1:]),
+            tuple((place, changes) for place, (_, changes) in several),
+            tuple(diagnosis for _, (diagnosis, _) in several[1:]),
         )
         for several in families.values()
     ]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from pitcheck.claims.real_numbers import Floats
 from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.observations.observation import AtOperator, AtOutput, numbers_of
+from pitcheck.explain.observations.observation import AtOperator, AtOutput
 from pitcheck.explain.ratios import (
     constant_ratio,
     members_of,
     ratio_cause,
+    ratio_of_output,
     repeated_reduction,
 )
-from pitcheck.stage.evaluate import Comparison
 
 
 def factor_of_result(view: AtOperator) -> Diagnosis | None:
@@ -29,30 +28,25 @@ def factor_of_result(view: AtOperator) -> Diagnosis | None:
     again = _reduced_again(view, ratio)
     if again is not None:
         return again
-    final = _ratio_of_output(view)
+    final = _ratio_of_next_output(view)
     return None if final is None else ratio_cause(view.evidence, view.value, final, view.codes)
 
 
-def _ratio_of_output(view: AtOperator) -> Fraction | None:
-    """Return the factor of the first output, in the order of the program, that reads a result.
+def _ratio_of_next_output(view: AtOperator) -> Fraction | None:
+    """Return the factor of the first output, of those that read a result and are off by a factor.
 
-    Return None if that output is no constant multiple of what it should be.
+    Return None if no such output is.
     """
     evidence = view.evidence
-    behind, stack = {view.value}, [view.value]
-    while stack:
-        steps = evidence.readers.get(stack.pop(), [])
-        new = {value for step in steps for value in evidence.outputs(step)} - behind
-        behind |= new
-        stack.extend(new)
-    outputs = [each for each in evidence.run.comparisons if each.target.cut.value in behind]
-    ratios = ((each, constant_ratio(*_numbers(each))) for each in outputs)
-    found = [(evidence.second.depth(each.target.cut.value), r) for each, r in ratios if r]
+    steps = evidence.read_behind([view.value], lambda _: True)
+    behind = {view.value, *(value for step in steps for value in evidence.outputs(step))}
+    found = (
+        (evidence.second.depth(comparison.target.cut.value), ratio)
+        for number, comparison in enumerate(evidence.run.comparisons)
+        if comparison.target.cut.value in behind
+        and (ratio := ratio_of_output(evidence, number)) is not None
+    )
     return min(found, default=(0, None), key=lambda each: each[0])[1]
-
-
-def _numbers(comparison: Comparison) -> tuple[Floats, Floats]:
-    return numbers_of(comparison.actual), numbers_of(comparison.expected)
 
 
 def _is_of_mean(view: AtOperator, ratio: Fraction) -> bool:

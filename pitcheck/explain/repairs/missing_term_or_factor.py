@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from pitcheck.base.numbers import Literal, parse_number
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
@@ -20,7 +18,7 @@ from pitcheck.explain.families import (
     REDUCTIONS,
     SUMS,
 )
-from pitcheck.explain.ratios import FACTOR, constant_ratio, factor
+from pitcheck.explain.ratios import FACTOR, factor, ratio_of_output
 from pitcheck.explain.repairs.missing_collective import of_norm
 from pitcheck.explain.repairs.missing_operator import copied
 from pitcheck.explain.rerun.changes import Override, Read, held_at
@@ -329,7 +327,7 @@ def factor_of_outputs(
     """
     evidence, ratios = rerun.evidence, set[Fraction | None]()
     diagnoses, changes = [], []
-    for target, ratio in ((rerun.wanted(n).target, _ratio_of(evidence, n)) for n in left):
+    for target, ratio in ((rerun.wanted(n).target, ratio_of_output(evidence, n)) for n in left):
         ratios.add(ratio)
         if ratio in (None, -1) or len(ratios) > 1:
             return None
@@ -375,13 +373,6 @@ def _ratios(site: Site) -> Iterator[Fraction]:
     if cut is not None and cut.scale != 1:
         yield cut.scale
     for number in range(len(evidence.run.comparisons)):
-        found = _ratio_of(evidence, number)
+        found = ratio_of_output(evidence, number)
         if found is not None:
             yield found
-
-
-def _ratio_of(evidence: Evidence, number: int) -> Fraction | None:
-    """Return the factor by which an output is off; None if it is off otherwise."""
-    comparison = evidence.run.comparisons[number]
-    sides = (np.asarray(side.data)[0] for side in (comparison.actual, comparison.expected))
-    return constant_ratio(*sides)

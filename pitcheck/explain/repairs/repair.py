@@ -42,7 +42,8 @@ class Repair:
     the operator. ``along`` and ``search``: the phases in which it is tried, along the program and
     back from an output; None: not at all. Within a phase the order is that of the table. ``chain``:
     which of several operators in a row is meant; None: the nearest. ``chance``: many other mistakes
-    look like it, so it is believed after repairs that explain as much.
+    look like it, so it is believed after repairs that explain as much. ``ends``: tried at the
+    operators that write outputs before any other operator is looked for.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Repair:
     scope: Scope = Scope.OPERATOR
     chain: Chain | None = None
     chance: bool = False
+    ends: bool = False
     along: int | None = None
     search: int | None = None
 

@@ -1,4 +1,4 @@
-"""What is computed of windows that move over a picture: pooling, and columns of all windows.
+"""Formulas over windows that move along a picture: pooling, and columns of all windows.
 
 Dimensions in front of those that a window has are kept as they are.
 

@@ -153,9 +153,9 @@ class RankNames:
 
     def enter_outputs(self, event: Event) -> None:
         """Name the values that an event computes."""
-        self._place = f"{base_name(event)}{self._label}"
-        # Ranks that meet may call the collective at different lines.
         called = _called(event)
+        self._place = f"{called[0]}{self._label}"
+        # Ranks that meet may call the collective at different lines.
         self._origin = ("", 0, 0) if event.meets else (*called[1:], self._times[called])
         for number in event.tensors:
             value = self._trace.values[number]
@@ -221,6 +221,7 @@ def base_name(event: Event) -> str:
 
 
 def _called(event: Event) -> tuple[str, str, int]:
+    """Return the name of an event's results, its line, and the call of its module."""
     return base_name(event), event.source, event.call
 
 

@@ -10,10 +10,9 @@ from pitcheck.frontends.torch.program import Input, Part
 from pitcheck.frontends.torch.routing import Axes
 from pitcheck.frontends.torch.trace import Intervals
 from pitcheck.plan.model import Lineage, Shard
+from pitcheck.plan.rules.lineage_rules import FREE
 from pitcheck.plan.tables import Places
 
-FREE = -1
-"""The start of an interval of padding in a lineage."""
 Box = tuple[Intervals, ...]
 """For each dimension, the intervals of the whole that a rank holds, joined."""
 

@@ -323,7 +323,7 @@ class _Session:
             if integers is not None
             else {}
         )
-        # What is known are integers; a tensor of floats is made of them.
+        # Known values are stored as integers; a tensor of floats is cast from them.
         stored = dtype if integers is None else integers.dtype
         value = self._tape.give(
             Kind(shape, stored), "input", name, whole=given.shape, box=box, **where

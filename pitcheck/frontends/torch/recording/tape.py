@@ -264,6 +264,7 @@ class Tape:
         The program may then look at its results.
         """
         known: Mapping[int, torch.Tensor] = self.known
+        self._check_wrapped(event)
         self._bound(event)
         if event.operator in FILLS or self._is_decided(event):
             known = ChainMap(self.known, self._stand_ins(event))
@@ -308,30 +309,33 @@ class Tape:
             self.bounds.update(dict.fromkeys(event.tensors, self.bounds[first.value]))
 
     def _is_decided(self, event: Event) -> bool:
-        """Return True for a comparison that has one outcome for all integers within bounds.
-
-        Raises UnsupportedError for a comparison with an integer that the dtype cannot hold, which
-        PyTorch wraps around.
-        """
+        """Return True for a comparison that has one outcome for all integers within bounds."""
         if event.operator not in COMPARISONS:
             return False
         one, other = event.arguments[:2]
-        if isinstance(one, Ref) and isinstance(other, int) and not isinstance(other, bool):
-            dtype = self.kinds[one.value].dtype
-            if (
-                dtype in INTEGERS - {torch.bool}
-                and not torch.iinfo(dtype).min <= other <= torch.iinfo(dtype).max
-            ):
-                raise self.unsupported(
-                    f"a tensor of {dtype} is compared with {other}, which wraps around to another "
-                    f"number there; cast the tensor to int64 first"
-                )
         bounds = self.bounds.get(one.value) if isinstance(one, Ref) else None
         return (
             bounds is not None
             and isinstance(other, int | float)
             and not bounds[0] <= other < bounds[1]
         )
+
+    def _check_wrapped(self, event: Event) -> None:
+        """Raise UnsupportedError for a comparison with an integer that the dtype cannot hold.
+
+        PyTorch wraps the integer around.
+        """
+        if event.operator not in COMPARISONS:
+            return
+        one, other = event.arguments[:2]
+        dtype = self.kinds[one.value].dtype if isinstance(one, Ref) else torch.bool
+        if dtype == torch.bool or dtype not in INTEGERS or not isinstance(other, int):
+            return
+        if not torch.iinfo(dtype).min <= other <= torch.iinfo(dtype).max:
+            raise self.unsupported(
+                f"a tensor of {dtype} is compared with {other}, which wraps around to another "
+                f"number there; cast the tensor to int64 first"
+            )
 
     def _stand_ins(self, event: Event) -> dict[int, torch.Tensor]:
         """Return tensors in place of operands whose numbers within bounds change no result."""

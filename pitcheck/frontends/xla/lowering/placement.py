@@ -8,9 +8,7 @@ from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.building import DEVICE
 from pitcheck.frontends.xla.text.sharding import Placement, Sharding, Use
 from pitcheck.plan.model import Lineage, Shard, Table
-
-FREE = -1
-"""The start of an interval of padding."""
+from pitcheck.plan.rules.lineage_rules import FREE
 
 
 def lineage_of(

@@ -304,7 +304,7 @@ def test_who_waits_for_whom(sync, expected) -> None:
 
 
 def counted_by_truths(model: nn.Sequential) -> None:
-    """Whether some rank is the first, as truths tell."""
+    """Scale a gradient by truths that ranks have reduced: any rank is the first, all are."""
     average(model)
     first = torch.tensor([dist.get_rank() == 0, True])
     both = first.clone()

@@ -192,3 +192,4 @@ def test_a_scaler_that_steps_twice_counts_twice() -> None:
     """The gradients are divided twice, and the count of steps goes up twice."""
     report = check_at_one_mesh(spec(lambda _: stepped_twice))
     assert report.verdict == "mismatch", report.findings
+    assert any("_growth_tracker" in name for name in report.differing), report.differing

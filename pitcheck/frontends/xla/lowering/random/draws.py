@@ -27,11 +27,11 @@ import numpy as np
 
 from pitcheck.frontends.xla.lowering.arrays import Array, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import DEVICE, Building, NotDrawnError, unsupported
-from pitcheck.frontends.xla.lowering.placement import FREE
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
 from pitcheck.frontends.xla.lowering.random.codes import MIXED
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import Lineage, Shard, Table, Tensor
+from pitcheck.plan.rules.lineage_rules import FREE
 
 Box = tuple[tuple[int, int], ...]
 """The part of an array along each dimension: where it begins and ends."""

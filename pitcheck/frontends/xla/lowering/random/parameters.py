@@ -7,12 +7,13 @@ from math import prod
 import numpy as np
 
 from pitcheck.frontends.xla.lowering.arrays import NUMPY
-from pitcheck.frontends.xla.lowering.placement import FREE, lineage_of
+from pitcheck.frontends.xla.lowering.placement import lineage_of
 from pitcheck.frontends.xla.lowering.random.codebook import Ints
 from pitcheck.frontends.xla.lowering.random.codes import Codes, leaf
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.frontends.xla.text.sharding import Sharding
 from pitcheck.plan.model import Lineage
+from pitcheck.plan.rules.lineage_rules import FREE
 
 KEYS = frozenset({ElementType.U32, ElementType.U64})
 """The types of the keys of random numbers."""
