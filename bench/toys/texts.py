@@ -23,7 +23,8 @@ Each class is built from its own configuration at toy size: one layer (of hybrid
 kind), 16 features, two heads, a vocabulary of 16, no dropout. A step of SGD on a batch of four rows
 is compared on one device and on two data parallel ranks. A check has a limit of wall time, and the
 last column is its processor seconds. Rows are kept from run to run, so that they may be of several
-versions of pitcheck. `pitcheck check bench/model_zoo_spec.py:CLASS__ddp` checks one class by itself.
+versions of pitcheck. `pitcheck check bench/model_zoo_spec.py:CLASS__ddp` checks one class by
+itself.
 
 **What is right.** A class trains a step in plain PyTorch first, in float64: on the whole batch, and
 on its halves. Where the halves do not average to the whole, data parallelism changes the program,
