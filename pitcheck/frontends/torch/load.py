@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pitcheck.base.nearest import nearest, nearest_file
 from pitcheck.errors import PlanError, UsageError
+from pitcheck.frontends.torch.patches.nondeterminism import seeded_import
 from pitcheck.frontends.torch.patches.patching import patched
 from pitcheck.frontends.torch.patches.program_output import guest
 from pitcheck.frontends.torch.patches.set_order import UserLoader, sets_by_rank
@@ -41,7 +42,8 @@ def load_spec(file: str, name: str) -> Spec:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         draws = ImportedDraws()
-        with guest(), sets_by_rank(path.resolve().parent), patched(draws.patches()), draws:
+        patches = patched(draws.patches())
+        with guest(), sets_by_rank(path.resolve().parent), patches, seeded_import(), draws:
             loader.loader.exec_module(module)
     except ModuleNotFoundError as error:
         if error.name == "torch":

@@ -1,9 +1,9 @@
 """Differences by chance between two runs of a program or between its ranks.
 
-Numbers that Python or NumPy draw from a generator that the program has not seeded are refused: what
-they decide is another thing in the next run. The place of a tensor or module in a set depends on
-addresses. While recording it depends on the rank instead, so that a program that relies on it
-differs between ranks.
+Numbers that Python or NumPy draw from a generator that the program has not seeded are refused, also
+while its file is imported: what they decide is another thing in the next run. The place of a tensor
+or module in a set depends on addresses. While recording it depends on the rank instead, so that a
+program that relies on it differs between ranks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,7 +24,7 @@ import torch
 from numpy.random import bit_generator
 from torch._subclasses.fake_tensor import FakeTensor
 
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.patches.patching import Patch, patched
 from pitcheck.frontends.torch.recording.blame import OWN, short
 from pitcheck.frontends.torch.recording.recorder import Recorder
@@ -47,32 +48,103 @@ def deterministic(recorder: Recorder, rank: int) -> Iterator[None]:
     """
     random.seed(rank)
     np.random.seed(rank)
+    with patched(_ordered(rank)), seeded(Refusal(recorder.tape.refuse, _is_library)):
+        yield
+
+
+@contextmanager
+def seeded_import() -> Iterator[None]:
+    """Refuse unseeded draws of the program's files, but not of packages, while it is imported.
+
+    Raises UnsupportedError as they are made, or at the end.
+    """
+
+    def is_foreign(file: str) -> bool:
+        return PACKAGES in file or _is_library(file)
+
+    with seeded(Refusal(lambda error: error, is_foreign)):
+        yield
+
+
+@contextmanager
+def seeded(refusal: Refusal) -> Iterator[None]:
+    """Refuse draws from generators of Python, NumPy and PyTorch that nobody has seeded."""
     generators = [
-        Generator(recorder, random, random._inst, random.getstate),
-        Generator(recorder, np.random, np.random.mtrand._rand, _numpy_state),
+        Generator(refusal, random, random._inst, random.getstate),
+        Generator(refusal, np.random, np.random.mtrand._rand, _numpy_state),
     ]
-    with patched(_patches(recorder, rank, generators)):
+    with patched(_patches(refusal, generators)):
         yield
         for generator in generators:
             generator.check()
 
 
-def _patches(recorder: Recorder, rank: int, generators: Sequence[Generator]) -> Iterator[Patch]:
+@dataclass(frozen=True)
+class Refusal:
+    """A way to refuse draws.
+
+    ``noted`` takes the error and returns it. ``is_foreign`` returns True for a file whose draws are
+    not the program's.
+    """
+
+    noted: Callable[[UnsupportedError], PitcheckError]
+    is_foreign: Callable[[str], bool]
+
+    def check(self, what: str) -> None:
+        """Raise UnsupportedError if the program's own code is what draws.
+
+        Libraries may draw for themselves, as for the name of a temporary file.
+        """
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename == random.__file__:
+            frame = frame.f_back
+        if frame is None or self.is_foreign(frame.f_code.co_filename):
+            return
+        source = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}"
+        raise self.noted(
+            UnsupportedError(
+                f"{source}: {what} without a seed, so that every run, and every rank, is another "
+                f"program; seed it before"
+            )
+        )
+
+
+def _patches(refusal: Refusal, generators: Sequence[Generator]) -> Iterator[Patch]:
     for generator in generators:
         for name, value in generator.functions():
             yield generator.module, name, value
-    yield random.Random, "seed", _fresh(recorder, "random.Random", random.Random.seed, 1)
+    yield random.Random, "seed", _fresh(refusal, "random.Random", random.Random.seed, 1)
     numpy_sources: Any = bit_generator
     yield (
         numpy_sources,
         "randbits",
-        _system(recorder, "a generator of numpy.random", numpy_sources.randbits),
+        _system(refusal, "a generator of numpy.random", numpy_sources.randbits),
     )
     for name in ("random", "getrandbits"):
         original = getattr(random.SystemRandom, name)
-        yield random.SystemRandom, name, _system(recorder, "random.SystemRandom", original)
+        yield random.SystemRandom, name, _system(refusal, "random.SystemRandom", original)
     for owner in (torch, torch.random):
-        yield owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0)
+        yield owner, "seed", _fresh(refusal, "torch.seed", torch.seed, 0)
+    yield torch, "Generator", _generator_class(refusal)
+
+
+def _generator_class(refusal: Refusal) -> type:
+    """Return a class of PyTorch's generators whose ``seed`` is refused; the class itself is fixed.
+
+    Every generator is an instance of it, also one that was made before.
+    """
+
+    class Generators(type(torch._C.Generator)):  # type: ignore[misc]
+        def __instancecheck__(self, instance: object) -> bool:
+            return isinstance(instance, torch._C.Generator)
+
+    class Seeded(torch._C.Generator, metaclass=Generators):
+        seed = _system(refusal, "torch.Generator.seed", torch._C.Generator.seed)
+
+    return Seeded
+
+
+def _ordered(rank: int) -> Iterator[Patch]:
     serial = iter(range(sys.maxsize))
     yield torch.nn.Module, "__init__", _numbered(serial, torch.nn.Module.__init__)
     for hashed in (torch.Tensor, torch.nn.Module):
@@ -92,9 +164,9 @@ class Generator:
     are the module's functions, and ``state`` returns its state.
     """
 
-    def __init__(self, recorder: Recorder, module: Any, own: Any, state: Callable[[], Any]) -> None:
+    def __init__(self, refusal: Refusal, module: Any, own: Any, state: Callable[[], Any]) -> None:
         self.module = module
-        self._recorder = recorder
+        self._refusal = refusal
         self._own = own
         self._state = state
         self._seeded = False
@@ -119,7 +191,7 @@ class Generator:
                 f"a function of {self.module.__name__} that was imported by its own name "
                 f"draws, or seeds"
             )
-            raise self._recorder.tape.refuse(
+            raise self._refusal.noted(
                 UnsupportedError(
                     f"{what}; seed the generator, and draw, through the module: "
                     f"{self.module.__name__}.seed(...)"
@@ -136,7 +208,7 @@ class Generator:
             if self._seeded:
                 return original(*args, **kwargs)
             self.check()
-            _refuse(self._recorder, f"{self.module.__name__}.{name} draws")
+            self._refusal.check(f"{self.module.__name__}.{name} draws")
             drawn = original(*args, **kwargs)
             self._expected = self._state()
             return drawn
@@ -161,45 +233,26 @@ class Generator:
 
 
 def _fresh(
-    recorder: Recorder, name: str, original: Callable[..., Any], place: int
+    refusal: Refusal, name: str, original: Callable[..., Any], place: int
 ) -> Callable[..., Any]:
     """Wrap a function that takes a seed at ``place``, and numbers of the system without one."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         if all(value is None for value in (*args[place:], *kwargs.values())):
-            _refuse(recorder, f"{name} draws")
+            refusal.check(f"{name} draws")
         return original(*args, **kwargs)
 
     return make
 
 
-def _system(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _system(refusal: Refusal, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function that takes numbers of the system."""
 
     def draw(*args: Any, **kwargs: Any) -> Any:
-        _refuse(recorder, f"{name} draws")
+        refusal.check(f"{name} draws")
         return original(*args, **kwargs)
 
     return draw
-
-
-def _refuse(recorder: Recorder, what: str) -> None:
-    """Refuse a draw by the program's own code.
-
-    Libraries may draw for themselves, as for the name of a temporary file.
-    """
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename == random.__file__:
-        frame = frame.f_back
-    if frame is None or _is_library(frame.f_code.co_filename):
-        return
-    source = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}"
-    raise recorder.tape.refuse(
-        UnsupportedError(
-            f"{source}: {what} without a seed, so that every run, and every rank, is another "
-            f"program; seed it before"
-        )
-    )
 
 
 def _is_library(file: str) -> bool:

@@ -129,3 +129,46 @@ def test_numbers_drawn_by_an_import_are_not_looked_at(tmp_path, monkeypatch, see
         file.write_text(text.replace("SEED", seed))
         with pytest.raises(error, match="without a seed" if not seed else "must be a"):
             load_spec(str(file), "spec")
+
+
+@pytest.mark.parametrize(
+    ("draw", "seed"),
+    [
+        ("random.random()", "random.seed(1)"),
+        ("first()", "random.seed(1)"),
+        ("random.Random().random()", ""),
+        ("np.random.rand()", "np.random.seed(1)"),
+        ("np.random.default_rng().normal()", ""),
+        ("torch.rand(2, generator=made())", ""),
+        ("random.Random(1).random()", None),
+        ("np.random.default_rng(1).normal()", None),
+        ("torch.rand(2, generator=torch.Generator())", None),
+    ],
+)
+def test_an_import_draws_from_no_other_generator_without_a_seed(
+    tmp_path, monkeypatch, draw, seed
+) -> None:
+    """One process imports the file for all ranks, and in training each process draws others."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    lines = [
+        "import random, torch",
+        "import numpy as np",
+        "from random import random as first",
+        "def made():",
+        "    generator = torch.Generator()",
+        "    generator.seed()",
+        "    return generator",
+    ]
+    (tmp_path / "drew.py").write_text("\n".join([*lines, f"drawn = {draw}", "spec = 1"]))
+    sys.modules.pop("drew", None)
+    if seed is None:
+        with pytest.raises(UsageError, match="must be a"):
+            load_spec(str(tmp_path / "drew.py"), "spec")
+        return
+    with pytest.raises(PlanError, match=r"without a seed|seed the generator"):
+        load_spec(str(tmp_path / "drew.py"), "spec")
+    if seed:
+        lines = ["import random", "import numpy as np", seed, *lines]
+        (tmp_path / "drew.py").write_text("\n".join([*lines, f"drawn = {draw}", "spec = 1"]))
+        with pytest.raises(UsageError, match="must be a"):
+            load_spec(str(tmp_path / "drew.py"), "spec")
