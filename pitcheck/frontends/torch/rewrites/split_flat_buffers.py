@@ -5,12 +5,16 @@ and cut the result where they joined it: fully sharded parameters, buckets of gr
 collectives act on every piece by itself, so that the same is computed without the buffer, whose
 dimension is no dimension of the model. A collective is split if all its members join pieces of the
 same sizes. For any other use of a buffer its pieces are joined again.
+
+A row may also be scattered in parts that end within a piece, as a distributed optimizer does it:
+every piece is cut there, reduced, and kept by one member. Gathering such parts broadcasts the
+pieces of each member.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
@@ -22,8 +26,12 @@ from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value, o
 
 Key = tuple[tuple[int, ...], str, int]
 """A collective: the ranks and the name of its group, and the number of collectives before it."""
-Layout = tuple[object, ...]
-"""The facts in which the members of a collective must agree."""
+Layout = tuple[str, int, tuple[int, ...]]
+"""The facts in which the members of a collective must agree: operator, rows, sizes of pieces."""
+Members = tuple[Layout | None, ...]
+"""The layouts of a collective's members; None for one without a buffer, () if all stay whole."""
+PASSES = 3
+"""The number of times that what is seen of a collective may change."""
 
 VIEWS = ("view.default", "_unsafe_view.default")
 """The operators that return their operand in another shape."""
@@ -66,34 +74,49 @@ class Flat:
 
 
 def without_flat_buffers(traces: Sequence[Trace]) -> list[Trace]:
-    """Return the traces of all ranks, which compute the same without flat buffers."""
-    whole: set[Key] = set()
+    """Return the traces of all ranks, which compute the same without flat buffers.
+
+    A rank does not know what the others join. Each pass takes what the last one has seen of them,
+    until nothing new is seen; a collective that changes again and again is left whole.
+    """
+    seen: dict[Key, Members] = {}
+    changes: Counter[Key] = Counter()
     while True:
-        ranks = [_Rank(trace, whole) for trace in traces]
+        ranks = [_Rank(trace, seen) for trace in traces]
         changed = [rank.run() for rank in ranks]
         layouts = {rank.trace.rank: rank.layouts for rank in ranks}
-        keys = {key for rank in ranks for key in rank.layouts}
-        differing = {
-            key
-            for key in keys - whole
-            if len({layouts[member].get(key) if member in layouts else None for member in key[0]})
-            > 1
+        found: dict[Key, Members] = {
+            key: tuple(layouts[member].get(key) if member in layouts else None for member in key[0])
+            for key in {key for rank in ranks for key in rank.layouts}
         }
-        if not differing:
+        differing = [key for key in {**seen, **found} if seen.get(key) != found.get(key, ())]
+        if not any(_matters(seen.get(key), found.get(key, ())) for key in differing):
             return changed
-        whole |= differing
+        changes.update(differing)
+        seen = {key: () if changes[key] > PASSES else members for key, members in found.items()}
+
+
+def _matters(known: Members | None, found: Members) -> bool:
+    """Return True if another pass may do something else with a collective.
+
+    As long as nothing is known of the others, a rank takes them to be like itself.
+    """
+    return (known is None and len(set(found)) > 1) or known not in (None, (), found)
 
 
 class _Rank:
     """The trace of one rank, rewritten event by event.
 
-    Collectives in ``whole`` are not split.
+    ``seen`` has what is known of all members of collectives; a rank without an entry for one takes
+    the others to be like itself.
     """
 
-    def __init__(self, trace: Trace, whole: set[Key]) -> None:
+    def __init__(self, trace: Trace, seen: Mapping[Key, Members]) -> None:
         self.trace = trace
         self.layouts: dict[Key, Layout] = {}
-        self._whole = whole
+        self._seen = seen
+        self._dropped: dict[int, tuple[int, ...]] = {}
+        """What was reduced for other members beside a value, which is waited for with it."""
         self._values = list(trace.values)
         self._events: list[Event] = []
         self._flats: dict[int, Flat] = {}
@@ -195,12 +218,17 @@ class _Rank:
             return self._communicated(event, value, flat, key)
         if operator == "wait" and value not in self._there:
             self._map(event, flat)
+            for other in self._dropped.get(value, ()):
+                self._one(event, other, self._values[other].shape, self._values[other])
             return True
+        others = operands(event.arguments)[1:]
         if (
             operator in EACH
             and len(self._values[value].shape) == 1
-            and len(operands(event.arguments)) == 1
+            and not any(self._values[other].shape for other in others)
         ):
+            for other in others:
+                self._need(other, event)
             self._map(event, flat)
             return True
         cuts = self._cuts(event, self._values[value].shape, flat)
@@ -231,17 +259,20 @@ class _Rank:
         return new
 
     def _communicated(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
+        """Communicate every piece by itself. Return False if the buffer must stay whole."""
         members = len(event.group)
-        fits = {"all_gather": flat.rows == 1, "reduce_scatter": flat.rows == members}.get(
-            event.operator, True
-        )
-        if not fits or len(self._values[value].shape) != 1:
-            return False
         (out,) = event.outputs
-        if out is None:
+        if out is None or len(self._values[value].shape) != 1:
             return False
-        self.layouts[key] = event.operator, flat.rows, flat.sizes
-        if key in self._whole:
+        if event.operator == "reduce_scatter" and flat.rows == 1:
+            return self._scattered(event, flat, key, out)
+        rows = {"all_gather": 1, "reduce_scatter": members}.get(event.operator, flat.rows)
+        if flat.rows != rows:
+            return False
+        layouts = self._layouts(event, flat, key)
+        if event.operator == "all_gather" and None not in layouts and len(set(layouts)) > 1:
+            return self._gathered(event, flat, layouts, out)
+        if len(set(layouts)) != 1:
             return False
         rows = {"all_gather": members, "reduce_scatter": 1}.get(event.operator, flat.rows)
         pieces = tuple(
@@ -255,6 +286,74 @@ class _Rank:
         )
         self._flats[out] = Flat(rows, pieces, flat.sizes)
         return True
+
+    def _layouts(self, event: Event, flat: Flat, key: Key) -> Members:
+        """Note what is communicated here; return that of all members, as far as it is known."""
+        own = self.layouts[key] = event.operator, flat.rows, flat.sizes
+        return self._seen.get(key, (own,))
+
+    def _scattered(self, event: Event, flat: Flat, key: Key, out: int) -> bool:
+        """Reduce every piece of a row over all members, and keep those of this rank's part."""
+        part = sum(flat.sizes) // len(event.group)
+        ends = [part * member for member in range(len(event.group) + 1)]
+        flat = self._refined(flat, ends, event)
+        if len(set(self._layouts(event, flat, key))) != 1:
+            return False
+        reduced = replace(event, operator="all_reduce")
+        pieces = tuple(
+            self._one(reduced, self._shaped(piece, (size,), event), (size,), self._values[out])
+            for piece, size in zip(flat.pieces, flat.sizes, strict=True)
+        )
+        place = event.group.index(self.trace.rank)
+        own = self._between(Flat(1, pieces, flat.sizes), *ends[place : place + 2])
+        if own is None:
+            return False
+        self._flats[out] = own
+        self._dropped[out] = tuple(piece for piece in pieces if piece not in own.pieces)
+        return True
+
+    def _gathered(self, event: Event, flat: Flat, layouts: Members, out: int) -> bool:
+        """Broadcast the pieces of every member, which are not cut alike."""
+        pieces: list[int] = []
+        for root, layout in enumerate(layouts):
+            sizes = layout[2] if layout else ()
+            kinds = [Value((size,), self._values[out].dtype) for size in sizes]
+            if event.group[root] == self.trace.rank:
+                sent = [
+                    self._shaped(piece, kind.shape, event)
+                    for piece, kind in zip(flat.pieces, kinds, strict=True)
+                ]
+            else:
+                sent = [self._nothing(kind, event) for kind in kinds]
+            for piece, kind in zip(sent, kinds, strict=True):
+                self._need(piece, event)
+                new = self._new(kind)
+                arguments = Ref(piece), root
+                self._emit(
+                    replace(event, operator="broadcast", arguments=arguments, outputs=(new,))
+                )
+                pieces.append(new)
+        sizes = tuple(self._values[piece].shape[0] for piece in pieces)
+        self._flats[out] = Flat(1, tuple(pieces), sizes)
+        return True
+
+    def _nothing(self, kind: Value, event: Event) -> int:
+        """Return what a member that receives a broadcast gives to it."""
+        filled = kind.shape, 0, kind.dtype, None, None, None
+        return self._local(event, "full.default", filled, kind)
+
+    def _refined(self, flat: Flat, ends: Sequence[int], event: Event) -> Flat:
+        """Return a buffer of one row of which pieces end at ``ends``, too."""
+        pieces, sizes = [], []
+        for piece, (start, stop) in zip(flat.pieces, pairwise(flat.ends), strict=True):
+            inner = sorted({end - start for end in ends if start < end < stop})
+            row = self._shaped(piece, (stop - start,), event) if inner else piece
+            for begin, end in pairwise([0, *inner, stop - start]):
+                kind = Value((end - begin,), self._values[piece].dtype)
+                cut = (Ref(row), 0, begin, end, 1)
+                pieces.append(self._local(event, "slice.Tensor", cut, kind) if inner else piece)
+                sizes.append(end - begin)
+        return Flat(1, tuple(pieces), tuple(sizes))
 
     @staticmethod
     def _cuts(event: Event, shape: tuple[int, ...], flat: Flat) -> list[tuple[int, int]] | None:
@@ -289,7 +388,12 @@ class _Rank:
         return [(start * length, stop * length) for start, stop in cuts]
 
     def _cut(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> bool:
-        """Replace what an event cuts out by pieces. Return False if a cut goes through a piece."""
+        """Replace what an event cuts out by pieces.
+
+        Return False if a cut goes through a piece of several rows.
+        """
+        if flat.rows == 1:
+            flat = self._refined(flat, [place for cut in cuts for place in cut], event)
         chosen = [self._between(flat, *cut) for cut in cuts]
         if any(found is None for found in chosen) or len(chosen) != len(event.outputs):
             return False

@@ -5,6 +5,7 @@ PyTorch's own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -29,12 +30,16 @@ def loss_of(model: nn.Module, batch: Batch) -> torch.Tensor:
     return loss
 
 
-def reference() -> Program:
+def reference(clipped: bool = False) -> Program:
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
     def step(batch: Batch) -> torch.Tensor:
         loss = loss_of(model, batch)
+        if clipped:
+            total = sum(parameter.grad.square().sum() for parameter in model.parameters())
+            for parameter in model.parameters():
+                parameter.grad *= (1 / total.sqrt()).clamp(max=1.0)
         optimizer.step()
         optimizer.zero_grad()
         return loss
@@ -118,13 +123,65 @@ def by_owner(rank: Rank) -> Program:
     return Program(model, step, optimizer)
 
 
-def spec(parallel: Callable[[Rank], Program]) -> Spec:
+def spec(parallel: Callable[[Rank], Program], clipped: bool = False) -> Spec:
     split = {0: "dp"}
     batch = {
         "x": Input((ROWS, FEATURES), split=split),
         "labels": Input((ROWS,), "int64", (0, CLASSES), split),
     }
-    return Spec(reference, parallel, {"dp": 2}, batch, {"loss": Part(mean="dp")})
+    given = partial(reference, clipped)
+    return Spec(given, parallel, {"dp": 2}, batch, {"loss": Part(mean="dp")})
+
+
+class Stretches(Sharded):
+    """Parameters lie one after the other, and every rank steps a stretch that ends within one."""
+
+    def __init__(self, model: nn.Module, rank: int, ranks: int) -> None:
+        self.ranks, self.parameters = ranks, list(model.parameters())
+        sizes = [parameter.numel() for parameter in self.parameters]
+        self.part, offset = sum(sizes) // ranks, 0
+        self.start = rank * self.part
+        self.buffer = torch.cat([parameter.data.reshape(-1) for parameter in self.parameters])
+        self.shards, self.ends = [], []
+        for parameter, size in zip(self.parameters, sizes, strict=True):
+            parameter.data = self.buffer[offset : offset + size].view_as(parameter)
+            first, last = max(self.start, offset), min(self.start + self.part, offset + size)
+            if first < last:
+                self.shards.append(nn.Parameter(self.buffer[first:last]))
+                self.ends.append((first - self.start, last - self.start))
+            offset += size
+        self.optimizer = torch.optim.AdamW(self.shards, lr=0.01)
+
+    def scatter(self) -> None:
+        flat = torch.cat([parameter.grad.reshape(-1) for parameter in self.parameters])
+        own = flat.new_empty(self.part)
+        dist.reduce_scatter_tensor(own, flat / self.ranks, async_op=True).wait()
+        total = own.square().sum()
+        dist.all_reduce(total)
+        own *= (1 / total.sqrt()).clamp(max=1.0)
+        for shard, (first, last) in zip(self.shards, self.ends, strict=True):
+            shard.grad = own[first:last]
+
+    def gather(self) -> None:
+        own = self.buffer[self.start : self.start + self.part].clone()
+        dist.all_gather_into_tensor(self.buffer, own)
+
+
+class Turned(Stretches):
+    """A stretch takes the gradients of the places beside its own."""
+
+    def scatter(self) -> None:
+        super().scatter()
+        self.shards[-1].grad = self.shards[-1].grad.roll(1)
+
+
+class Before(Stretches):
+    """The stretches are gathered before they are stepped."""
+
+    def step(self) -> None:
+        self.scatter()
+        self.gather()
+        self.optimizer.step()
 
 
 class Stale(Sharded):
@@ -153,6 +210,25 @@ class Summed(Sharded):
 @pytest.mark.slow
 def test_by_hand() -> None:
     proven(spec(by_hand(Sharded)))
+
+
+@pytest.mark.slow
+def test_stretches_of_one_buffer() -> None:
+    proven(spec(by_hand(Stretches), clipped=True))
+
+
+@pytest.mark.slow
+def test_stretches_with_the_gradients_of_others() -> None:
+    report = check(spec(by_hand(Turned), clipped=True))
+    assert report.verdict == "mismatch", report.findings
+    assert (report.findings[0].output or "").startswith("new:")
+
+
+@pytest.mark.slow
+def test_stretches_gathered_too_early() -> None:
+    report = check(spec(by_hand(Before), clipped=True))
+    assert report.verdict == "mismatch", report.findings
+    assert (report.findings[0].output or "").startswith("new:0")
 
 
 @pytest.mark.slow

@@ -56,6 +56,45 @@ def test_equal_pieces() -> None:
     assert reduced([bucket(0, (2, 3)), bucket(1, (2, 3))]) == [[(2,), (3,)]] * 2
 
 
+def stretch(rank: int, sizes: Sequence[int]) -> Trace:
+    """A rank that joins two tensors, keeps its half of their sum over ranks, and gathers it."""
+    total = sum(sizes)
+    values = (
+        *(Value((size,), "float32") for size in sizes),
+        Value((total,), "float32"),
+        Value((total // 2,), "float32"),
+        Value((total,), "float32"),
+        Value((sizes[0],), "float32"),
+    )
+    events = (
+        Event("cat.default", ((Ref(0), Ref(1)), 0), (2,)),
+        Event("reduce_scatter", (Ref(2), "sum"), (3,), group=GROUP),
+        Event("all_gather", (Ref(3),), (4,), group=GROUP),
+        Event("slice.Tensor", (Ref(4), 0, 0, sizes[0], 1), (5,)),
+    )
+    given = tuple(Given(n, "parameter", f"p{n}") for n in (0, 1))
+    return Trace(rank, values, events, given, (Result(5, "output", "out"),))
+
+
+def test_parts_that_end_within_a_piece() -> None:
+    """Six elements in halves: 1 and 5 are cut to 1, 2 and 3; a rank gathers 1, 2 and 3."""
+    traces = [stretch(rank, (1, 5)) for rank in GROUP]
+    assert reduced(traces) == [[(1,), (2,), (3,)]] * 2
+    for trace in without_flat_buffers(traces):
+        sent = [event for event in trace.events if event.operator == "broadcast"]
+        assert [event.arguments[1] for event in sent] == [0, 0, 1]
+        assert [trace.values[event.tensors[0]].shape for event in sent] == [(1,), (2,), (3,)]
+        given = {event.tensors[0] for event in trace.events if event.operator == "full.default"}
+        roots = [event.arguments[0].value not in given for event in sent]  # type: ignore[union-attr]
+        assert roots == [trace.rank == 0, trace.rank == 0, trace.rank == 1]
+
+
+def test_parts_of_members_that_join_otherwise() -> None:
+    for trace in without_flat_buffers([stretch(0, (1, 5)), stretch(1, (5, 1))]):
+        kinds = [event.operator for event in trace.events if event.group]
+        assert kinds == ["reduce_scatter", "all_gather"]
+
+
 @pytest.mark.parametrize(
     "other",
     [bucket(1, (3, 2)), bucket(1, (2, 3), ("float32", "bfloat16")), bucket(1, (2, 3), unread=True)],
