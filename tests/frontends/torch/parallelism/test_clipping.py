@@ -98,9 +98,9 @@ WRONG: dict[str, tuple[Callable[[], Spec], str, str, str]] = {
     ),
     "by the shards of a rank": (
         lambda: fully_sharded(clipped_by_the_shards_of_a_rank, dp=2),
-        "PIT104",
+        "PIT113",
         "get_total_norm(",
-        "a term of a sum over dp",
+        "the squares of one rank, not of all over dp",
     ),
     "by the matrices alone": (
         lambda: replicated(summed, clipped_by_the_matrices_alone),
