@@ -64,7 +64,7 @@ def capture(
     if spec.packings:
         single = joined_documents(single, spec)
     reference = reference_plan(single, spec)
-    return reference, parallel_plan(traces, spec, reference)
+    return reference, parallel_plan(traces, spec, reference, single)
 
 
 def capture_at(

@@ -27,6 +27,7 @@ from pitcheck.frontends.torch.planning.groups import (
     with_communicators,
 )
 from pitcheck.frontends.torch.planning.known_integers import KnownIntegers
+from pitcheck.frontends.torch.planning.microbatch_rows import microbatch_labels
 from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
 from pitcheck.frontends.torch.planning.plan_lineage import (
     Box,
@@ -61,10 +62,13 @@ def reference_plan(trace: Trace, spec: Spec) -> Plan:
     return _Building(REFERENCE_MESH, [trace], spec).plan("reference")
 
 
-def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
+def parallel_plan(
+    traces: Sequence[Trace], spec: Spec, reference: Plan, single: Trace | None = None
+) -> Plan:
     """Return the plan of the distributed program, to be compared with the reference.
 
-    There is one trace per rank.
+    There is one trace per rank. ``single`` is that of the reference; names of values that belong to
+    its micro-batches are taken from it.
 
     Raises:
         UnsupportedError: for an operator without a meaning, and for a tensor if nothing tells which
@@ -77,13 +81,15 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
         [with_boundaries(trace) for trace in without_flat_buffers(with_communicators(traces))],
         spec,
         reference,
+        single,
     ).plan("parallel")
 
 
 class _Building:
     """The plan of one program in the making.
 
-    ``reference`` is the plan of the reference, None if this program is the reference.
+    ``reference`` is the plan of the reference, None if this program is the reference; ``single`` is
+    its trace.
     """
 
     def __init__(
@@ -92,6 +98,7 @@ class _Building:
         traces: Sequence[Trace],
         spec: Spec,
         reference: Plan | None = None,
+        single: Trace | None = None,
     ) -> None:
         self._mesh = mesh
         traces = with_even_parts([compared(trace) for trace in traces])
@@ -130,6 +137,7 @@ class _Building:
         self._traces = [
             with_whole_batches(with_means(never_ignored(trace, self._bounds))) for trace in traces
         ]
+        self._microbatches = {} if single is None else microbatch_labels(single, self._traces)
 
     def plan(self, name: str) -> Plan:
         """Return the plan."""
@@ -172,7 +180,12 @@ class _Building:
     def _instances(self, trace: Trace) -> list[Instance]:
         wanted = self._wanted(trace)
         names = RankNames(
-            trace, self._families, wanted, self._compared, self._labels.get(trace.rank, "")
+            trace,
+            self._families,
+            wanted,
+            self._compared,
+            self._labels.get(trace.rank, ""),
+            self._microbatches.get(trace.rank, {}),
         )
         integers = KnownIntegers(names)
         found = [

@@ -110,8 +110,9 @@ class Families:
 class RankNames:
     """The names of the values of one rank.
 
-    Those of computed values end with ``label``. ``results`` are the names of the values that the
-    step ends with, by number. ``compared`` are the names of results that are compared.
+    Those of computed values end with ``label``, and with what ``labels`` has for them. ``results``
+    are the names of the values that the step ends with, by number. ``compared`` are the names of
+    results that are compared.
     """
 
     def __init__(
@@ -121,9 +122,11 @@ class RankNames:
         results: Mapping[int, str],
         compared: Collection[str],
         label: str = "",
+        labels: Mapping[int, str] | None = None,
     ) -> None:
         self._trace = trace
         self._label = label
+        self._labels = labels or {}
         self._families = families
         self._results = results
         self._compared = compared
@@ -154,7 +157,8 @@ class RankNames:
     def enter_outputs(self, event: Event) -> None:
         """Name the values that an event computes."""
         called = _called(event)
-        self._place = f"{called[0]}{self._label}"
+        label = next((self._labels[value] for value in event.tensors if value in self._labels), "")
+        self._place = f"{called[0]}{self._label}{label}"
         # Ranks that meet may call the collective at different lines.
         self._origin = ("", 0, 0) if event.meets else (*called[1:], self._times[called])
         for number in event.tensors:
