@@ -35,6 +35,7 @@ from pitcheck.algebra.bound.degree_values import (
     Divisor,
     Mark,
     Sign,
+    compared_with_zero,
     log2_of,
     sign_of_choice,
     wide_axes,
@@ -83,11 +84,21 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         self.numbers: dict[str, list[Fraction | None]] = {}
         self._whole: set[str] = set()
         self._drawn: set[str] = set()
+        self._by_sign: dict[str, set[bool | None]] = {}
 
     @property
     def whole(self) -> frozenset[str]:
         """The sites that compare nothing but small integers, which residues hold as they are."""
         return frozenset(self._whole - self._drawn)
+
+    @property
+    def decided(self) -> dict[str, bool]:
+        """The outcomes of the sites that compare numbers with 0, where signs alone decide."""
+        return {
+            site: outcome
+            for site, (outcome, *others) in self._by_sign.items()
+            if outcome is not None and not others
+        }
 
     def _enter(self, name: str, entries: int, degree: Degree, shape: tuple[int, ...]) -> None:  # noqa: ARG002
         """Enter arguments of a degree, which are elements of a tensor of ``shape``."""
@@ -320,6 +331,12 @@ class FreeDegreeAlgebra(DegreeAlgebra):
             return self._polynomial(a, b)
         if a.kind != "field":
             return super().compare(comparison, a, b)
+        outcome = compared_with_zero(comparison, a, b)
+        # It must be that of what has no value, too: of that x >= 0 is false.
+        decided = outcome is (comparison == "ne")
+        self._by_sign.setdefault(self.site, set()).add(outcome if decided else None)
+        if decided:
+            return self._value("bool", shape, instances)
         equal = comparison in ("eq", "ne")
         if self._are_whole(a, b, most_log2=WHOLE_LOG2 if equal else ORDERED_LOG2):
             return super().compare(comparison, a, b)

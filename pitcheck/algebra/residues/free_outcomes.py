@@ -30,7 +30,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -61,9 +61,16 @@ class FreeOutcomes(PrimeAlgebra):
     masks = True
     """True if outcomes of comparisons are masks; else they are random booleans."""
 
-    def __init__(self, *arguments: Any, whole: Collection[str] = (), **named: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        whole: Collection[str] = (),
+        decided: Mapping[str, bool] | None = None,
+        **named: Any,
+    ) -> None:
         super().__init__(*arguments, **named)
         self._whole = whole
+        self._decided = decided or {}
 
     def _looked_up(self, name: str, arguments: list[Value], odd: bool, even: bool) -> Any:
         """Return entries of a table, shape (levels, trials, instances, *shape)."""
@@ -73,6 +80,10 @@ class FreeOutcomes(PrimeAlgebra):
         if self.site in self._whole:
             return super()._compare_field(comparison, a, b)
         a, b = (replace(self.plain(v), parts=()) for v in (a, b))
+        if self.site in self._decided:
+            data = (aligned(v.data, max(a.rank, b.rank)) for v in (a, b))
+            shape = np.broadcast_shapes(*(numbers.shape[1:] for numbers in data))
+            return Value("bool", self.xp.full((1, *shape), self._decided[self.site]))
         both = finite(a, max(a.rank, b.rank)) & finite(b, max(a.rank, b.rank))
         if not bool(both.any()):
             return super()._compare_field(comparison, a, b)

@@ -60,8 +60,12 @@ class FreeStageDegrees:
 
     @property
     def known(self) -> dict[str, Any]:
-        """Return what an algebra is told of sites: numbers under roots, and whole numbers."""
-        return {"numbers": self.algebra.numbers, "whole": self.algebra.whole}
+        """Return what an algebra is told of sites.
+
+        It is told of numbers under roots, of whole numbers, and of outcomes that signs decide.
+        """
+        algebra = self.algebra
+        return {"numbers": algebra.numbers, "whole": algebra.whole, "decided": algebra.decided}
 
     @property
     def irrational(self) -> int:
