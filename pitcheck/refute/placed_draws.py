@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -34,28 +35,40 @@ OWN = "own"
 """The attribute of draws whose places are looked up: the axes along which ranks may draw the same.
 A draw that has its place has True: numbers that are not the reference's are other ones.
 """
+BY_ORDER = "by order"
+"""What a draw has instead if its place is that of several which comes first: it may be another."""
 PARTS = frozenset({"offset", "start", "whole"})
 """The attributes of a draw that say which numbers of a stream it takes."""
 TRIALS = (0, 4)
 """The draws of the inputs in which values are looked up; the second has other integers."""
 ROUNDED = 1e-6
 """The relative difference up to which two float64 values are taken for the same."""
-MOST_LOOKED_AT = 256
-"""The places that are looked at for one tensor; one of few different numbers is at too many."""
 
 Shape = tuple[int, ...]
+Score = tuple[int, int]
+"""How well a place fits: by what a mask meets first, and by the rest."""
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A part of the reference's draw of ``stream``; with an ``offset`` no number is one of it."""
+    """A part of the reference's draw of ``stream``; with an ``offset`` no number is one of it.
+
+    ``by_order``: several draws of the reference fit, of which it is the first that is left.
+    """
 
     stream: str
     start: Shape
     size: Shape
     whole: Shape
     offset: int = 0
+    by_order: bool = False
+
+    @property
+    def is_inside(self) -> bool:
+        """Return True if the part lies within the whole."""
+        ends = (s + n for s, n in zip(self.start, self.size, strict=True))
+        return all(end <= size for end, size in zip(ends, self.whole, strict=True))
 
     def overlaps(self, other: Place) -> bool:
         """Return True if some elements are in both parts."""
@@ -155,8 +168,7 @@ def with_places(reference: Plan, parallel: Plan, seed: int, options: Options) ->
     wanted = _draws(reference, run.stage.reference, run.evaluated.reference, 0)
     places = _Places(wanted, Coordinates.of(parallel), _alike(parallel), bool(run.suspects()))
     for code in range(problem.parallel.codes):
-        for drawn in _draws(parallel, run.stage.parallel, run.evaluated.parallel, code):
-            places.find(drawn)
+        places.find(_draws(parallel, run.stage.parallel, run.evaluated.parallel, code))
     said = msgspec.structs.replace(
         parallel, assumptions=(*parallel.assumptions, *places.sentences())
     )
@@ -270,42 +282,71 @@ class _Places:
         """Return the streams of the reference of which parts have a place."""
         return frozenset(place.stream for place, _ in self.owners)
 
-    def find(self, drawn: Drawn) -> None:
-        """Note the place of a draw, if there is one."""
-        parts = (_part_of(drawn, whole) for whole in self.wanted)
-        fitting = list(dict.fromkeys(part for part in parts if part is not None))
-        if not fitting and self.differ:
-            fitting = self._beside(drawn)
-        if fitting:
-            at = drawn.operator, drawn.code
-            self.meant[at] = self.found[at] = self._chosen(drawn, fitting)
-            if len(fitting) == 1:
-                self.meant[at] = fitting[0]
+    def find(self, draws: Sequence[Drawn]) -> None:
+        """Note the places of draws, of those that have one.
 
-    def _chosen(self, drawn: Drawn, fitting: Sequence[Place]) -> Place:
+        A draw that is not found has the place of its state, as one that is computed again may.
+        """
+        for drawn in draws:
+            place = self._place(drawn)
+            if place is not None:
+                self.found[drawn.operator, drawn.code] = place
+        for drawn in draws:
+            at, of_state = (drawn.operator, drawn.code), self._of_state(drawn)
+            if at not in self.found and of_state:
+                self.found[at] = of_state[0][0]
+        self.meant = {**self.found, **self.meant}
+
+    def _of_state(self, drawn: Drawn) -> list[tuple[Place, Drawn]]:
+        """Return the places of the state of a draw, and what was drawn there first."""
+        return [
+            (place, before)
+            for place, before in self.owners
+            if before.stream == drawn.stream
+            and self._copies[before.code] == self._copies[drawn.code]
+        ]
+
+    def _place(self, drawn: Drawn) -> Place | None:
         """Return the place of a draw among those that hold what it meets.
 
         A state that has a place keeps it: used for other elements, its numbers are still the same.
         A part that another state has is not given away again: these numbers are other ones.
         """
-        of_state = [(p, d) for p, d in self.owners if d.stream == drawn.stream]
-        for place, _ in of_state:
-            if replace(place, offset=0) in fitting:
+        fitting = self._fitting(drawn)
+        for place, before in self.owners:
+            plain = replace(place, offset=0, by_order=False)
+            if before.stream == drawn.stream and plain in fitting:
                 return place
-        for place, before in of_state:
-            if self._copies[before.code] == self._copies[drawn.code]:
-                self.misuses.append(Misuse(drawn, before, fitting[0], same=True))
-                return place
-        for place in fitting:
-            if not any(place.overlaps(other) for other, _ in self.owners):
-                self.owners.append((place, drawn))
-                return place
-        first = fitting[0]
+        sure = [p for p in fitting if sum(p.stream == other.stream for other in fitting) == 1]
+        if not fitting and self.differ:
+            sure = self._beside(drawn)
+        if not sure:
+            return None
+        if len(sure) == 1:
+            self.meant[drawn.operator, drawn.code] = sure[0]
+        of_state = self._of_state(drawn)
+        if of_state:
+            place, before = of_state[0]
+            self.misuses.append(Misuse(drawn, before, sure[0], same=True))
+            return place
+        left = [p for p in sure if not any(p.overlaps(other) for other, _ in self.owners)]
+        if left:
+            self.owners.append((replace(left[0], by_order=len(sure) > 1), drawn))
+            return self.owners[-1][0]
+        first = sure[0]
         before = next(d for p, d in self.owners if p.overlaps(first))
         self.misuses.append(Misuse(drawn, before, first, same=False))
         place = replace(first, offset=prod(first.whole) * (len(self.owners) + 1))
         self.owners.append((place, drawn))
         return place
+
+    def _fitting(self, drawn: Drawn) -> list[Place]:
+        """Return the places where most of what a draw meets is found."""
+        scores: dict[Place, Score] = {}
+        for whole in self.wanted:
+            for place, score in _parts_of(drawn, whole).items():
+                scores[place] = max(score, scores.get(place, (0, 0)))
+        return [place for place, score in scores.items() if score == max(scores.values())]
 
     def _beside(self, drawn: Drawn) -> list[Place]:
         """Return parts that are left, as a rank draws the same share of another mask."""
@@ -342,20 +383,24 @@ def _same_share(place: Place, drawn: Drawn, whole: Drawn) -> Place | None:
     return Place(whole.stream, start, drawn.size, whole.size)
 
 
-def _part_of(drawn: Drawn, whole: Drawn) -> Place | None:
-    """Return the part of the reference's draw that a draw is, by what both meet; None if none."""
+def _parts_of(drawn: Drawn, whole: Drawn) -> dict[Place, Score]:
+    """Return the parts of the reference's draw that a draw may be, by what both meet.
+
+    What a mask meets first says most.
+    """
     if len(drawn.size) != len(whole.size) or _complementary(drawn.probability, whole.probability):
-        return None
-    for part in drawn.meets:
-        for held in whole.meets:
-            start = _start(part, held)
-            if start is None:
-                continue
-            start = tuple(0 if n == 1 else s for s, n in zip(start, whole.size, strict=True))
-            ends = (s + n for s, n in zip(start, drawn.size, strict=True))
-            if all(end <= size for end, size in zip(ends, whole.size, strict=True)):
-                return Place(whole.stream, start, drawn.size, whole.size)
-    return None
+        return {}
+    found: dict[Place, Score] = {}
+    for number, part in enumerate(drawn.meets):
+        scores: dict[Shape, int] = {}
+        for start, score in (each for held in whole.meets for each in _found(part, held)):
+            at = tuple(0 if n == 1 else s for s, n in zip(start, whole.size, strict=True))
+            scores[at] = max(score, scores.get(at, 0))
+        for at, score in scores.items():
+            place = Place(whole.stream, at, drawn.size, whole.size)
+            first, others = found.get(place, (0, 0))
+            found[place] = (first, others + score) if number else (score, others)
+    return {place: score for place, score in found.items() if place.is_inside}
 
 
 def _complementary(first: str, second: str) -> bool:
@@ -363,29 +408,24 @@ def _complementary(first: str, second: str) -> bool:
     return first != second and Fraction(first) + Fraction(second) == 1
 
 
-def _start(part: Floats, held: Floats) -> Shape | None:
-    """Return where a tensor lies in another one; None if nowhere, or at two places."""
-    if any(n > w for n, w in zip(part.shape, held.shape, strict=True)):
-        return None
-    at = tuple(map(int, np.unravel_index(np.abs(part[0]).argmax(), part.shape[1:])))
-    room = zip(at, part.shape[1:], held.shape[1:], strict=True)
-    window = held[0][tuple(slice(a, a + w - n + 1) for a, n, w in room)]
-    found = np.argwhere(_near(window, part[0][at]))
-    hits = [
-        tuple(map(int, start))
-        for start in found[:MOST_LOOKED_AT]
-        if _near(held[(slice(None), *map(_stretch, start, part.shape[1:]))], part).all()
-    ]
-    return hits[0] if len(hits) == 1 and len(found) <= MOST_LOOKED_AT else None
+def _found(part: Floats, held: Floats) -> Iterator[tuple[Shape, int]]:
+    """Yield where a tensor lies in another one, and 2; with a factor that is not 1, and 1.
 
-
-def _stretch(start: int, size: int) -> slice:
-    return slice(start, start + size)
-
-
-def _near(held: Floats, wanted: Any) -> NDArray[np.bool_]:
-    near: NDArray[np.bool_] = np.isclose(held, wanted, rtol=ROUNDED, atol=0.0, equal_nan=True)
-    return near
+    Ranks hold equal stretches, but for the last.
+    """
+    sizes = list(zip(part.shape[1:], held.shape[1:], strict=True))
+    if any(n > w or not n for n, w in sizes):
+        return
+    largest = np.unravel_index(np.abs(part).argmax(), part.shape)
+    for start in product(*(sorted({*range(0, w - n + 1, n), w - n}) for n, w in sizes)):
+        there = held[
+            (slice(None), *(slice(s, s + n) for s, (n, _) in zip(start, sizes, strict=True)))
+        ]
+        with np.errstate(all="ignore"):
+            factor = part[largest] / there[largest]
+            scaled = there * factor
+        if np.isfinite(factor) and factor and np.isclose(part, scaled, rtol=ROUNDED, atol=0).all():
+            yield start, 2 if abs(factor - 1) < ROUNDED else 1
 
 
 # --- the plan
@@ -424,7 +464,7 @@ def _placed(
     ]
     changed: dict[str, Any] = {
         "stream": _table([place.stream for place in by_code], coordinates),
-        OWN: True,
+        OWN: BY_ORDER if any(place.by_order for place in by_code) else True,
     }
     if any((place.start, place.whole) != (nowhere, size) for place in by_code):
         changed["start"] = _table([place.start for place in by_code], coordinates)

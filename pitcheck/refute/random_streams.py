@@ -17,7 +17,7 @@ from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
 from pitcheck.graph.graph import Graph, Node
 from pitcheck.ops.registry import evaluate, operator_kind
-from pitcheck.refute.placed_draws import OWN
+from pitcheck.refute.placed_draws import BY_ORDER, OWN
 from pitcheck.refute.whole_run import WholeRun
 from pitcheck.stage.batch import Argument, Batch, Step, needed_steps
 from pitcheck.stage.stage import Target
@@ -98,6 +98,11 @@ def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
     If all its numbers are among the reference's, a difference is real: the output is another
     function of the same numbers.
     """
+    for step in _drawing(run.stage.parallel, target.cut.value):
+        if step.attributes.get(OWN) == BY_ORDER:
+            node = _node(run.stage.parallel, step)
+            why = f"several masks of the reference fit that of dropout at {node.source}"
+            return Unlike(why, False, node, "draw them in the order in which the reference does")
     reference = _draws_of(run.stage.reference, target.cut.reference)
     parallel = _draws_of(run.stage.parallel, target.cut.value, reference)
     if parallel.keys() - reference.keys():

@@ -345,3 +345,27 @@ def test_mask_of_another_microbatch_on_the_way_back(wrong: bool) -> None:
 def test_dropped_otherwise(drop: Callable[[torch.Tensor], torch.Tensor]) -> None:
     pair = spec("dp", lambda rank: training(Block(drop=drop), SEED + rank.number, axis="dp"))
     assert verdict(pair) == "mismatch"
+
+
+class Adapters(nn.Module):
+    """Two adapters, each of which drops elements of one tensor, in some order."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.order = order
+        self.a, self.b = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = {name: getattr(self, name)(dropped(x)) for name in self.order}
+        return made["a"].sin() + made["b"]
+
+
+def test_one_tensor_dropped_twice() -> None:
+    """In which order is a convention, and another one no mistake that is known."""
+
+    def pair(order: str) -> Spec:
+        parallel = spec("dp", lambda rank: training(Adapters(order), SEED + rank.number, axis="dp"))
+        return replace(parallel, reference=lambda: training(Adapters("ab")))
+
+    proven(pair("ab"))
+    assert verdict(pair("ba")) == "inconclusive"
