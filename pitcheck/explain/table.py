@@ -16,6 +16,7 @@ from pitcheck.explain.observations.parts import (
     unrelated_parts,
     whole_for_parts,
 )
+from pitcheck.explain.observations.passes import mixed_passes
 from pitcheck.explain.observations.reductions import (
     forgotten_sum_inside,
     forgotten_sum_of_output,
@@ -102,6 +103,7 @@ from pitcheck.explain.repairs.whole_dimension import whole_dimension
 AT_OPERATOR: tuple[Observation[AtOperator], ...] = (
     Observation("other micro-batches", other_microbatches),
     Observation("unlike the reference", unlike_reference),
+    Observation("mixed passes", mixed_passes),
     Observation("addend used for its sum", term_for_sum),
     Observation("summed over others", summed_over_others),
     Observation("factor", factor_of_result),
