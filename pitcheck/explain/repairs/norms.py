@@ -34,7 +34,7 @@ NORM_WITHOUT = Kind(
 COUNTED_ON_EACH = Kind(
     "PIT108",
     "the norm in {result!r} counts the squares of {names} {times} times: every rank over {over} "
-    "has them as a whole, and adds its own",
+    "has them as a whole, and adds them",
     "add them on one rank over {over} alone, or after the sum over {over}",
     ("over",),
     edits=("- the squares of {names} on all but one rank over {over}",),
