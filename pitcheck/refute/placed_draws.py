@@ -228,7 +228,9 @@ def _meets(
     """
     for node in readers.get(value, ()):
         sources = [operand for operand in node.inputs if isinstance(operand, Source)]
-        if not node.mask[code] or any(source.read is not None for source in sources):
+        said = operator_kind(node.kind)
+        in_place = said.in_place or said.copies
+        if not (node.mask[code] and in_place) or any(s.read is not None for s in sources):
             continue
         others = [source.value for source in sources if source.value != value]
         yield from others
