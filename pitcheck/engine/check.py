@@ -4,7 +4,7 @@
 
 >>> from pitcheck.engine.strategies import STRATEGIES
 >>> [strategy.__name__ for strategy in STRATEGIES[:4]]
-['validate', 'state_problem', 'expose_unwritten_memory', 'prove_over_hints']
+['validate', 'place_draws', 'state_problem', 'expose_unwritten_memory']
 """
 
 from __future__ import annotations

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pitcheck.base.options import Options
 from pitcheck.claims.problem import Problem
 from pitcheck.claims.specification import specify
 from pitcheck.engine.decisions import concluded, mismatch
@@ -21,16 +23,18 @@ from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.lowering import lower
 from pitcheck.plan.instances import count_instances
-from pitcheck.plan.model import Plan
+from pitcheck.plan.model import PairAt, Plan
 from pitcheck.plan.rules.violations import Violation
 from pitcheck.plan.validate import examine
 from pitcheck.prove.narrow_integers import wrapping
 from pitcheck.prove.prover import MOST_UNCUT
 from pitcheck.refute.block_run import colourings
 from pitcheck.refute.larger_sizes import retried
+from pitcheck.refute.misused_draws import misused
 from pitcheck.refute.nearest_outputs import nearest_outputs
+from pitcheck.refute.placed_draws import drops_alike, has_own_draws, with_places, without_drops
 from pitcheck.refute.uninitialised import CONTENTS, MOST_NAMED, blamed, filled, reached
-from pitcheck.refute.whole_run import WholeRun, conjecture, run_few
+from pitcheck.refute.whole_run import WholeRun, conjecture, run_few, run_whole
 from pitcheck.report.report import Finding, OperatorCounts, Report
 from pitcheck.stage.equal_blocks import Batched
 
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from pitcheck.refute.counted_differences import SecondLook
     from pitcheck.refute.random_streams import Unlike
 
+KEPT = "masks of dropout that cannot be compared keep every element: that is a draw like any other"
+"""What the report of a difference says that shows where nothing is dropped."""
 Strategy = Callable[[Check], Report | None]
 """A step of a check: it returns the report if it decides the check, else None."""
 MOST_NODES_TOGETHER = 60_000
@@ -77,6 +83,38 @@ def _violation(violation: Violation, side: str, plan: Plan) -> Finding:
         ranks=violation.ranks,
         microbatches=violation.microbatches,
     )
+
+
+def place_draws(check: Check) -> Report | None:
+    """Give ranks that draw masks of their own elements the places of these in the reference's."""
+    if not has_own_draws(check.parallel):
+        return None
+    placed = with_places(check.reference, check.parallel, check.seed, check.options)
+    check.parallel = placed.plan
+    if placed.misuses and _is_right(check, placed.meant):
+        check.causes = misused(placed.misuses)
+    if check.again is not None:
+        check.again = partial(_placed_again, check.again, check.seed, check.options)
+    return validate(check)
+
+
+def _placed_again(
+    again: PairAt, seed: int, options: Options, mesh: Mapping[str, int]
+) -> Sequence[Plan]:
+    """Return a pair of plans at another mesh, whose own draws have their places."""
+    reference, parallel = again(mesh)
+    if not has_own_draws(parallel):
+        return reference, parallel
+    return reference, with_places(reference, parallel, seed, options).plan
+
+
+def _is_right(check: Check, parallel: Plan) -> bool:
+    """Return True if both plans run, and no output differs in a run."""
+    try:
+        problem = Problem.of(check.reference, parallel, options=check.options, seed=check.seed)
+        return not run_whole(problem).suspects()
+    except PitcheckError:
+        return False
 
 
 def state_problem(check: Check) -> Report | None:
@@ -297,10 +335,33 @@ def run_on_reals(check: Check) -> Report | None:
     found, draws = _counted(run, cuts)
     if found is not None:
         return mismatch(check, found)
+    if draws and drops_alike(check.reference, check.parallel):
+        report = _differ_without_drops(check)
+        if report is not None:
+            return report
     _note_draws(check, {run.comparisons[n].target.name: unlike for n, unlike in draws.items()})
     if check.drawn.issuperset(expected.name for expected in check.specification.expected):
         return concluded(check)
     return None
+
+
+def _differ_without_drops(check: Check) -> Report | None:
+    """Return the report of a mismatch that shows where no mask drops anything, None without one.
+
+    Masks that cannot be compared may all be that one, which both plans draw at times.
+    """
+    assumed = (*check.parallel.assumptions, KEPT)
+    inner = Check(
+        without_drops(check.reference),
+        without_drops(msgspec.structs.replace(check.parallel, assumptions=assumed)),
+        replace(check.options, prove_rest=False),
+        check.seed,
+        check.xp,
+        load_seconds=check.load_seconds,
+        clock=check.clock,
+        counts=check.counts,
+    )
+    return _difference_if_any(inner)
 
 
 def _note_draws(check: Check, draws: Mapping[str, Unlike]) -> None:
@@ -391,6 +452,7 @@ def _note_other_draws(check: Check) -> None:
 
 STRATEGIES: tuple[Strategy, ...] = (
     validate,
+    place_draws,
     state_problem,
     expose_unwritten_memory,
     prove_over_hints,

@@ -16,6 +16,7 @@ from pitcheck.explain.observations.parts import (
     unrelated_parts,
     whole_for_parts,
 )
+from pitcheck.explain.observations.passes import mixed_passes
 from pitcheck.explain.observations.reductions import (
     forgotten_sum_inside,
     forgotten_sum_of_output,
@@ -36,6 +37,7 @@ from pitcheck.explain.observations.terms import (
 from pitcheck.explain.observations.ways import given_unused, unmasked
 from pitcheck.explain.placements.axis_order import exchanged_axes
 from pitcheck.explain.placements.fused_parameter import interleaved
+from pitcheck.explain.placements.known_numbers import numbers_of_others
 from pitcheck.explain.placements.part_order import parts_in_order
 from pitcheck.explain.repairs.attributes import other_attribute, other_places
 from pitcheck.explain.repairs.collectives import (
@@ -101,6 +103,7 @@ from pitcheck.explain.repairs.whole_dimension import whole_dimension
 AT_OPERATOR: tuple[Observation[AtOperator], ...] = (
     Observation("other micro-batches", other_microbatches),
     Observation("unlike the reference", unlike_reference),
+    Observation("mixed passes", mixed_passes),
     Observation("addend used for its sum", term_for_sum),
     Observation("summed over others", summed_over_others),
     Observation("factor", factor_of_result),
@@ -147,9 +150,10 @@ MOST_CODES = 512
 PLACEMENTS = (
     Placement("parts in order", parts_in_order, MOST_FUSED),
     Placement("interleaved", interleaved, MOST_FUSED),
+    Placement("numbers of others", numbers_of_others, MOST_WALKED),
     Placement("exchanged axes", exchanged_axes, MOST_WALKED),
 )
-"""Hypotheses about how given tensors lie, tried before any operator is blamed."""
+"""Hypotheses about how given tensors and known numbers lie, tried before any operator is blamed."""
 
 FACTOR = Repair("dropped factor", dropped_factor, along=0, search=0)
 """The repair that is tried once more if several were found: one factor may explain them all."""

@@ -17,6 +17,7 @@ from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
 from pitcheck.graph.graph import Graph, Node
 from pitcheck.ops.registry import evaluate, operator_kind
+from pitcheck.refute.placed_draws import BY_ORDER, OWN
 from pitcheck.refute.whole_run import WholeRun
 from pitcheck.stage.batch import Argument, Batch, Step, needed_steps
 from pitcheck.stage.stage import Target
@@ -42,13 +43,17 @@ class _Recorder(RealAlgebra):
         return Value("field", np.broadcast_to(0.5, index.data.shape))
 
 
-def _draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
-    """Return the numbers of the draws that enter a value, by stream, ascending, at full shapes."""
+def _draws_of(batch: Batch, target: int, known: Collection[str] = ()) -> dict[str, Numbers]:
+    """Return the numbers of the draws that enter a value, by stream, ascending, at full shapes.
+
+    Draws that have their places in a stream of ``known`` are left out: which numbers are the
+    reference's is no question there.
+    """
     recorder = _Recorder()
     seen: set[tuple[object, ...]] = set()
     numbers, _ = needed_steps(batch, target)
     for step in (batch.steps[number] for number in numbers):
-        if not operator_kind(step.kind).random:
+        if not operator_kind(step.kind).random or _is_placed(step, known):
             continue
         shape = _shape(batch.graph, step)
         key = step.kind, repr(sorted(step.attributes.items())), shape
@@ -61,6 +66,10 @@ def _draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
                 step.attributes,
             )
     return {stream: np.unique(np.concatenate(found)) for stream, found in recorder.taken.items()}
+
+
+def _is_placed(step: Step, known: Collection[str]) -> bool:
+    return step.attributes.get(OWN) is True and step.attributes.get("stream") in known
 
 
 def _shape(graph: Graph, step: Step) -> tuple[int, ...]:
@@ -89,8 +98,13 @@ def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
     If all its numbers are among the reference's, a difference is real: the output is another
     function of the same numbers.
     """
+    for step in _drawing(run.stage.parallel, target.cut.value):
+        if step.attributes.get(OWN) == BY_ORDER:
+            node = _node(run.stage.parallel, step)
+            why = f"several masks of the reference fit that of dropout at {node.source}"
+            return Unlike(why, False, node, "draw them in the order in which the reference does")
     reference = _draws_of(run.stage.reference, target.cut.reference)
-    parallel = _draws_of(run.stage.parallel, target.cut.value)
+    parallel = _draws_of(run.stage.parallel, target.cut.value, reference)
     if parallel.keys() - reference.keys():
         in_program = _in_program(run, target, parallel.keys() - reference.keys())
         if in_program is not None:
@@ -134,6 +148,8 @@ def _in_program(run: WholeRun, target: Target, others: Collection[str]) -> Unlik
     if shapes[0] != shapes[1]:
         said = f"draws a {shapes[0]} {numbers} on each rank, the reference one of {shapes[1]}"
         first_way = f"draw the whole {numbers} on every rank and slice it"
+        if mask:
+            first_way = f"say in Spec.dropout that ranks draw their own, {first_way}"
     else:
         said = f"draws another {shapes[0]} {numbers} than the reference"
         first_way = "seed the generators of both programs alike"

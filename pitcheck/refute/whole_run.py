@@ -119,7 +119,7 @@ def run_few(problem: Problem) -> WholeRun | None:
     stage = problem.whole_stage()
     full = problem.full_shapes and _fits(problem, stage)
     loose = None if full else _loosely_shaped(problem, stage)
-    run = None if loose is None else _few(problem, *loose)
+    run = None if loose is None else _in_draws(problem, *loose, FEW_TRIALS)
     suspects = [] if run is None else run.suspects()
     if run is not None and not suspects:
         return run
@@ -135,14 +135,25 @@ def run_few(problem: Problem) -> WholeRun | None:
         ) from None
     if _enough_trials(shaped, problem.seed) <= 2 * len(FEW_TRIALS):
         return None
-    return _few(problem, shaped, symbolic)
+    return _in_draws(problem, shaped, symbolic, FEW_TRIALS)
 
 
-def _few(problem: Problem, shaped: ShapedStage, symbolic: SymbolicPair) -> WholeRun:
-    """Run both plans at some sizes in a few trials."""
-    check_memory(shaped, len(FEW_TRIALS), problem.options.max_memory)
+def run_full(problem: Problem, trials: Sequence[int]) -> WholeRun:
+    """Run both plans at full shapes, in some draws of their inputs.
+
+    Raises what ``run_whole`` raises.
+    """
+    shaped, symbolic = _shaped(problem, problem.whole_stage(), full_shapes=True)
+    return _in_draws(problem, shaped, symbolic, trials)
+
+
+def _in_draws(
+    problem: Problem, shaped: ShapedStage, symbolic: SymbolicPair, trials: Sequence[int]
+) -> WholeRun:
+    """Run both plans at some sizes in some draws."""
+    check_memory(shaped, len(trials), problem.options.max_memory)
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, problem.seed, FEW_TRIALS))
+        evaluated = evaluate_stage(shaped, RealAlgebra(np, problem.seed, trials))
     return compared_run(shaped, symbolic, evaluated)
 
 

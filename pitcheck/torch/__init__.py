@@ -33,12 +33,13 @@ from typing import Any
 from pitcheck.base.options import Options
 from pitcheck.frontends.torch.capture import capture, captured_pairs
 from pitcheck.frontends.torch.packing.losses import over_documents
-from pitcheck.frontends.torch.program import Input, Packing, Part, Program, Rank, Spec
+from pitcheck.frontends.torch.program import Dropout, Input, Packing, Part, Program, Rank, Spec
 from pitcheck.frontends.torch.routing import Router, Routing
 from pitcheck.frontends.torch.variants import variants
 from pitcheck.report.report import Report
 
 __all__ = [
+    "Dropout",
     "Input",
     "Options",
     "Packing",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from pitcheck.explain.families import JOINS, PRODUCTS, ROOTS, SUMS_ALONG
 from pitcheck.explain.repairs.missing_collective import of_norm
 from pitcheck.explain.rerun.changes import Override, Read, held_at
 from pitcheck.explain.rerun.site import Candidate, Site
-from pitcheck.graph.graph import Source
+from pitcheck.graph.graph import Source, sources_of
+from pitcheck.graph.grids import Codes
 from pitcheck.graph.parts import Part
-from pitcheck.ops.registry import has_trait
+from pitcheck.ops.registry import has_trait, operator_kind
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Step, StepOperand
 
@@ -29,6 +31,14 @@ NORM_WITHOUT = Kind(
     edits=("+ add the squares of {names} to {result!r}",),
 )
 
+COUNTED_ON_EACH = Kind(
+    "PIT108",
+    "the norm in {result!r} counts the squares of {names} {times} times: every rank over {over} "
+    "has them as a whole, and adds them",
+    "add them on one rank over {over} alone, or after the sum over {over}",
+    ("over",),
+    edits=("- the squares of {names} on all but one rank over {over}",),
+)
 COUNTED_TWICE = Kind(
     "PIT108",
     "operators {operator!r} and {other!r} ({kind}) both put {called} into the norm: it counts "
@@ -91,7 +101,7 @@ def _part(evidence: Evidence, value: int, code: int) -> tuple[int, Part] | None:
 
 
 def norm_of_all(site: Site) -> Iterator[Candidate]:
-    """Take a sum of squares, or its root, over all tensors of which the reference takes it."""
+    """Take a sum of squares, or its root, over what the reference takes it of, each once."""
     if not (site.kind in ROOTS or of_norm(site.evidence, site.value)):
         return
     held, codes = site.rerun.held(site.value), site.rerun.codes(site.value)
@@ -102,16 +112,14 @@ def norm_of_all(site: Site) -> Iterator[Candidate]:
     for due in _norms(site, actual):
         missing = (due**power - actual**power).reshape(len(actual), len(codes))
         rounded = CANCELLED * (due**power).reshape(missing.shape)
-        for names, total in _left_out(site):
+        for of, facts, total, step in (*_left_out(site), *_on_each(site)):
             # A draw in which no token counts gives NaN.
             told = np.isfinite(total) & np.isfinite(missing).all(axis=1)
             apart = np.abs(missing - total[:, None]) > SAME * np.abs(total[:, None]) + rounded
             if told.any() and not apart[told].any() and (np.abs(missing) > rounded)[told].any():
-                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                diagnosis = site.diagnosis(
-                    NORM_WITHOUT, names=", ".join(map(repr, names[:3])) + more
-                )
-                yield diagnosis, [Override(site.value, codes, Value(held.value.kind, due[None]))]
+                data = Value(held.value.kind, due[None])
+                found = replace(site.diagnosis(of, **facts), step=step or site.step)
+                yield found, [Override(site.value, codes, data)]
 
 
 def _norms(site: Site, actual: Floats) -> Iterator[Floats]:
@@ -133,14 +141,14 @@ def _norms(site: Site, actual: Floats) -> Iterator[Floats]:
             yield np.broadcast_to(data.reshape(-1, *[1] * (actual.ndim - 1)), actual.shape).copy()
 
 
-def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
-    """Yield the reference's sums of squares of tensors that the plan squares nowhere.
+Missing = tuple[Kind, dict[str, object], Floats, Step | None]
+"""A mistake, its facts, what a sum of squares lacks by it in every trial, shape (trials,), and the
+step that adds what it may not; None if something is left out.
+"""
 
-    All of them together, then each one.
 
-    Yields:
-        The names of the tensors, and the sum for every trial, shape (trials,).
-    """
+def _left_out(site: Site) -> Iterator[Missing]:
+    """Yield the reference's sums of squares of tensors that the plan squares nowhere."""
     evidence = site.evidence
     squared = [step.arguments[0].value for step in evidence.batch.steps if _squares(step)]
     held = {
@@ -148,31 +156,81 @@ def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
         for value in squared
         if (cut := evidence.cuts.get(value)) is not None
     }
-    steps, found = evidence.run.stage.reference.steps, dict[str, Floats]()
-    for square in (
-        step
-        for step in steps
-        if _squares(step) and evidence.alike(step.arguments[0].value) not in held
-    ):
-        for total in (
-            s
-            for s in steps
-            if s.kind in SUMS_ALONG and s.arguments and s.arguments[0].value in square.outputs
-        ):
-            data = (
-                None
-                if total.outputs[0] is None
-                else np.asarray(
-                    evidence.run.evaluated.reference[total.outputs[0]].data, dtype=np.float64
-                )[0]
-            )
-            if data is not None and data[0].size == 1:
-                found[evidence.first.values[square.arguments[0].value].name] = data.reshape(
-                    len(data)
-                )
+    sums = _sums_of_squares(evidence)
+    found = {
+        repr(evidence.first.values[value].name): total
+        for value, total in sums.items()
+        if evidence.alike(value) not in held
+    }
+    for names, total in _together_and_each(found):
+        yield NORM_WITHOUT, {"names": names}, total, None
+
+
+def _on_each(site: Site) -> Iterator[Missing]:
+    """Yield the squares that all ranks of a group have as a whole, and add up over the group."""
+    evidence = site.evidence
+    sums = {evidence.alike(v): total for v, total in _sums_of_squares(evidence).items()}
+    squared = {s.arguments[0].value: s for s in evidence.batch.steps if _squares(s)}
+    for table in _added_over(evidence, site.value):
+        over = next((g.name for g in evidence.groupings if _rows(g.table) == _rows(table)), None)
+        found, steps, times = dict[str, Floats](), list[Step](), table.shape[1]
+        for value, step in squared.items():
+            cut = evidence.cuts.get(value)
+            if cut is None or cut.scale != 1 or cut.group_of is not None or len(cut.parts) > 1:
+                continue
+            reference = evidence.alike(cut.reference)
+            if reference in sums and not cut.part_of[table].any():
+                found[evidence.called(value)] = sums[reference]
+                steps.append(step)
+        for names, total in _together_and_each(found) if over is not None else ():
+            facts = {"names": names, "times": times, "over": over}
+            yield COUNTED_ON_EACH, facts, (1 - times) * total, steps[0]
+
+
+def _added_over(evidence: Evidence, value: int) -> Iterator[Codes]:
+    """Yield the groups over which the sums of squares behind a norm are added up."""
+    stack, seen = [value], {value}
+    while stack:
+        for step in evidence.writers.get(stack.pop(), []):
+            node = evidence.second.nodes[step.node]
+            for source in (s for operand in node.inputs for s in sources_of(operand)):
+                small = evidence.array(source.value)[0, 0].size == 1
+                if small and source.members and operator_kind(step.kind).collective:
+                    yield np.unique(source.at(np.flatnonzero(node.mask)), axis=0)
+                if small and source.value not in seen:
+                    seen.add(source.value)
+                    stack.append(source.value)
+
+
+def _rows(table: Codes) -> set[tuple[int, ...]]:
+    return {tuple(sorted(row)) for row in table.tolist()}
+
+
+def _together_and_each(found: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:
+    """Yield the names of tensors with the sum of their squares: of all, then of each one."""
     if len(found) > 1:
-        yield list(found), np.sum(list(found.values()), axis=0)
-    yield from (([name], total) for name, total in found.items())
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        yield ", ".join([*found][:3]) + more, np.sum(list(found.values()), axis=0)
+    yield from found.items()
+
+
+def _sums_of_squares(evidence: Evidence) -> dict[int, Floats]:
+    """Return by tensor the sum of its squares that the reference takes, shape (trials,)."""
+    found, sums = dict[int, Floats](), dict[int, list[Step]]()
+    steps = evidence.run.stage.reference.steps
+    for step in steps:
+        if step.kind in SUMS_ALONG and step.arguments:
+            sums.setdefault(step.arguments[0].value, []).append(step)
+    for square in filter(_squares, steps):
+        for total in (s for o in square.outputs if o is not None for s in sums.get(o, [])):
+            value = total.outputs[0]
+            if value is None or value not in evidence.run.evaluated.reference:
+                continue
+            held = evidence.run.evaluated.reference[value].data
+            data = np.asarray(held, dtype=np.float64)[0]
+            if data[0].size == 1:
+                found[square.arguments[0].value] = data.reshape(len(data))
+    return found
 
 
 def _squares(step: Step) -> bool:

@@ -123,6 +123,20 @@ class Rank:
 
 
 @dataclass(frozen=True)
+class Dropout:
+    """Every rank draws masks for the elements that it holds; those of the reference are theirs.
+
+    Ranks that hold different elements must draw from different states of their generators. Ranks
+    that hold the same elements must draw from the same one, as must a recomputation.
+
+    - ``alike``: mesh axes along which ranks may draw the same numbers for different elements, as
+      data-parallel ranks do that are all seeded with one number.
+    """
+
+    alike: Axes = ()
+
+
+@dataclass(frozen=True)
 class Spec:
     """A pair of programs to compare.
 
@@ -137,6 +151,8 @@ class Spec:
       of a router's top-k are then known, in both programs for the same tokens; the scores from
       which it chooses are compared as outputs. Without any, nothing is known of a top-k.
     - ``router``: what the batch does not tell of the routers.
+    - ``dropout``: who draws which part of a mask of dropout. None: masks are the same only if the
+      state of the generator and the shape are.
     - ``drawn``: the memory of random numbers that the file draws when it is imported, without a
       seed. It is filled in where the file is read.
     """
@@ -150,4 +166,5 @@ class Spec:
     routings: Sequence[Routing] = ()
     router: Router = field(default_factory=Router)
     packings: Sequence[Packing] = ()
+    dropout: Dropout | None = None
     drawn: Mapping[int, Any] = field(default_factory=dict, repr=False, compare=False)

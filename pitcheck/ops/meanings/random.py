@@ -143,12 +143,15 @@ OPERATORS = (
     declare(
         "dropout_mask",
         _dropout_mask,
-        attributes={**_DRAW, "probability": "literal"},
+        attributes={**_DRAW, "own": "value", "probability": "literal"},
         required=("stream", "probability"),
         random=True,
         traits=(Trait.READS_SHAPE,),
         doc="True for a kept element: the draw of `uniform` is at least `probability`, the "
-        "probability of dropping.",
+        "probability of dropping. With `own` a rank draws the mask of the elements that it holds, "
+        "from a stream that is a state of its generator; the reference's mask is taken to consist "
+        "of these, and a check finds `start` and `whole`. `own` names the axes along which ranks "
+        "may draw the same numbers.",
     ),
     declare(
         "dropout",

@@ -31,6 +31,7 @@ from pitcheck.frontends.torch.planning.microbatch_rows import microbatch_labels
 from pitcheck.frontends.torch.planning.parts_from_shapes import PartsFromShapes
 from pitcheck.frontends.torch.planning.plan_lineage import (
     Box,
+    axes_of,
     of_boxes,
     of_input,
     of_output,
@@ -45,6 +46,7 @@ from pitcheck.frontends.torch.rewrites.split_flat_buffers import without_flat_bu
 from pitcheck.frontends.torch.rewrites.uneven_all_to_all import with_even_parts
 from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
 from pitcheck.ops.meanings.indexing import UNINITIALISED
+from pitcheck.ops.registry import operator_kind
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.fold import Instance, fold
 from pitcheck.plan.model import Axis, Lineage, Output, Plan, Tensor
@@ -221,7 +223,13 @@ class _Building:
             for instance in found
             if instance.kind != UNINITIALISED or instance.outputs[0] in results | read
         ]
-        return [_buffered(instance) for instance in found] if self._spec.buffered_sends else found
+        if self._spec.buffered_sends:
+            found = [_buffered(instance) for instance in found]
+        if self._spec.dropout is not None and self._reference is not None:
+            alike = axes_of(self._spec.dropout.alike)
+            check_known(alike, self._spec.mesh, "Spec.dropout.alike")
+            found = [_drawn_for_own_elements(instance, alike) for instance in found]
+        return found
 
     def _wanted(self, trace: Trace) -> dict[int, str]:
         """Return the name of every value that is a result and no given one.
@@ -425,6 +433,15 @@ def _buffered(instance: Instance) -> Instance:
     return (
         replace(instance, attributes={**instance.attributes, "protocol": "buffered"})
         if instance.kind == "send"
+        else instance
+    )
+
+
+def _drawn_for_own_elements(instance: Instance, alike: tuple[str, ...]) -> Instance:
+    """Return an instance; a mask that it draws is one for the elements that the rank holds."""
+    return (
+        replace(instance, attributes={**instance.attributes, "own": alike})
+        if operator_kind(instance.kind).random and "probability" in instance.attributes
         else instance
     )
 
