@@ -138,14 +138,16 @@ def simplest(number: Fraction, form: Format = FLOAT64) -> Fraction | Root:
     digits, place = shortest_decimal(exact, low, high)
     decimal = digits * Fraction(10) ** place
     chance = 1 << form.digits // 2
-    found: list[tuple[int, Fraction | Root]] = [
+    described: list[tuple[int, Fraction | Root]] = [
         (_length(fraction), fraction),
-        (digits, decimal),
         (exact.numerator >> _zeros(exact.numerator), exact),
     ]
-    if all(length >= chance for length, _ in found):
-        found = [*_roots(low, high)]
-    short = [each for each in found if each[0] < chance]
+    # Programs are written in decimals, of which longer ones are none by chance.
+    short: list[tuple[int, Fraction | Root]] = (
+        [(digits, decimal)] if digits < 1 << form.digits * 3 // 4 else []
+    )
+    short += [each for each in described if each[0] < chance]
+    short = short or [each for each in _roots(low, high) if each[0] < chance]
     otherwise = fraction if fraction.denominator <= _SMALL else decimal
     if exact.denominator == 1:
         otherwise = exact

@@ -290,6 +290,60 @@ def test_the_partitioner_makes_no_promises(root: str, promise: str) -> None:
     assert verdict(promised, elsewhere) == REFUSED
 
 
+PLACES = "%x = f32[8,2] parameter(0), sharding={replicated}\n"
+PLACES += "%u = f32[3] parameter(1), sharding={replicated}\n"
+FREE = "%j = s32[3,1] parameter(2), sharding={replicated}\n"
+ONES = "%v = f32[3] constant({1, 1, 1})\n"
+GIVEN = "%v = f32[3] copy(%u)\n"
+TURNED = "%v = f32[3] negate(%u)\n"
+ROWS = "%k = s32[3,1] constant({ ROWS })\n"
+
+
+def _put(rows: str, window: int = 1, region: str = "second", more: str = "") -> str:
+    """Return a scatter of three numbers at rows, and at free columns."""
+    columns, index = ("", "%k") if rows == "free" else (FREE, "%i")
+    held = FREE.replace("%j", "%k") if rows == "free" else ROWS.replace("ROWS", rows)
+    joined = "" if rows == "free" else "%i = s32[3,2] concatenate(%k, %j), dimensions={1}\n"
+    mapped = "{0}" if rows == "free" else "{0,1}"
+    shape = "[3,1,2]" if rows == "free" else f"[3,{window},1]"
+    wide = f"%w = f32{shape} broadcast(%v), dimensions={{0}}\n"
+    return (
+        f"{columns}{held}{joined}{wide}ROOT %r = f32[8,2] scatter(%x, {index}, %w), "
+        f"update_window_dims={{1,2}}, inserted_window_dims={{}}, "
+        f"scatter_dims_to_operand_dims={mapped}, index_vector_dim=1, to_apply=%{region}{more}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "scatter", "expected"),
+    [
+        (GIVEN, _put("free"), REFUSED),
+        (GIVEN, _put("free", more=", unique_indices=true"), EQUIVALENT),
+        (ONES, _put("free"), EQUIVALENT),
+        (GIVEN, _put("{5}, {0}, {7}"), EQUIVALENT),
+        (GIVEN, _put("{5}, {0}, {5}"), REFUSED),
+        (ONES, _put("{5}, {0}, {5}"), EQUIVALENT),
+        (GIVEN, _put("{9}, {0}, {9}"), EQUIVALENT),  # both are dropped
+        (GIVEN, _put("{5}, {0}, {6}", window=2), REFUSED),  # rows 5 to 6, and 6 to 7
+    ],
+    ids=["free", "promised", "equal", "known", "twice", "equal twice", "outside", "windows"],
+)
+def test_what_replaces_must_not_meet_or_be_equal(numbers: str, scatter: str, expected: str) -> None:
+    other = numbers.replace("1", "2") if numbers == ONES else TURNED
+    text, turned = (program(PLACES + each + scatter, REGIONS) for each in (numbers, other))
+    assert verdict(text, text) == expected
+    if expected == EQUIVALENT:
+        assert verdict(text, turned) == OTHERS
+
+
+def test_a_number_that_is_put_twice_is_not_added_twice() -> None:
+    """Zeros that are set to 1 at one place twice are 1 there."""
+    zeros = PLACES.replace("%x", "%y") + "%zero = f32[] constant(0)\n"
+    zeros += "%x = f32[8,2] broadcast(%zero), dimensions={}\n" + ONES
+    texts = [program(zeros + _put("free", region=each), REGIONS) for each in ("second", "add.f32")]
+    assert verdict(*texts) == OTHERS
+
+
 START = "%x = f32[8] parameter(0), sharding={replicated}\n"
 START += "%s = KIND[] parameter(1), sharding={replicated}\n"
 SLICED = "ROOT %r = f32[2] dynamic-slice(%x, START), dynamic_slice_sizes={2}"
@@ -314,6 +368,42 @@ def test_starts_of_slices_lie_beyond_the_end_too(
         for more, name in (("", "%s"), (start, "%k"))
     )
     assert verdict(program(before + ", sharding={replicated}"), program(after)) == expected
+
+
+FROM_END = """%z = s32[] constant(0)
+%n = s32[] constant(8)
+%b = pred[] compare(%s, %z), direction=LT
+%a = s32[] add(%s, %n)
+%k = s32[] select(%b, %a, %s)
+"""
+OF_INNER = """%h = f32[4] dynamic-slice(%x, %k), dynamic_slice_sizes={4}
+%i = s32[] constant(2)
+ROOT %r = f32[2] dynamic-slice(%h, %i), dynamic_slice_sizes={2}"""
+MERGED = """%i = s32[] constant(2)
+%t = s32[] add(%k, %i)
+ROOT %r = f32[2] dynamic-slice(%x, %t), dynamic_slice_sizes={2}"""
+AT_MOST = "%m = s32[] constant(4)\n%k = s32[] clamp(%z, %l, %m)\n"
+AT_LEAST = "%z = s32[] constant(0)\n%k = s32[] maximum(%s, %z)\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (SLICED.replace("START", "%s"), AT_LEAST + SLICED.replace("START", "%k"), EQUIVALENT),
+        (SLICED.replace("START", "%s"), FROM_END + SLICED.replace("START", "%k"), OTHERS),
+        # The start of a slice of a slice is clamped twice.
+        (FROM_END + OF_INNER, FROM_END + MERGED, OTHERS),
+        (
+            FROM_END.replace("%k", "%l") + AT_MOST + OF_INNER,
+            FROM_END.replace("%k", "%l") + AT_MOST + MERGED,
+            EQUIVALENT,
+        ),
+    ],
+    ids=["clamped", "from the end", "merged", "merged and bounded"],
+)
+def test_starts_of_slices_lie_before_the_begin_too(first: str, second: str, expected: str) -> None:
+    texts = [program(START.replace("KIND", "s32") + lines) for lines in (first, second)]
+    assert verdict(*texts) == expected
 
 
 @pytest.mark.parametrize(
