@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from pitcheck.base.rounded import (
+    FLOAT64,
+    Format,
+    nearest,
+    rounding_to,
+    shortest_decimal,
+    simplest_fraction,
+)
 from pitcheck.errors import PlanError
 
 _ROOT = re.compile(
@@ -18,7 +27,6 @@ _ROOT = re.compile(
 )
 _DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$", re.ASCII)
 _SMALL = 10**6
-_SMALL_OVER_PI = 1000
 _SMALL_FOURTH = 1024
 _PI = Fraction("3.14159265358979323846264338327950288419716939937511")
 _LONGEST = 400
@@ -62,11 +70,10 @@ Literal = Fraction | float | Root
 def parse_number(value: int | float | str, place: str = "number") -> Literal:
     """Return the exact number that a literal stands for.
 
-    A float is recognised as the simplest rational (denominator up to 10^6) that rounds to it in
-    float64; else as the root of such a rational; else as the root of one (denominator up to 10^3)
-    over pi; else as the fourth root of one of up to 1024 over up to 1024 (rounded at once, or at
-    every root and reciprocal); else as the decimal number that is printed for it. Two different
-    floats stay different, except for such fourth roots that differ in the last place.
+    A float is the :func:`simplest` number that rounds to it in float64. If that is the decimal that
+    is printed for it, it is recognised as the fourth root of a rational of up to 1024 over up to
+    1024 (rounded at once, or at every root and reciprocal). Two different floats stay different,
+    except for such fourth roots that differ in the last place.
 
     Raises:
         PlanError: if text is not a number, or a number is 2^1024 or more.
@@ -113,28 +120,79 @@ def _within_range(number: Fraction, place: str) -> Fraction:
     return number
 
 
+def simplest(number: Fraction, form: Format = FLOAT64) -> Fraction | Root:
+    """Return the simplest number that rounds to the same number of a format.
+
+    It is the one of the shortest description, if that is so short that few numbers of the format
+    have one by chance. Described are n/d, and its root, and its root over pi, by the product n d;
+    decimals by their digits; m 2^e by m. Else it is the number of the format, if that is whole;
+    else n/d with the least d, if d is at most 10^6; else the shortest decimal.
+
+    Different numbers of a format stay different, because each stands for one that rounds to it.
+    """
+    exact = nearest(abs(number), form)
+    if exact.denominator == 1 and exact < 1 << form.digits:
+        return exact if number > 0 else -exact
+    low, high = rounding_to(exact, form)
+    fraction = simplest_fraction(low, high)
+    digits, place = shortest_decimal(exact, low, high)
+    decimal = digits * Fraction(10) ** place
+    chance = 1 << form.digits // 2
+    described: list[tuple[int, Fraction | Root]] = [
+        (_length(fraction), fraction),
+        (exact.numerator >> _zeros(exact.numerator), exact),
+    ]
+    # Programs are written in decimals, of which longer ones are none by chance.
+    short: list[tuple[int, Fraction | Root]] = (
+        [(digits, decimal)] if digits < 1 << form.digits * 3 // 4 else []
+    )
+    short += [each for each in described if each[0] < chance]
+    short = short or [each for each in _roots(low, high) if each[0] < chance]
+    otherwise = fraction if fraction.denominator <= _SMALL else decimal
+    if exact.denominator == 1:
+        otherwise = exact
+    least = min(short, key=lambda each: each[0])[1] if short else otherwise
+    if number > 0:
+        return least
+    return replace(least, sign=-1) if isinstance(least, Root) else -least
+
+
+def _roots(low: Fraction, high: Fraction) -> Iterator[tuple[int, Root]]:
+    """Yield the simplest roots between two positive numbers, each with its length."""
+    square = simplest_fraction(low**2, high**2)
+    yield _length(square), Root(square)
+    over_pi = simplest_fraction(low**2 * _PI, high**2 * _PI)
+    yield _length(over_pi), Root(over_pi, over_pi=True)
+
+
+def _length(fraction: Fraction) -> int:
+    return fraction.numerator * fraction.denominator
+
+
+def _zeros(number: int) -> int:
+    """Return the number of zeros at the end of a number's bits."""
+    return (number & -number).bit_length() - 1
+
+
 def _recognise(value: float) -> Literal:
     if not math.isfinite(value):
         return value
-    simple = Fraction(value).limit_denominator(_SMALL)
-    if float(simple) == value:
-        return simple
-    square = Fraction(value * value).limit_denominator(_SMALL)
-    if square > 0 and math.sqrt(square) == abs(value):
-        return Root(square, 1 if value > 0 else -1)
-    square = Fraction(value * value * math.pi).limit_denominator(_SMALL_OVER_PI)
-    half = Fraction(math.ulp(value)) / 2
-    if (abs(Fraction(value)) - half) ** 2 * _PI < square < (abs(Fraction(value)) + half) ** 2 * _PI:
-        return Root(square, 1 if value > 0 else -1, over_pi=True)
+    found = simplest(Fraction(value)) if value else Fraction(0)
+    if isinstance(found, Root) or found != Fraction(repr(value)):
+        return found
     power = (
         Fraction(value) ** 4
         if _SMALL_FOURTH**-0.25 * 0.99 < abs(value) < _SMALL_FOURTH**0.25 * 1.01
         else Fraction(0)
     )
     power = power.limit_denominator(_SMALL_FOURTH)
-    if 0 < power.numerator <= _SMALL_FOURTH and abs(value) in _fourth_roots(power):
+    if (
+        found.denominator > _SMALL
+        and 0 < power.numerator <= _SMALL_FOURTH
+        and abs(value) in _fourth_roots(power)
+    ):
         return Root(power, 1 if value > 0 else -1, fourth=True)
-    return Fraction(repr(value))
+    return found
 
 
 def _fourth_roots(number: Fraction) -> set[float]:

@@ -37,6 +37,11 @@ ADVICE = {
     "PIT208": "--estimates accept takes such a bound; else decide by the reference's steps",
 }
 """The advice on an output that is neither proven nor refuted, by the code of its finding."""
+WRITE_ALIKE = (
+    "the plans differ by no more than the rounding of their literals explains (1/3 in float32 is "
+    "0.333333343): write such a number in the same way in both, or compute it by operators"
+)
+"""The advice on an output whose difference may be the rounding of literals."""
 NOT_EXPLAINED = "it was not looked for, as --no-explain asks; the output differs all the same"
 """The cause in the finding of a difference that nobody asked to explain."""
 
@@ -175,6 +180,7 @@ def concluded(check: Check) -> Report:
 def _note_open(check: Check) -> None:
     """Note every output that is neither proven nor known to differ, and broken precision rules."""
     explained = check.drawn.union(check.differing)
+    rounded = _rounded(check)
     for obligation in (o for o in check.ledger.open_outputs if o.output not in explained):
         proof, tried = obligation.proof, f"; nor at {check.tried}" if check.tried else ""
         code = proof.code or "PIT202"
@@ -189,7 +195,7 @@ def _note_open(check: Check) -> None:
                 stage=obligation.key[:12] or None,
                 operator=operator or None,
                 source=source or None,
-                repair=ADVICE.get(code),
+                repair=WRITE_ALIKE if obligation.output in rounded else ADVICE.get(code),
             )
         )
     # No verdict rests on the order of strategies: an output without an obligation is open, too.
@@ -212,6 +218,21 @@ def _note_open(check: Check) -> None:
     live = {nodes[n].operator for n in check.ledger.covered}
     check.dead = tuple(dict.fromkeys(n.operator for n in nodes if n.operator not in live))
     check.findings.extend(_imprecise(check))
+
+
+def _rounded(check: Check) -> set[str]:
+    """Return the open outputs that differ by what the rounding of literals explains."""
+    failed = {o.output for o in check.ledger.open_outputs if o.proof.outcome == "failed"}
+    if not failed:
+        return set()
+    from pitcheck.refute.literal_rounding import explained  # noqa: PLC0415
+
+    try:
+        names = [comparison.target.name for comparison in check.run.comparisons]
+        numbers = [n for n, name in enumerate(names) if name in failed]
+        return {names[n] for n in explained(check.run, numbers)}
+    except PitcheckError:  # the plans are too large to run, or an operator cannot be
+        return set()
 
 
 def _imprecise(check: Check) -> Iterator[Finding]:

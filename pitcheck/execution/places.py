@@ -102,7 +102,8 @@ def number(value: int | float | str) -> float:
     sign = -1.0 if value.startswith("-sqrt") else 1.0
     text = value.removeprefix("-") if sign < 0 else value
     if text.startswith("sqrt("):
-        return sign * math.sqrt(Fraction(text[5:-1]))
+        square, over_pi, _ = text[5:-1].partition("/pi")
+        return sign * math.sqrt(Fraction(square) / Fraction(math.pi if over_pi else 1))
     return float(Fraction(value))
 
 

@@ -147,6 +147,7 @@ class Graph:
     """A lowered plan.
 
     ``number`` maps tensor names to values; several names may be one value (copies).
+    ``rounded_literals``: True if literals are rounded to the dtype of what they are computed with.
     """
 
     coordinates: Coordinates
@@ -159,6 +160,7 @@ class Graph:
 
     placements: dict[Hashable, Any] = field(default_factory=dict)
     """The meanings of lineages that were resolved, by their form."""
+    rounded_literals: bool = False
 
     def with_values(self, values: list[GraphValue]) -> Graph:
         """Return the same graph with more values behind those that it has."""

@@ -54,7 +54,7 @@ class Lowering:
         self.plan = plan
         self.matching = matching
         self.coordinates = Coordinates.of(plan)
-        self.graph = Graph(self.coordinates)
+        self.graph = Graph(self.coordinates, rounded_literals=plan.rounded_literals is True)
         self.microbatches = plan.microbatches
         self._tensors = {t.name: t for t in plan.tensors}
         self._microbatched = {t.name: t.microbatched for t in plan.tensors}

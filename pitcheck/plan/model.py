@@ -210,6 +210,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     all its micro-batches in ascending order. ``assumptions`` are sentences that the frontend had to
     assume; they go into the report. ``left_out`` are sentences on what the user had left out of the
     program; reports give them as exceptions, beside the verdict. A file without it has no such key.
+    ``rounded_literals``: True if each literal was rounded to the dtype of the numbers that it is
+    computed with, as in the text of a compiled program. It may stand for another number that rounds
+    to the same one.
     """
 
     mesh: tuple[Axis, ...]
@@ -223,6 +226,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     assumptions: tuple[str, ...] = ()
     format: str = FORMAT
     left_out: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    rounded_literals: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 PairAt = Callable[[Mapping[str, int]], Sequence[Plan]]

@@ -1,6 +1,7 @@
 """The differences that count: those that more digits confirm, or that rounding cannot explain.
 
-Outputs that draw other random numbers than the reference are not compared.
+What the rounding of literals to their dtype explains counts as little, however many digits confirm
+it. Outputs that draw other random numbers than the reference are not compared.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pitcheck.ops.registry import operator_kind
 from pitcheck.refute.block_run import TRIALS, run_on_blocks
 from pitcheck.refute.both_ways import run_both_ways
 from pitcheck.refute.confirm import Told, confirmed, costs, replicas_differ
+from pitcheck.refute.literal_rounding import explained
 from pitcheck.refute.random_streams import Unlike, unlike_draws
 from pitcheck.refute.rounding_noise import (
     finite_difference,
@@ -68,12 +70,14 @@ class Judged:
     """The outputs that differ, and the evidence.
 
     ``real``: their numbers. ``shown``: one element of one of them. ``draws``: for outputs that
-    cannot be compared, by number, how their draws differ.
+    cannot be compared, by number, how their draws differ. ``rounded``: the outputs whose
+    differences the rounding of literals explains.
     """
 
     real: list[int] = field(default_factory=list)
     shown: Shown | None = None
     draws: dict[int, Unlike] = field(default_factory=dict)
+    rounded: set[int] = field(default_factory=set)
 
 
 def count_differences(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
@@ -84,6 +88,8 @@ def count_differences(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[
     """
     result = Judged(draws={n: why for n in numbers if (why := incomparable(run, n))})
     comparable = [n for n in numbers if n not in result.draws]
+    result.rounded = explained(run, comparable)
+    comparable = [n for n in comparable if n not in result.rounded]
     cost = costs(run, comparable, cuts)
     left = sorted(comparable, key=lambda n: (cost[n], n))
     plain = [n for n in left if finite_difference(run.comparisons[n]) > PLAIN]
@@ -188,7 +194,8 @@ def _judge_on_blocks(run: WholeRun) -> list[int]:
     numbers = [
         n for n in run.suspects() if not (random and unlike_draws(run, run.comparisons[n].target))
     ]
-    return standing_out(run, numbers)
+    rounded = explained(run, numbers)
+    return standing_out(run, [n for n in numbers if n not in rounded])
 
 
 @dataclass

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.base.numbers import Root, parse_number
+from pitcheck.base.numbers import Root, parse_number, simplest
+from pitcheck.base.rounded import FLOAT32
 
 RECOGNISED = {
     0.1: Fraction(1, 10),
@@ -60,3 +62,27 @@ def test_a_float_stays_itself(value: float) -> None:
     else:
         assert isinstance(found, Fraction)
         assert float(found) == value
+
+
+@given(st.floats(width=32, min_value=2**-140, max_value=2.0**100))
+def test_neighbours_in_float32_stand_for_different_numbers_that_round_to_them(value: float) -> None:
+    """NumPy rounds. The number in between, of which either neighbour is as near, is not both's."""
+    here = np.float32(value)
+    above = np.nextafter(here, np.float32(np.inf), dtype=np.float32)
+    middle = (Fraction(float(here)) + Fraction(float(above))) / 2
+    for number in (here, above):
+        found = simplest(Fraction(float(number)), FLOAT32)
+        assert np.float32(float(found)) == number
+        # However many digits are printed, it is the same number.
+        assert simplest(Fraction(f"{number:.12g}"), FLOAT32) == found
+    assert simplest(Fraction(float(here)), FLOAT32) != simplest(Fraction(float(above)), FLOAT32)
+    even = np.float32(middle) if middle.denominator < 1 << 1000 else here
+    assert simplest(middle, FLOAT32) == simplest(Fraction(float(even)), FLOAT32)
+
+
+@pytest.mark.parametrize("number", [16777217, 144, 12345, 3, 10**30])
+def test_whole_numbers_stay_whole(number: int) -> None:
+    found = simplest(Fraction(number), FLOAT32)
+    assert isinstance(found, Fraction)
+    assert found.denominator == 1
+    assert np.float32(found.numerator) == np.float32(number)

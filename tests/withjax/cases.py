@@ -24,6 +24,7 @@ from withjax.sharded import (
     causal_attention,
     causal_ring,
     experts,
+    gathered_layers,
     layers,
     loss_of,
     mesh_of,
@@ -287,6 +288,11 @@ def _partitioned_shard_map() -> None:
     assert report.outputs.total == 3
 
 
+def _gathered_layers() -> None:
+    weights = {name: array(2, 4, 4) for name in ("first", "second", "third", "last")}
+    assert_partitioned(gathered_layers(), (weights, array(4, 3, 4)))
+
+
 def _copies_that_differ() -> None:
     assert_partitioned(product(lambda x: x, check_vma=False), MATRICES)
 
@@ -388,5 +394,6 @@ OTHERS: dict[str, Callable[[], None]] = {
     "a sum is left out": _a_sum_is_left_out,
     "copies that differ": _copies_that_differ,
     "partitioned shard_map": _partitioned_shard_map,
+    "gathered layers": _gathered_layers,
 }
 CHECKS = OTHERS | {name: _against_plain(case) for name, case in (RIGHT | WRONG).items()}

@@ -231,3 +231,30 @@ def numbered() -> Function:
         in_specs=P("place"),
         out_specs=P("place"),
     )
+
+
+# --- weights of attention that are gathered layer by layer
+def gathered_layers() -> Function:
+    """Return the loss of two layers in a loop, and its gradients; rows of weights are sharded."""
+    specs = {name: P(None, "shard") for name in ("first", "second", "third", "last")}
+
+    def layer(x: Any, weights: Any) -> tuple[Any, None]:
+        whole = {n: lax.all_gather(w, "shard", tiled=True) for n, w in weights.items()}
+        x = x * lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-6)
+        scores = jnp.einsum("btd,bsd->bts", x @ whole["first"], x @ whole["second"])
+        mixed = jax.nn.softmax(scores / 2, -1) @ (x @ whole["third"])
+        return x + jax.nn.silu(mixed) @ whole["last"], None
+
+    def local(weights: Any, x: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            return jnp.mean(lax.scan(jax.checkpoint(layer), x, weights)[0] ** 2)
+
+        value, gradients = jax.value_and_grad(loss)(weights)
+        return lax.pmean(value, "shard"), gradients
+
+    return jax.shard_map(
+        local,
+        mesh=mesh_of(4, names=("shard",)),
+        in_specs=(specs, P("shard")),
+        out_specs=(P(), specs),
+    )

@@ -53,6 +53,7 @@ def test_a_finding_stands_at_the_line_of_the_program(said_of: Said) -> None:
         "steps of a loop",
         "a sum is left out",
         "partitioned shard_map",
+        "gathered layers",
         "donated",
         "numbers by name",
         "compiled before",

@@ -367,3 +367,34 @@ def test_regions_without_one_meaning_are_refused(what: str) -> None:
     message, lines = REFUSED[what]
     with pytest.raises(UnsupportedError, match=message):
         _reference(*lines)
+
+
+def _products(summed: bool) -> tuple[str, ...]:
+    """Return a region in which each device multiplies its row, or the sum of all, by itself."""
+    groups = "replica_groups={{0,1,2,3}}, use_global_device_ids=true"
+    row = f"all-reduce(%s), channel_id=1, {groups}, to_apply=%add" if summed else "negate(%s)"
+    return (
+        f"%x = f32[4,4] parameter(0), {ROWS}",
+        f"%s = f32[1,4] {IN}, {MANUAL}",
+        f"%r = f32[1,4] {row}, {MANUAL}",
+        "%d = f32[1,1] dot(%r, %r), lhs_contracting_dims={1}, rhs_contracting_dims={1}, " + MANUAL,
+        f"%t = f32[1,1] sqrt(%d), {MANUAL}",
+        f"ROOT %y = f32[4,1] custom-call(%t), {OUT}, {ROWS}",
+    )
+
+
+@pytest.mark.parametrize("summed", [False, True], ids=["rows", "sum"])
+def test_products_of_all_devices_are_parts_of_one_tensor(summed: bool) -> None:
+    """A proof can cut there. What all devices hold is one tensor anyway."""
+    lines = _products(summed)
+    wanted = np.tile(X.sum(0), (4, 1)) if summed else X
+    np.testing.assert_allclose(_computed(X, *lines)[:, 0], np.linalg.norm(wanted, axis=1))
+    operators = _reference(*lines).operators
+    written = {o.outputs[0]: o for o in operators}
+    roots = {str(o.inputs[0]) for o in operators if o.kind == "sqrt"}
+    parts = [written[name] for name in roots]
+    if summed:
+        assert len(parts) == 1
+        return
+    assert {part.attributes["start"] for part in parts} == {0, 1, 2, 3}
+    assert {written[str(part.inputs[0])].kind for part in parts} == {"cat"}

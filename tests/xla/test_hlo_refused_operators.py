@@ -170,8 +170,7 @@ UNSUPPORTED: dict[str, tuple[str, tuple[str, ...], str]] = {
             X,
             "%i = s32[2,1] parameter(1)",
             "%u = f32[2] parameter(2)",
-            "f32[4] scatter(%x, %i, %u), inserted_window_dims={0}, unique_indices=true, "
-            "to_apply=%r" + SCATTER,
+            "f32[4] scatter(%x, %i, %u), inserted_window_dims={0}, to_apply=%r" + SCATTER,
         ),
         LAST,
     ),

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.base.numbers import Root
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.xla.lowering.random.codes import Codes, of_numbers, of_real
-from pitcheck.frontends.xla.text.literals import Real
+from pitcheck.frontends.xla.text.literals import Special
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType, Shape, TupleShape
 
 MOST_KNOWN = 1 << 20
@@ -56,6 +58,8 @@ DTYPES = {
 
 Numbers: TypeAlias = NDArray[Any]
 Span: TypeAlias = tuple[int, int]
+Real: TypeAlias = Fraction | Root | Special
+"""A floating-point number of a program, as it is meant."""
 
 
 def dtype_of(element: ElementType) -> Any:

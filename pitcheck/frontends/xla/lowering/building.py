@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from pitcheck.base.numbers import Root
 from pitcheck.errors import BudgetError, PlanError, UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import (
     MOST_KNOWN,
@@ -17,11 +18,12 @@ from pitcheck.frontends.xla.lowering.arrays import (
     Array,
     Counted,
     Numbers,
+    Real,
     Span,
     dtype_of,
 )
 from pitcheck.frontends.xla.lowering.random.codes import Codes
-from pitcheck.frontends.xla.text.literals import Real, Special
+from pitcheck.frontends.xla.text.literals import Special
 from pitcheck.frontends.xla.text.module import Instruction, Module
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import (
@@ -477,7 +479,7 @@ def _same_result(
 
 
 def _finite(number: Real) -> bool:
-    return isinstance(number, Fraction) or number is Special.MINUS_ZERO
+    return isinstance(number, Fraction | Root) or number is Special.MINUS_ZERO
 
 
 def literal(number: bool | int | Real) -> int | float | str:
@@ -486,6 +488,8 @@ def literal(number: bool | int | Real) -> int | float | str:
         return 0 if number is Special.MINUS_ZERO else number.value
     if isinstance(number, Fraction) and number.denominator != 1:
         return f"{number.numerator}/{number.denominator}"
+    if isinstance(number, Root):
+        return str(number)
     whole = int(number)
     return whole if -(2**63) <= whole < 2**63 else str(whole)  # the widest of a plan file
 

@@ -156,6 +156,8 @@ def _all_gather(b: Building, instruction: Instruction, given: Sequence[Array]) -
 
     def exchange(x: Array) -> Array:
         shape = _scaled(x.shape, axis, len(group.ranks[0]))
+        if x.number is not None:
+            return b.filled(shape, x.number)
         return _swapped(b, "all_gather", x, shape, {"axis": axis}, group, gathered)
 
     return [_with_difference(b, x, group, exchange) for x in given]

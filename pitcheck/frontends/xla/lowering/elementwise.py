@@ -9,8 +9,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from pitcheck.base.numbers import Root
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Span, dtype_of
+from pitcheck.frontends.xla.lowering.arrays import NUMPY, Array, Numbers, Real, Span, dtype_of
 from pitcheck.frontends.xla.lowering.building import Building, literal, unsupported
 from pitcheck.frontends.xla.lowering.indexed.boundaries import boundary
 from pitcheck.frontends.xla.lowering.known_numbers import computed
@@ -32,7 +33,7 @@ from pitcheck.frontends.xla.lowering.spans import (
     joined_span,
     spanned,
 )
-from pitcheck.frontends.xla.text.literals import Real, Special
+from pitcheck.frontends.xla.text.literals import Special
 from pitcheck.frontends.xla.text.module import Instruction
 from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 from pitcheck.plan.model import Number
@@ -423,7 +424,7 @@ def _power(b: Building, _: Instruction, shape: ArrayShape, given: Sequence[Array
     if isinstance(number, Fraction) and (2 * number).denominator == 1:
         return b.array("pow", (base.name,), shape, {"exponent": literal(number)})
     known = base.number
-    if isinstance(known, Fraction) and known > 0:
+    if isinstance(known, Fraction | Root) and float(known) > 0:
         # b^x is exp(x log b) for a positive b.
         logarithm = b.emit("log", (base.name,), shape)
         product = b.emit("mul", (exponent.name, logarithm), shape)

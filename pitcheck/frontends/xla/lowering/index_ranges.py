@@ -2,9 +2,10 @@
 
 XLA clamps an index that lies outside, or drops what it would write. Programs do not mean that. So
 an integer parameter that indexes a dimension is taken to lie within it, which the report says. The
-starts of a slice are the exception: there clamping is what a program may rely on, so they may be
-any place of the dimension and as many beyond its end, where a partitioned program that clamps in
-each shard, or not at all, reads something else.
+starts of a slice are the exception: there clamping is what a program may rely on, so they may also
+lie before its begin and beyond its end, where a partitioned program that clamps in each shard, or
+not at all, reads something else. JAX counts negative starts from the end, so that those before the
+begin are below minus the size.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pitcheck.frontends.xla.text.shapes import ArrayShape, ElementType
 MOST = 1 << 10
 """The largest magnitude that a plan bounds an integer by."""
 BEYOND = 2
-"""The range of the starts of a slice, as a multiple of the size of the dimension."""
+"""The range of the starts of a slice on either side of 0, in sizes of the dimension."""
 _THROUGH = frozenset(
     {
         "add",
@@ -44,18 +45,18 @@ _THROUGH = frozenset(
 def index_ranges(module: Module) -> dict[int, tuple[int, int]]:
     """Return the half-open range of each integer parameter that indexes, by its number.
 
-    What no result needs says nothing of a parameter. The range is the smallest of all dimensions
-    that it indexes, and has each constant that the integers are asked to be equal to: one that
+    What no result needs says nothing of a parameter. The range is that of all dimensions which it
+    indexes together, and has each constant that the integers are asked to be equal to: one that
     stands for no index would be no case else.
     """
     entry = module.computations[module.entry]
     needed = _needed(entry)
-    found: dict[int, int] = {}
+    ranges: dict[int, tuple[int, int]] = {}
     for instruction in needed:
-        for operand, size in _indices(entry, instruction):
+        for operand, (low, high) in _indices(entry, instruction):
             for number in _origins(entry, operand):
-                found[number] = min(size, found.get(number, size))
-    ranges = {number: (0, size) for number, size in found.items()}
+                first, behind = ranges.get(number, (low, high))
+                ranges[number] = max(low, first), min(high, behind)
     for instruction in needed:
         for operand, value in _equated(entry, instruction):
             for number in _origins(entry, operand) & ranges.keys():
@@ -81,8 +82,8 @@ def widest(element: ElementType) -> tuple[int, int]:
     return max(low, -MOST), min(high, MOST)
 
 
-def _indices(entry: Computation, instruction: Instruction) -> list[tuple[str, int]]:
-    """Return the operands of an instruction that are indices, with the end of their range."""
+def _indices(entry: Computation, instruction: Instruction) -> list[tuple[str, tuple[int, int]]]:
+    """Return the operands of an instruction that are indices, each with its half-open range."""
     operands = instruction.operands
     if instruction.opcode in {"gather", "scatter"}:
         whole = entry.instructions[operands[0]].shape
@@ -91,13 +92,13 @@ def _indices(entry: Computation, instruction: Instruction) -> list[tuple[str, in
         )
         mapped = cast("tuple[int, ...]", instruction.attributes[key])
         if isinstance(whole, ArrayShape) and mapped:
-            return [(operands[1], min(whole.dimensions[d] for d in mapped))]
+            return [(operands[1], (0, min(whole.dimensions[d] for d in mapped)))]
     first = {"dynamic-slice": 1, "dynamic-update-slice": 2}.get(instruction.opcode)
     if first is not None:
         whole = entry.instructions[operands[0]].shape
         if isinstance(whole, ArrayShape):
             places = zip(operands[first:], whole.dimensions, strict=False)
-            return [(operand, BEYOND * size) for operand, size in places]
+            return [(operand, (-BEYOND * size, BEYOND * size)) for operand, size in places]
     return []
 
 

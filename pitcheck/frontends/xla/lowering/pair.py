@@ -434,7 +434,7 @@ def _assumed_literals(before: Module, after: Module) -> Iterator[str]:
     """Yield that literals stand for fractions, with the first of them; nothing if none do."""
     for number, fraction in literals_meant(before, after):
         yield (
-            f"a literal stands for the simplest fraction that rounds to it in its dtype, as "
+            f"a literal stands for the simplest number that rounds to it in its dtype, as "
             f"{float(number):.9g} for {fraction}"
         )
         return

@@ -30,6 +30,7 @@ from pitcheck.frontends.xla.lowering.loops.induction import Induction, NotFolded
 from pitcheck.frontends.xla.lowering.loops.trip_counts import check_trip_count
 from pitcheck.frontends.xla.lowering.manual.branches import branches_of, merged
 from pitcheck.frontends.xla.lowering.manual.collectives import manual_collective, manual_partition
+from pitcheck.frontends.xla.lowering.manual.knots import KNOTS, knotted
 from pitcheck.frontends.xla.lowering.manual.shards import full_of, manual_groups, shards_of
 from pitcheck.frontends.xla.lowering.orders import ordered
 from pitcheck.frontends.xla.lowering.random.generators import random_bits
@@ -217,7 +218,10 @@ class Run:
                     found[arrays] = self._computed(instruction, arrays)
                 results.append(found[arrays])
         self._b.at(instruction, path)
-        return _of_each(self._b, results, groups)
+        each = _of_each(self._b, results, groups)
+        if instruction.opcode in KNOTS and isinstance(each, Copies):
+            return knotted(self._b, each)
+        return each
 
     def _check_manual(self, instruction: Instruction, found: Value) -> None:
         """Raise UnsupportedError unless the arrays of a region are those stated to be manual.

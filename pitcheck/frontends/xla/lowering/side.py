@@ -186,4 +186,5 @@ class Side:
             outputs=tuple(outputs),
             name=self.module.name,
             assumptions=assumptions,
+            rounded_literals=True,
         )

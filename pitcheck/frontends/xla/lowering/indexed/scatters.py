@@ -59,12 +59,15 @@ class _Updates:
             all are.
         vectors: the number of index vectors of each batch, each of a window that meets itself
             nowhere.
+        apart: True if no two windows of a batch that lie inside meet, by a promise or by what is
+            known of their index vectors.
     """
 
     rows: Rows
     numbers: Array
     inside: Array | None
     vectors: int
+    apart: bool
 
     def spread_inside(self, b: Building) -> Array | None:
         """Return for each number of the updates if it is not dropped."""
@@ -84,7 +87,8 @@ def scatter(b: Building, instruction: Instruction, given: Sequence[Array]) -> Ar
     numbers = dimension_numbers(b, instruction, base, indices, SCATTER)
     windows = _windows(b, base, updates, numbers)
     starts = components(b, indices, numbers)
-    return _into_part(b, base, starts, updates, numbers, windows, operator)
+    apart = instruction.get("unique_indices", False) or _differ(base, starts, numbers, windows)
+    return _into_part(b, base, starts, updates, numbers, windows, operator, apart)
 
 
 def _windows(
@@ -113,15 +117,16 @@ def _into_part(
     numbers: DimensionNumbers,
     windows: tuple[int, ...],
     operator: str,
+    apart: bool,
 ) -> Array:
     """Return a base, written to in the part that windows may reach."""
     for d in numbers.whole:
         size = windows[d]
         if size < base.sizes[d]:
             part = sliced(b, base, d, 0, size)
-            written = _into_part(b, part, starts, updates, numbers, windows, operator)
+            written = _into_part(b, part, starts, updates, numbers, windows, operator, apart)
             return joined(b, (written, sliced(b, base, d, size, base.sizes[d])), d)
-    prepared = _prepared(b, base, starts, updates, numbers, windows)
+    prepared = _prepared(b, base, starts, updates, numbers, windows, apart)
     if operator == "add":
         rows = _added(b, prepared)
     elif operator == REPLACE:
@@ -139,6 +144,7 @@ def _prepared(
     updates: Array,
     numbers: DimensionNumbers,
     windows: tuple[int, ...],
+    apart: bool,
 ) -> _Updates:
     """Return updates as rows."""
     mapped, batch = numbers.mapped, starts[0].sizes
@@ -155,7 +161,34 @@ def _prepared(
         inside = reshaped(b, permuted(b, wide, rows.arranged), rows.index.sizes)
     vectors = prod(size for d, size in enumerate(batch) if d not in numbers.paired)
     number = reshaped(b, moved, (*rows.index.sizes, *rows.rest))
-    return _Updates(rows, number, inside, vectors)
+    return _Updates(rows, number, inside, vectors, apart)
+
+
+def _differ(
+    base: Array, starts: Sequence[Array], numbers: DimensionNumbers, windows: Sequence[int]
+) -> bool:
+    """Return True if the index vectors of a batch that lie inside differ where they are known.
+
+    That is in a component of windows of one place, so that windows do not meet.
+    """
+    parts = [
+        (part.known, base.sizes[d])
+        for part, d in zip(starts, numbers.mapped, strict=True)
+        if part.known is not None and windows[d] == 1
+    ]
+    if not parts:
+        return False
+    known = np.stack(np.broadcast_arrays(*(part for part, _ in parts)), axis=-1)
+    sizes = np.array([size for _, size in parts])
+    paired = [1 + d for d in numbers.paired]
+    others = [d for d in range(1, known.ndim - 1) if d not in paired]
+    count = prod(known.shape[d] for d in others)
+    moved = known.transpose(0, *paired, *others, known.ndim - 1).reshape(-1, count, len(parts))
+    for batch in moved:
+        inside = batch[((batch >= 0) & (batch < sizes)).all(axis=1)]
+        if len(np.unique(inside, axis=0)) < len(inside):
+            return False
+    return True
 
 
 def _inside(
@@ -253,11 +286,17 @@ def _added_span(b: Building, base: Array, updates: Array) -> Span | None:
 def _replaced(b: Building, given: _Updates) -> Array:
     """Return the base with updates in the place of what was there.
 
-    They are added to zeros, in places that none shares with another. Raises UnsupportedError if
-    two may have one place.
+    They are added to zeros, in places that none shares with another. Equal updates may share one.
+
+    Raises UnsupportedError if others may.
     """
-    if given.vectors > 1 and not _distinct(given):
-        raise unsupported(b, "a scatter that replaces, at places of which two may be one,")
+    equal = given.numbers.uniform is not None
+    if given.vectors > 1 and not (equal or given.apart or _distinct(given)):
+        raise unsupported(
+            b,
+            "a scatter that replaces, at places of which two may be one (promise that they are "
+            "not by unique_indices=True),",
+        )
     rows, base = given.rows, given.rows.array
     counts = ArrayShape(ElementType.S32, given.rows.index.sizes)
     ones = spread(b, b.scalar(ElementType.S32, 1), (), counts.dimensions)
@@ -266,11 +305,22 @@ def _replaced(b: Building, given: _Updates) -> Array:
         kept = b.array("cast", (given.inside.name,), counts, {"dtype": "int32"}, span=(0, 2))
     hits = _zeros(b, ElementType.S32, base.sizes[: rows.axis + 1])
     alone = Rows(hits, rows.index, rows.arranged, rows.sizes)
-    found = _summed(b, alone, hits, kept, (0, 2))
+    found = _summed(b, alone, hits, kept, (0, given.vectors + 1))
     truths = ArrayShape(ElementType.PRED, hits.sizes)
     here = b.array("gt", (found.name, Number(0)), truths)
     wide = spread(b, here, tuple(range(here.rank)), base.sizes)
+    if equal:
+        return chosen(b, base.shape, wide, _filled(b, given), base)
     return chosen(b, base.shape, wide, _alone(b, given), base)
+
+
+def _filled(b: Building, given: _Updates) -> Array:
+    """Return the number that all updates are, at each place of the base."""
+    numbers, sizes = given.numbers, given.rows.array.sizes
+    shape = ArrayShape(numbers.shape.element, sizes)
+    if numbers.number is not None:
+        return b.filled(shape, numbers.number)
+    return b.known(shape, np.full((1, *sizes), numbers.uniform))
 
 
 def _alone(b: Building, given: _Updates) -> Array:

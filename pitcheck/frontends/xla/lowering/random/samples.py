@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pitcheck.base.numbers import Root
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.xla.lowering.arrays import NUMPY, width_of
 from pitcheck.frontends.xla.lowering.random.codebook import Codebook, Ints
@@ -155,7 +156,7 @@ class Choice:
         return int.from_bytes(blake2b(said, digest_size=4).digest(), "little")
 
 
-def _real(number: Fraction | Special) -> float:
+def _real(number: Fraction | Root | Special) -> float:
     return float(number.value) if isinstance(number, Special) else float(number)
 
 
