@@ -26,6 +26,7 @@ from pitcheck.frontends.torch.formulas import (
     losses,
     padding,
     resampling,
+    triangles,
     windows,
 )
 from pitcheck.frontends.torch.formulas.loss_scaling import check_and_unscale, update_scale
@@ -229,6 +230,7 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "smooth_l1_loss_backward"): losses.smooth_l1_loss_backward,
     ("aten", "huber_loss"): losses.huber_loss,
     ("aten", "huber_loss_backward"): losses.huber_loss_backward,
+    ("aten", "linalg_solve_triangular"): triangles.solve_triangular,
     ("aten", "vdot"): dot,
     ("aten", "native_batch_norm"): batch_norms.batch_norm,
     ("aten", "native_batch_norm_backward"): batch_norms.batch_norm_backward,
