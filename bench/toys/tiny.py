@@ -35,7 +35,7 @@ INTEGERS: tuple[tuple[str, int], ...] = (
     (r"position|max_seq|seq_len|context|max_len|target_length|max_source", 32),
     (r"image_size|input_size", 32),
     (r"patch_size|patch_stride", 4),
-    (r"window", 4),
+    (r"window|(^|mamba_|attention_)chunk_size$", 4),
     (r"embedding_groups|num_groups", 2),
     (r"conv_pos_embeddings|conv_pos_kernel", 4),
     (r"latent", 8),
