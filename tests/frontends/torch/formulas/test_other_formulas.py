@@ -170,6 +170,14 @@ def test_a_triangle_is_solved_as_by_pytorch(n: int, upper: bool, left: bool) -> 
     assert ours.shape == theirs.shape and torch.allclose(ours, theirs)
 
 
+@pytest.mark.parametrize("dim", [0, -1])
+def test_of_one_element_the_first_is_the_greatest(dim: int) -> None:
+    ours = DECOMPOSED["aten", "topk"]
+    x = drawn(1, 3, 1)
+    assert all(map(torch.equal, ours(x, 1, dim), x.topk(1, dim)))
+    assert ours(x, 1, 1) is NotImplemented
+
+
 # --- programs
 
 IMAGES = Input((4, 2, 4, 4), split={0: "dp"})
@@ -209,6 +217,20 @@ class Delta(nn.Module):
         keys, values = self.key(rows), self.value(rows)
         system = keys @ keys.transpose(1, 2)
         return torch.linalg.solve_triangular(system, values, upper=False, unitriangular=True)
+
+
+class Grouped(nn.Module):
+    """Scores of which those outside the best groups are hidden, and there is one group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.scores(x)
+        total = scores.sum(1, keepdim=True)
+        chosen = torch.zeros_like(total).scatter(1, total.topk(1)[1], 1)
+        return scores.masked_fill(~chosen.bool(), float("-inf")).softmax(1)
 
 
 def square(y: torch.Tensor) -> torch.Tensor:
@@ -271,6 +293,7 @@ PROGRAMS: dict[str, Any] = {
     "activations": (bent, ROWS, square),
     "a spectral norm": (spectral, ROWS, square),
     "a delta rule": (Delta, IMAGES, square),
+    "one group of scores": (Grouped, ROWS, square),
 }
 
 
