@@ -87,7 +87,7 @@ def shrunk(config_class: Any) -> dict[str, Any]:
     stages = stage_count(default)
     for key in own:
         if key in parts:
-            part = type(getattr(config_class(), key, None))
+            part: Any = type(getattr(config_class(), key, None))
             if hasattr(part, "model_type"):
                 named = {"model_type": part.model_type} if part is not parts[key] else {}
                 changed[key] = {**shrunk(part), **named}
