@@ -58,13 +58,16 @@ def takes_labels(model: Any) -> bool:
 def main_input(model: Any) -> Tensor:
     """Return the tensor that a model reads first: tokens, pixels, a wave or features of it."""
     config = getattr(model.config, "vision_config", model.config)
-    if model.main_input_name == "pixel_values":
+    name = model.main_input_name
+    if name == "inputs" and hasattr(model, "encoder"):
+        name = model.encoder.main_input_name
+    if name == "pixel_values":
         size = getattr(config, "image_size", None) or 32
         height, width = size if isinstance(size, list | tuple) else (size, size)
         return Tensor((ROWS, getattr(config, "num_channels", 3), height, width))
-    if model.main_input_name == "input_values":
+    if name == "input_values":
         return Tensor((ROWS, 28))
-    if model.main_input_name == "input_features":
+    if name == "input_features":
         bins = getattr(config, "num_mel_bins", None) or 8
         return Tensor((ROWS, bins, 64))
     return TOKENS

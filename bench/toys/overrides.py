@@ -26,7 +26,20 @@ MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_d_st
 """Heads of the state space that together have twice the width."""
 OVERRIDES: dict[str, dict[str, Any]] = {
     "BambaForCausalLM": MAMBA,
+    "GraniteMoeHybridForCausalLM": MAMBA,
+    "NemotronHForCausalLM": {"mamba_num_heads": 4, "mamba_head_dim": 8, "n_groups": 1},
+    "Mamba2ForCausalLM": {"num_heads": 4, "head_dim": 8, "n_groups": 1, "state_size": 4},
+    "Gemma3nForCausalLM": {"num_kv_shared_layers": 0},
     "FalconH1ForCausalLM": {**MAMBA, "mamba_d_ssm": 32},
+    "CvtForImageClassification": {"depth": [1, 2], "cls_token": [False, True]},
+    "DbrxForCausalLM": {"attn_config": {"kv_n_heads": 1, "rope_theta": 10000.0, "clip_qkv": 8.0}},
+    "DoryForCausalLM": {
+        "n_input_layers": 1,
+        "n_recurrent_layers": 1,
+        "n_output_layers": 1,
+        "num_hidden_layers": 3,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    },
     "CodeGenForCausalLM": {"rotary_dim": 4},
     "GPTJForCausalLM": {"rotary_dim": 4},
     "SwinForImageClassification": SWIN,

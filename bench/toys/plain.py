@@ -15,7 +15,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from toys.batches import batch_of
 from toys.programs import Batch, built, loss_of
 
-TOLERANCE = 1e-5
+TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-4}
+"""The dtypes that are tried: some models cast to float32 themselves, and run in nothing else."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,26 @@ class Plain:
 
 def plain_step(name: str, head: str) -> Plain:
     """Train one step of a toy model on the whole batch, and on its halves."""
+    failed = None
+    for dtype in TOLERANCES:
+        try:
+            return step_in(dtype, name, head)
+        except Exception as error:  # whatever the library raises is the reason that is stated
+            failed = failed or error
+    return Plain(f"{type(failed).__name__}: {' '.join(str(failed).split())[:200]}")
+
+
+def step_in(dtype: torch.dtype, name: str, head: str) -> Plain:
+    """Train one step in numbers of a dtype."""
     torch.manual_seed(0)
-    try:
-        model = built(name).double()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn_like(parameter) * 0.05)
-        batch = {key: each.drawn() for key, each in batch_of(head, model).items()}
-        batch = {k: v.double() if v.is_floating_point() else v for k, v in batch.items()}
-        loss, unused, differs = halved(model, batch)
-        because = differs and differs_because(model, batch)
-    except Exception as error:  # whatever the library raises is the reason that is stated
-        return Plain(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    model = built(name).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    batch = {key: each.drawn() for key, each in batch_of(head, model).items()}
+    batch = {k: v.to(dtype) if v.is_floating_point() else v for k, v in batch.items()}
+    loss, unused, differs = halved(model, batch)
+    because = differs and differs_because(model, batch)
     if not torch.isfinite(loss):
         return Plain("the loss is not finite")
     count = sum(each.numel() for each in model.parameters())
@@ -71,10 +80,11 @@ def halved(model: Any, batch: Batch) -> tuple[torch.Tensor, list[str], list[str]
         model.load_state_dict(state)
         halves.append(gradients(model, {k: v.chunk(2)[half] for k, v in batch.items()})[0])
     model.load_state_dict(state)
+    within = TOLERANCES[model.dtype]
     differs = [
         key
         for key, value in whole.items()
-        if not torch.allclose(value, (halves[0][key] + halves[1][key]) / 2, TOLERANCE, TOLERANCE)
+        if not torch.allclose(value, (halves[0][key] + halves[1][key]) / 2, within, within)
     ]
     return whole["loss"], unused, differs
 

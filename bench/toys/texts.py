@@ -26,9 +26,10 @@ last column is its processor seconds. Rows are kept from run to run, so that the
 versions of pitcheck. `pitcheck check bench/model_zoo_spec.py:CLASS__ddp` checks one class by
 itself.
 
-**What is right.** A class trains a step in plain PyTorch first, in float64: on the whole batch, and
-on its halves. Where the halves do not average to the whole, data parallelism changes the program,
-and a mismatch is the right verdict. It is so for BatchNorm over the rows of a rank, for instance.
+**What is right.** A class trains a step in plain PyTorch first, on the whole batch and on its
+halves: in float64, or in float32 if it runs in nothing else. Where the halves do not average to
+the whole, data parallelism changes the program, and a mismatch is the right verdict. It is so for
+BatchNorm over the rows of a rank, for instance.
 Otherwise only `equivalent` is right.
 
 """

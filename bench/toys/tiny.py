@@ -28,14 +28,14 @@ INTEGERS: tuple[tuple[str, int], ...] = (
     (r"n_group|topk_group|num_expert_group|n_shared|shared_experts|expert_capacity", 1),
     (r"experts", EXPERTS),
     (r"(key_value|kv)_(n_)?heads|kv_n_heads|num_kv", 1),
-    (r"heads?$", HEADS),
+    (r"(?<!d_)heads?$", HEADS),
     (r"(head|kv|qk|rope|nope|v)_(head_)?dim|kv_channels|d_kv|d_head|head_size|_head_dim", 8),
     (r"layers?$|n_layers?|depth$|num_blocks$|_layers_", 1),
     (r"_rank$", 8),
     (r"position|max_seq|seq_len|context|max_len|target_length|max_source", 32),
     (r"image_size|input_size", 32),
     (r"patch_size|patch_stride", 4),
-    (r"window", 4),
+    (r"window|(^|mamba_|attention_)chunk_size$", 4),
     (r"embedding_groups|num_groups", 2),
     (r"conv_pos_embeddings|conv_pos_kernel", 4),
     (r"latent", 8),
@@ -56,6 +56,8 @@ STAGED = re.compile(r"^(depths?|hidden_sizes|embed_dims?|layer_depths|conv_layer
 COUNTED = re.compile(r"num_(encoder_)?(blocks|stages)$")
 STAGES = 2
 """Stages of different resolution that a model keeps, of those that its lists describe."""
+COUNTS = ("num_hidden_layers", "num_layers")
+"""The names of the number of layers."""
 CHOICES: dict[str, Any] = {"ctc_loss_reduction": "mean", "apply_spec_augment": False}
 """Fields that are no sizes, and what makes the loss a mean over the batch without draws."""
 NEEDED = re.compile(r"vocab_size|experts")
@@ -73,7 +75,10 @@ def tiny(name: str, config_class: Any, **given: Any) -> Any:
 
 
 def shrunk(config_class: Any) -> dict[str, Any]:
-    """Return the fields of a configuration that a toy size changes, also those of its parts."""
+    """Return the fields of a configuration that a toy size changes, also those of its parts.
+
+    A part of any class is of the class that it has by default.
+    """
     own = field_names(config_class)
     default = config_class().to_dict()
     parts: Mapping[str, Any] = getattr(config_class, "sub_configs", None) or {}
@@ -82,7 +87,11 @@ def shrunk(config_class: Any) -> dict[str, Any]:
     stages = stage_count(default)
     for key in own:
         if key in parts:
-            if hasattr(parts[key], "model_type") and parts[key].__name__ != "AutoConfig":
+            part: Any = type(getattr(config_class(), key, None))
+            if hasattr(part, "model_type"):
+                named = {"model_type": part.model_type} if part is not parts[key] else {}
+                changed[key] = {**shrunk(part), **named}
+            elif hasattr(parts[key], "model_type") and parts[key].__name__ != "AutoConfig":
                 changed[key] = shrunk(parts[key])
             continue
         value = default.get(key)
@@ -93,10 +102,23 @@ def shrunk(config_class: Any) -> dict[str, Any]:
             changed[key] = smaller
     if layers and "layer_types" in own:
         changed["layer_types"] = list(layers)
-        for key in ("num_hidden_layers", "num_layers"):
+        for key in COUNTS:
             if key in own:
                 changed[key] = len(layers)
-    return changed
+    return {**changed, **one_for_each_layer(changed, {key: default.get(key) for key in own})}
+
+
+def one_for_each_layer(changed: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the lists that have a number for each layer, cut to the layers that are left."""
+    counts = [(default.get(key), changed[key]) for key in COUNTS if key in changed]
+    if not counts or counts[0][0] == counts[0][1]:
+        return {}
+    before, left = counts[0]
+    return {
+        key: list(changed.get(key, value))[:left]
+        for key, value in default.items()
+        if is_list(value) and len(value) == before and not isinstance(value[0], str)
+    }
 
 
 def field_names(config_class: Any) -> list[str]:

@@ -120,10 +120,9 @@ def build_index(
             data = in_order(np.asarray(evaluated.reference[value].data)[0][:, 0], order)
             if tells(data):
                 arrays[value] = data
+                # Each number once: a padded value is zero at most places.
                 keys.append(
-                    data[0][np.ix_(*corners.of(value))].reshape(-1)
-                    if data[0].ndim
-                    else data[0].reshape(1)
+                    np.unique(data[0][np.ix_(*corners.of(value))] if data[0].ndim else data[0])
                 )
                 owners.append(np.full(len(keys[-1]), value, dtype=np.int64))
     if not arrays:

@@ -86,6 +86,7 @@ ARITHMETIC = [
     *_unary("clamp", lambda x: x.clamp(min=-0.5), min=-0.5),
     *_unary("clamp", lambda x: x.clamp(max=0.75), max=0.75),
     *_unary("clamp", lambda x: x.clamp(-1, 1), min=-1, max=1),
+    *_unary("clamp", lambda x: x.clamp(-0.5, float("inf")), min=-0.5, max="inf"),
     Row(
         "clamp",
         (integers(9, 6) - 4,),

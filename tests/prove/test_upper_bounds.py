@@ -124,6 +124,19 @@ def test_of_numbers_less_what_is_no_bound_nothing_is_said(formula: Formula) -> N
     assert may_be_infinite(formula) == [True]
 
 
+def test_a_clamp_with_an_endless_bound_makes_no_number_infinite() -> None:
+    """But one whose least number is infinity does, and a masked score stays minus infinity."""
+
+    def clamped(low: float | str, high: float | str) -> Formula:
+        return lambda b, x: str(b.op("clamp", x, min=low, max=high))
+
+    def negated(b: Builder, x: str) -> str:
+        return str(b.op("neg", b.op("clamp", masked(b, x), min="-inf", max=1)))
+
+    formulas = clamped(0, "inf"), clamped("-inf", 0), clamped("inf", "inf"), negated
+    assert may_be_infinite(*formulas) == [False, False, True, True]
+
+
 def test_of_equal_operators_on_other_numbers_each_has_its_answer() -> None:
     assert may_be_infinite(computed_again, less_negated, computed_again) == [False, True, False]
 

@@ -124,15 +124,17 @@ def _sign(x: Term) -> Term:
 
 
 def _clamp_bounds(x: Term, attributes: Attributes) -> tuple[Term | None, Term | None]:
-    low, high = (
-        number(x.algebra, attributes[name], f"attributes.{name}").cast(x.kind)
-        if attributes.get(name) is not None
-        else None
-        for name in ("min", "max")
-    )
-    if low is None and high is None:
+    if attributes.get("min") is None and attributes.get("max") is None:
         raise PlanError("clamp needs at least one of the attributes 'min' and 'max'", "attributes")
-    return low, high
+    return _clamp_bound(x, attributes, "min", "-inf"), _clamp_bound(x, attributes, "max", "inf")
+
+
+def _clamp_bound(x: Term, attributes: Attributes, name: str, endless: str) -> Term | None:
+    """Return a bound, or None if every number lies within it."""
+    bound, place = attributes.get(name), f"attributes.{name}"
+    if bound is None or parse_number(bound, place) == float(endless):
+        return None
+    return number(x.algebra, bound, place).cast(x.kind)
 
 
 def _clamp(inputs: list[Term], attributes: Attributes) -> list[Term]:

@@ -26,6 +26,7 @@ from pitcheck.frontends.torch.formulas import (
     losses,
     padding,
     resampling,
+    triangles,
     windows,
 )
 from pitcheck.frontends.torch.formulas.loss_scaling import check_and_unscale, update_scale
@@ -154,6 +155,16 @@ def dot(x: torch.Tensor, other: torch.Tensor) -> Any:
     return NotImplemented if x.is_complex() else x.dot(other)
 
 
+def greatest_of_one(x: torch.Tensor, k: int, dim: int = -1, *_: bool, **__: bool) -> Any:
+    """Return the only elements along a dimension and their places, which are known to be 0.
+
+    Returns NotImplemented for any other dimension. No order matters.
+    """
+    if k != 1 or x.dim() == 0 or x.shape[dim] != 1:
+        return NotImplemented
+    return x.clone(), torch.zeros(x.shape, dtype=torch.int64)
+
+
 def asserted(condition: torch.Tensor, message: str = "a condition does not hold") -> None:
     """Abort unless a condition holds, which must be known or a test for infinity or NaN.
 
@@ -229,6 +240,8 @@ DECOMPOSED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "smooth_l1_loss_backward"): losses.smooth_l1_loss_backward,
     ("aten", "huber_loss"): losses.huber_loss,
     ("aten", "huber_loss_backward"): losses.huber_loss_backward,
+    ("aten", "linalg_solve_triangular"): triangles.solve_triangular,
+    ("aten", "topk"): greatest_of_one,
     ("aten", "vdot"): dot,
     ("aten", "native_batch_norm"): batch_norms.batch_norm,
     ("aten", "native_batch_norm_backward"): batch_norms.batch_norm_backward,

@@ -13,7 +13,13 @@ from frontends.torch.proving import check_at_one_mesh, proven
 from support.by_day import some_by_day
 from torch import nn
 
-from pitcheck.frontends.torch.formulas import convolutions, embeddings, group_norms, losses
+from pitcheck.frontends.torch.formulas import (
+    convolutions,
+    embeddings,
+    group_norms,
+    losses,
+    triangles,
+)
 from pitcheck.frontends.torch.recording.decompositions import DECOMPOSED
 from pitcheck.torch import Input, Part, Program, Spec
 
@@ -152,6 +158,26 @@ def test_rows_of_a_table_are_shortened_as_by_pytorch(norm: float) -> None:
     assert torch.allclose(ours, theirs) and not torch.allclose(ours, drawn(6, 3))
 
 
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_a_triangle_is_solved_as_by_pytorch(n: int, upper: bool, left: bool) -> None:
+    """What lies on the other side of its diagonal is not read, nor is the diagonal."""
+    matrix, given = drawn(2, 1, n, n), drawn(3, *((n, 4) if left else (4, n)), seed=1)
+    said = {"upper": upper, "left": left, "unitriangular": True}
+    ours = triangles.solve_triangular(matrix, given, **said)
+    theirs = torch.linalg.solve_triangular(matrix, given, **said)
+    assert ours.shape == theirs.shape and torch.allclose(ours, theirs)
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_of_one_element_the_first_is_the_greatest(dim: int) -> None:
+    ours = DECOMPOSED["aten", "topk"]
+    x = drawn(1, 3, 1)
+    assert all(map(torch.equal, ours(x, 1, dim), x.topk(1, dim)))
+    assert ours(x, 1, 1) is NotImplemented
+
+
 # --- programs
 
 IMAGES = Input((4, 2, 4, 4), split={0: "dp"})
@@ -177,6 +203,34 @@ def bent() -> nn.Module:
 def spectral() -> nn.Module:
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(6, 4))
     return nn.Sequential(layer, nn.Linear(4, 3))
+
+
+class Delta(nn.Module):
+    """A delta rule within a chunk: each value without what the keys before it say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key, self.value = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.flatten(1, 2)
+        keys, values = self.key(rows), self.value(rows)
+        system = keys @ keys.transpose(1, 2)
+        return torch.linalg.solve_triangular(system, values, upper=False, unitriangular=True)
+
+
+class Grouped(nn.Module):
+    """Scores of which those outside the best groups are hidden, and there is one group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.scores(x)
+        total = scores.sum(1, keepdim=True)
+        chosen = torch.zeros_like(total).scatter(1, total.topk(1)[1], 1)
+        return scores.masked_fill(~chosen.bool(), float("-inf")).softmax(1)
 
 
 def square(y: torch.Tensor) -> torch.Tensor:
@@ -238,6 +292,8 @@ PROGRAMS: dict[str, Any] = {
     "smoothed labels": (lambda: nn.Linear(6, 3), ROWS, smoothed),
     "activations": (bent, ROWS, square),
     "a spectral norm": (spectral, ROWS, square),
+    "a delta rule": (Delta, IMAGES, square),
+    "one group of scores": (Grouped, ROWS, square),
 }
 
 
