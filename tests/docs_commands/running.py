@@ -34,6 +34,8 @@ VARYING = (
     (re.compile(r"\b\d+ KiB"), "N KiB"),
 )
 """What may differ between two runs, and what it is compared as."""
+PROGRESS = re.compile(r"^\d+ s: .*\n", re.MULTILINE)
+"""A line that a check prints to stderr every ten seconds; a fast machine prints none."""
 VERDICTS = {"mismatch": 1, "invalid": 2, "Error": 2, "inconclusive": 3, "nothing checked": 5}
 """How an output begins -> the exit code of its command."""
 EXIT_CODE = re.compile(r"<!-- exit code (\d+) -->")
@@ -169,7 +171,8 @@ def environment(tree: Path, folder: Path) -> dict[str, str]:
 
 
 def _printed(file: Path, tree: Path) -> str:
-    return _read(file).replace(str(tree.resolve()), FOLDER).replace(str(tree), FOLDER)
+    printed = _read(file).replace(str(tree.resolve()), FOLDER).replace(str(tree), FOLDER)
+    return PROGRESS.sub("", printed)
 
 
 def _read(file: Path) -> str:
