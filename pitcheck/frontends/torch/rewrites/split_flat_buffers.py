@@ -270,10 +270,8 @@ class _Rank:
         if flat.rows != rows:
             return False
         layouts = self._layouts(event, flat, key)
-        if event.operator == "all_gather" and None not in layouts and len(set(layouts)) > 1:
-            return self._gathered(event, flat, layouts, out)
         if len(set(layouts)) != 1:
-            return False
+            return event.operator == "all_gather" and self._gathered(event, flat, layouts, out)
         rows = {"all_gather": members, "reduce_scatter": 1}.get(event.operator, flat.rows)
         pieces = tuple(
             self._one(
@@ -293,8 +291,13 @@ class _Rank:
         return self._seen.get(key, (own,))
 
     def _scattered(self, event: Event, flat: Flat, key: Key, out: int) -> bool:
-        """Reduce every piece of a row over all members, and keep those of this rank's part."""
-        part = sum(flat.sizes) // len(event.group)
+        """Reduce every piece of a row over all members, and keep those of this rank's part.
+
+        Return False if pieces differ, or if there are no equal parts: it is no collective.
+        """
+        part, rest = divmod(sum(flat.sizes), len(event.group))
+        if rest:
+            return False
         ends = [part * member for member in range(len(event.group) + 1)]
         flat = self._refined(flat, ends, event)
         if len(set(self._layouts(event, flat, key))) != 1:
@@ -313,7 +316,14 @@ class _Rank:
         return True
 
     def _gathered(self, event: Event, flat: Flat, layouts: Members, out: int) -> bool:
-        """Broadcast the pieces of every member, which are not cut alike."""
+        """Broadcast the pieces of every member, which are not cut alike.
+
+        Return False if members do not gather, or not equally many elements: it is no collective.
+        """
+        if {layout and (layout[0], sum(layout[2])) for layout in layouts} != {
+            (event.operator, sum(flat.sizes))
+        }:
+            return False
         pieces: list[int] = []
         for root, layout in enumerate(layouts):
             sizes = layout[2] if layout else ()

@@ -89,6 +89,36 @@ def test_parts_that_end_within_a_piece() -> None:
         assert roots == [trace.rank == 0, trace.rank == 0, trace.rank == 1]
 
 
+def test_a_row_without_equal_parts_stays_whole() -> None:
+    for trace in without_flat_buffers([stretch(rank, (1, 4)) for rank in GROUP]):
+        assert [event.operator for event in trace.events if event.group][0] == "reduce_scatter"
+
+
+def gathered(rank: int, sizes: Sequence[int]) -> Trace:
+    """A rank that joins two tensors, gathers what ranks have joined, and takes the first piece."""
+    total = sum(sizes)
+    kinds = [*sizes, total, 2 * total, sizes[0]]
+    events = (
+        Event("cat.default", ((Ref(0), Ref(1)), 0), (2,)),
+        Event("all_gather", (Ref(2),), (3,), group=GROUP),
+        Event("slice.Tensor", (Ref(3), 0, 0, sizes[0], 1), (4,)),
+    )
+    given = tuple(Given(n, "parameter", f"p{n}") for n in (0, 1))
+    values = tuple(Value((size,), "float32") for size in kinds)
+    return Trace(rank, values, events, given, (Result(4, "output", "out"),))
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [((2, 1), "broadcast"), ((2, 2), "all_gather"), ((1, 1), "all_gather")],
+    ids=["as many elements", "more", "fewer"],
+)
+def test_members_gather_equally_many_elements(other: tuple[int, ...], expected: str) -> None:
+    """Else the call is no collective, which the plan must still show."""
+    for trace in without_flat_buffers([gathered(0, (1, 2)), gathered(1, other)]):
+        assert {event.operator for event in trace.events if event.group} == {expected}
+
+
 def test_parts_of_members_that_join_otherwise() -> None:
     for trace in without_flat_buffers([stretch(0, (1, 5)), stretch(1, (5, 1))]):
         kinds = [event.operator for event in trace.events if event.group]
