@@ -1,9 +1,10 @@
 """The state of PyTorch's random generator while a program is recorded.
 
 Nobody draws random numbers then, but the state of the generator tells which draws are the same.
-Each operator that draws moves the state on, to one that depends on the state before, the operator
-and its shapes. So seeds, and states that are saved and restored, mean what they mean to PyTorch.
-Two draws are the same if state, operator and shapes are; nothing is assumed about any others.
+Each operator that draws moves the state on, to one that depends on the state before, the operator,
+its shapes and dtypes, and the order in which elements lie in memory: PyTorch draws in that order.
+So seeds, and states that are saved and restored, mean what they mean to PyTorch. Two draws are the
+same if all these are; nothing is assumed about any others.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def drawn(
         for name, value in said.items()
         if isinstance(value, torch.Tensor | list | tuple) or name == "n"
     ]
+    if "dtype" in said and (dtype := said["dtype"] or torch.get_default_dtype()) != torch.float32:
+        shapes.append(dtype_name(dtype))
     name = operator.partition(".")[0]
     with _disable_current_modes():
         state = sha256(generator.get_state().numpy().tobytes()).hexdigest()[:16]
@@ -83,7 +86,15 @@ def _number(text: str) -> int:
 
 def _spelt(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        return f"{dtype_name(value.dtype)} {tuple(value.shape)}"
+        order = _order(value)
+        lies = f" in order {order}" if order != sorted(order) else ""
+        return f"{dtype_name(value.dtype)} {tuple(value.shape)}{lies}"
     if isinstance(value, int):
         return str(value)
     return str(tuple(_spelt(item) if isinstance(item, torch.Tensor) else item for item in value))
+
+
+def _order(tensor: torch.Tensor) -> list[int]:
+    """Return the dimensions in the order in which elements lie in memory, the outermost first."""
+    long = [dim for dim, size in enumerate(tensor.shape) if size > 1]
+    return sorted(long, key=lambda dim: -tensor.stride()[dim])

@@ -120,3 +120,37 @@ def test_rows_of_the_noise_of_all() -> None:
 
 def test_rows_of_another_rank() -> None:
     assert verdict(divided(rows(0), lambda rank: rows(2 - 2 * rank))) == "mismatch"
+
+
+def dropped(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    return nn.functional.dropout(batch["x"]), batch["y"]
+
+
+def dropped_as_it_lies(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same elements in memory, column by column: PyTorch draws masks in that order."""
+    return nn.functional.dropout(batch["x"].t().contiguous().t()), batch["y"]
+
+
+def dropped_in_order(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    return nn.functional.dropout(batch["x"].t().contiguous().t().contiguous()), batch["y"]
+
+
+def drawn(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch["x"] * torch.rand(ROWS, WIDTH), batch["y"]
+
+
+def drawn_in_float64(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch["x"] * torch.rand(ROWS, WIDTH, dtype=torch.float64).float(), batch["y"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "other", "expected"),
+    [
+        (dropped, dropped_in_order, "equivalent"),
+        (dropped, dropped_as_it_lies, "inconclusive"),
+        (drawn, drawn_in_float64, "inconclusive"),
+    ],
+)
+def test_draws_depend_on_memory_and_dtype(draw: Draw, other: Draw, expected: str) -> None:
+    report = check(replicated(draw, other), Options(seed=1, jobs=1, explain=False))
+    assert report.verdict == expected, report.findings

@@ -91,7 +91,7 @@ def test_parts_that_end_within_a_piece() -> None:
 
 def test_a_row_without_equal_parts_stays_whole() -> None:
     for trace in without_flat_buffers([stretch(rank, (1, 4)) for rank in GROUP]):
-        assert [event.operator for event in trace.events if event.group][0] == "reduce_scatter"
+        assert next(event.operator for event in trace.events if event.group) == "reduce_scatter"
 
 
 def gathered(rank: int, sizes: Sequence[int]) -> Trace:
