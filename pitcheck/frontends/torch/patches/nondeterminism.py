@@ -1,15 +1,18 @@
 """Differences by chance between two runs of a program or between its ranks.
 
-Numbers that Python or NumPy draw from a generator that the program has not seeded are refused, also
-while its file is imported: what they decide is another thing in the next run. The place of a tensor
+Numbers that Python or NumPy draw from a generator that the program has not seeded are refused, as
+are hashes of strings, also while its file is imported: what they decide is another thing in the
+next run. The place of a tensor
 or module in a set depends on addresses. While recording it depends on the rank instead, so that a
 program that relies on it differs between ranks.
 """
 
 from __future__ import annotations
 
+import builtins
 import os
 import random
+import secrets
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +30,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.patches.patching import Patch, patched
 from pitcheck.frontends.torch.recording.blame import OWN, short
+from pitcheck.frontends.torch.recording.generator_state import is_seeded
 from pitcheck.frontends.torch.recording.recorder import Recorder
 
 # Files whose draws are not the program's own.
 LIBRARY = (*OWN, f"{Path(np.__file__).parent}{os.sep}", "<")
 STANDARD, PACKAGES = f"{sysconfig.get_path('stdlib')}{os.sep}", f"{os.sep}site-packages{os.sep}"
+DRAWING = frozenset({random.__file__, secrets.__file__})
+"""The files of the standard library that draw for those who call them."""
 SEEDING = frozenset({"seed", "setstate", "set_state"})
 """The functions of a generator's module that set its state."""
 READING = frozenset({"getstate", "get_state", "get_bit_generator", "set_bit_generator"})
@@ -62,7 +68,8 @@ def seeded_import() -> Iterator[None]:
     def is_foreign(file: str) -> bool:
         return PACKAGES in file or _is_library(file)
 
-    with seeded(Refusal(lambda error: error, is_foreign)):
+    refusal = Refusal(lambda error: error, is_foreign, shows_states=False)
+    with patched(_states(refusal)), seeded(refusal):
         yield
 
 
@@ -84,11 +91,13 @@ class Refusal:
     """A way to refuse draws.
 
     ``noted`` takes the error and returns it. ``is_foreign`` returns True for a file whose draws are
-    not the program's.
+    not the program's. ``shows_states``: the state of a generator may be read before it is seeded,
+    because every rank has its own.
     """
 
     noted: Callable[[UnsupportedError], PitcheckError]
     is_foreign: Callable[[str], bool]
+    shows_states: bool = True
 
     def check(self, what: str) -> None:
         """Raise UnsupportedError if the program's own code is what draws.
@@ -96,7 +105,7 @@ class Refusal:
         Libraries may draw for themselves, as for the name of a temporary file.
         """
         frame: FrameType | None = sys._getframe(2)
-        while frame is not None and frame.f_code.co_filename == random.__file__:
+        while frame is not None and frame.f_code.co_filename in DRAWING:
             frame = frame.f_back
         if frame is None or self.is_foreign(frame.f_code.co_filename):
             return
@@ -107,6 +116,27 @@ class Refusal:
                 f"program; seed it before"
             )
         )
+
+
+def _states(refusal: Refusal) -> Iterator[Patch]:
+    """Yield the patches that refuse to show the state of PyTorch's generator without a seed."""
+    for owner in (torch, torch.random):
+        for name in ("initial_seed", "get_rng_state"):
+            original = getattr(owner, name)
+            yield owner, name, _showing(refusal, f"torch.{name}", original, is_seeded)
+
+
+def _showing(
+    refusal: Refusal, name: str, original: Callable[..., Any], is_known: Callable[[], bool]
+) -> Callable[..., Any]:
+    """Wrap a function that shows the state of a generator, which must be known by then."""
+
+    def show(*args: Any, **kwargs: Any) -> Any:
+        if not is_known():
+            refusal.check(f"{name} shows the state of a generator")
+        return original(*args, **kwargs)
+
+    return show
 
 
 def _patches(refusal: Refusal, generators: Sequence[Generator]) -> Iterator[Patch]:
@@ -126,6 +156,24 @@ def _patches(refusal: Refusal, generators: Sequence[Generator]) -> Iterator[Patc
     for owner in (torch, torch.random):
         yield owner, "seed", _fresh(refusal, "torch.seed", torch.seed, 0)
     yield torch, "Generator", _generator_class(refusal)
+    yield builtins, "hash", _same_everywhere(refusal, builtins.hash)
+
+
+def _same_everywhere(refusal: Refusal, original: Callable[[Any], int]) -> Callable[[Any], int]:
+    """Wrap ``hash``: that of a string is another number in every process.
+
+    What a class calls in its own ``__hash__`` decides no more than places in a set.
+    """
+
+    def hashed(item: Any) -> int:
+        items = item if isinstance(item, tuple) else (item,)
+        if any(isinstance(each, str | bytes) for each in items):
+            inner = sys._getframe(1).f_code.co_name == "__hash__"
+            if not inner and not os.environ.get("PYTHONHASHSEED", "").isdigit():
+                refusal.check("hash of a string draws")
+        return original(item)
+
+    return hashed
 
 
 def _generator_class(refusal: Refusal) -> type:
@@ -177,7 +225,11 @@ class Generator:
         for name, value in list(vars(self.module).items()):
             if name in SEEDING:
                 yield name, self._seeding(value)
-            elif getattr(value, "__self__", None) is self._own and name not in READING:
+            elif name in READING:
+                if not self._refusal.shows_states:
+                    said = f"{self.module.__name__}.{name}"
+                    yield name, _showing(self._refusal, said, value, lambda: self._seeded)
+            elif getattr(value, "__self__", None) is self._own:
                 yield name, self._drawing(name, value)
 
     def check(self) -> None:
@@ -223,7 +275,8 @@ class Generator:
 
         def seed(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            given = any(value is not None for value in (*args, *kwargs.values()))
+            values = *args, *(value for name, value in kwargs.items() if name != "version")
+            given = bool(values) and values[0] is not None
             # A state that is restored is as good as the one that was saved.
             self._seeded = given and (self._seeded or self._state() != self._expected)
             self._expected = self._state()

@@ -48,9 +48,9 @@ def begin(process: str) -> None:
     torch.default_generator.manual_seed(FRESH + _number(f"process {process}"))
 
 
-def is_seeded() -> bool:
-    """Return True if the program has seeded the generator of the process."""
-    return torch.default_generator.initial_seed() < FRESH
+def is_seeded(generator: torch.Generator | None = None) -> bool:
+    """Return True if the program has seeded a generator, by default that of the process."""
+    return (generator or torch.default_generator).initial_seed() < FRESH
 
 
 def drawn(

@@ -25,6 +25,10 @@ Drawn = Mapping[int, tuple[str, torch.UntypedStorage]]
 """The lines that drew numbers, and the memory that holds these, by its handle."""
 _OVERWRITING = frozenset({"copy_", "fill_", "zero_"})
 """The operators in place, beside those that draw, that do not read what they write to."""
+_UNWRITTEN = frozenset(
+    {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+)
+"""The operators whose results nobody has written to: they hold what every process left there."""
 
 
 class ImportedDraws(TorchDispatchMode):
@@ -47,12 +51,13 @@ class ImportedDraws(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = kwargs or {}
-        if func is torch.ops.aten._local_scalar_dense.default:
-            self.check_unseen(args[0])
+        for tensor in _seen(func, args):
+            self.check_unseen(tensor)
         draws = torch.Tag.nondeterministic_seeded in func.tags
-        unseeded = draws and given.get("generator") is None and not is_seeded()
+        result_is_open = draws and not is_seeded(given.get("generator"))
         result = func(*args, **given)
         name = func._schema.name.partition("::")[2]
+        unseeded = result_is_open or name in _UNWRITTEN
         overwrites = name in _OVERWRITING or (draws and name.endswith("_"))
         read = [*args[1:], *given.values()] if overwrites else [*args, *given.values()]
         lines = [] if f"{name}.default" in FILLS else list(map(self._line, tensors_in(read)))
@@ -61,13 +66,13 @@ class ImportedDraws(TorchDispatchMode):
             held = tensor.untyped_storage()
             if line:
                 self.drawn.setdefault(held._cdata, (line, held))
-            elif overwrites and tensor.nbytes == held.nbytes():
+            elif overwrites and _fills(tensor, held):
                 self.drawn.pop(held._cdata, None)
         return result
 
     def patches(self) -> list[tuple[object, str, Any]]:
         """Return the patches of the ways past operators in which a program sees numbers."""
-        names = ("tolist", "numpy", "__array__")
+        names = ("tolist", "numpy", "__array__", "__reduce_ex__", "__dlpack__", "apply_", "map_")
         return [(torch.Tensor, name, self._seeing(getattr(torch.Tensor, name))) for name in names]
 
     def _seeing(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,6 +121,26 @@ def adopted(tape: Tape, tensor: torch.Tensor, memory: Drawn, process: str) -> in
     stream = f"{UNSEEDED}import at {line} of {process}, {place}"
     arguments = (kind.shape, dtype_name(kind.dtype), None, None, None, stream)
     return tape.one("randn.default", arguments, kind.shape, kind.dtype)
+
+
+def _seen(func: OpOverload, args: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors whose numbers an operator shows, in its result or the shape of that."""
+    if torch.Tag.data_dependent_output in func.tags:
+        return tensors_in(args)
+    if torch.Tag.dynamic_output_shape in func.tags:
+        # What is chosen by a mask or by indices has the shape of these, not of what it is taken of.
+        return tensors_in(args[1:]) or tensors_in(args[:1])
+    return []
+
+
+def _fills(tensor: torch.Tensor, held: torch.UntypedStorage) -> bool:
+    """Return True if the elements of a tensor are all of a memory, each at its own place."""
+    dense = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride != dense:
+            return False
+        dense *= size
+    return dense * tensor.itemsize == held.nbytes()
 
 
 def _place() -> str:

@@ -117,13 +117,25 @@ def test_numbers_drawn_by_an_import(tmp_path, monkeypatch, name, verdict, said) 
 
 
 @pytest.mark.parametrize(
-    "seen", ["drawn.item()", "drawn.tolist()", "drawn.numpy()", "bool(drawn > 0.5)", "float(drawn)"]
+    "seen",
+    [
+        "drawn.item()",
+        "drawn.tolist()",
+        "drawn.numpy()",
+        "bool(drawn > 0.5)",
+        "float(drawn)",
+        "torch.equal(drawn, torch.zeros(()))",
+        "(drawn[None] > 0.5).nonzero().shape",
+        "torch.ones(1)[drawn[None] > 0.5].numel()",
+        "pickle.dumps(drawn)",
+        "drawn.apply_(abs)",
+    ],
 )
 def test_numbers_drawn_by_an_import_are_not_looked_at(tmp_path, monkeypatch, seen) -> None:
     """They would be one number for all ranks, and each process draws another."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / "looked.py"
-    text = f"import torch\nSEED\ndrawn = torch.rand(())\nseen = {seen}\nspec = 1\n"
+    text = f"import pickle, torch\nSEED\ndrawn = torch.rand(())\nseen = {seen}\nspec = 1\n"
     for seed, error in (("", PlanError), ("torch.manual_seed(1)", UsageError)):
         sys.modules.pop("looked", None)
         file.write_text(text.replace("SEED", seed))
@@ -140,6 +152,14 @@ def test_numbers_drawn_by_an_import_are_not_looked_at(tmp_path, monkeypatch, see
         ("np.random.rand()", "np.random.seed(1)"),
         ("np.random.default_rng().normal()", ""),
         ("torch.rand(2, generator=made())", ""),
+        ("random.seed(None, 2) or random.random()", ""),
+        ("random.getstate()", "random.seed(1)"),
+        ("np.random.get_state()", "np.random.seed(1)"),
+        ("torch.initial_seed()", "torch.manual_seed(1)"),
+        ("torch.get_rng_state()", "torch.manual_seed(1)"),
+        ("secrets.randbelow(9)", ""),
+        ("hash('layers.0')", ""),
+        ("{Named('layers.0')}", None),
         ("random.Random(1).random()", None),
         ("np.random.default_rng(1).normal()", None),
         ("torch.rand(2, generator=torch.Generator())", None),
@@ -151,9 +171,12 @@ def test_an_import_draws_from_no_other_generator_without_a_seed(
     """One process imports the file for all ranks, and in training each process draws others."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     lines = [
-        "import random, torch",
+        "import random, secrets, torch",
         "import numpy as np",
         "from random import random as first",
+        "class Named:",
+        "    def __init__(self, name): self.name = name",
+        "    def __hash__(self): return hash(self.name)",
         "def made():",
         "    generator = torch.Generator()",
         "    generator.seed()",
@@ -168,7 +191,7 @@ def test_an_import_draws_from_no_other_generator_without_a_seed(
     with pytest.raises(PlanError, match=r"without a seed|seed the generator"):
         load_spec(str(tmp_path / "drew.py"), "spec")
     if seed:
-        lines = ["import random", "import numpy as np", seed, *lines]
+        lines = ["import random, torch", "import numpy as np", seed, *lines]
         (tmp_path / "drew.py").write_text("\n".join([*lines, f"drawn = {draw}", "spec = 1"]))
         with pytest.raises(UsageError, match="must be a"):
             load_spec(str(tmp_path / "drew.py"), "spec")
