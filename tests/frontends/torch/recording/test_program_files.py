@@ -72,6 +72,10 @@ from pitcheck.torch import Input, Part, Program, Spec
 
 noise = torch.rand(4, 4) + 1
 order = torch.randperm(4)
+partly = torch.rand(4, 4)
+partly[:1].expand(4, 4).fill_(0.5)
+unwritten = torch.empty(4, 4)
+by_name = torch.rand(4, 4, generator=torch.default_generator)
 model = torch.nn.Linear(4, 4)
 zeroed = torch.nn.init.zeros_(torch.randn(4, 4))
 torch.manual_seed(3)
@@ -88,6 +92,9 @@ def made(step, parallel=None, module=model):
 
 unseeded = made(lambda x: x @ noise[:, 1:])
 integers = made(lambda x: x[:, order])
+overlapping = made(lambda x: x @ partly)
+garbage = made(lambda x: x @ unwritten)
+of_the_process = made(lambda x: x @ by_name)
 parameters = made(model)
 numbers = made(lambda x: x @ (seeded + zeroed) + x @ first + x @ second)
 twice = made(norm, lambda x: norm(x) + norm.bias, norm)
@@ -99,6 +106,9 @@ twice = made(norm, lambda x: norm(x) + norm.bias, norm)
     [
         ("unseeded", "inconclusive", "drawn.py:5 of reference 0"),
         ("integers", "inconclusive", "drawn.py:6 when the file is imported, without a seed"),
+        ("overlapping", "inconclusive", "drawn.py:7 of reference 0"),
+        ("garbage", "inconclusive", "drawn.py:9 of reference 0"),
+        ("of_the_process", "inconclusive", "drawn.py:10 of reference 0"),
         ("parameters", "equivalent", ""),
         ("numbers", "equivalent", ""),
         # A parameter may be anything, although the file leaves zeros in this one.
