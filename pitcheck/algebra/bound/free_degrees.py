@@ -336,7 +336,7 @@ class FreeDegreeAlgebra(DegreeAlgebra):
         decided = outcome is (comparison == "ne")
         self._by_sign.setdefault(self.site, set()).add(outcome if decided else None)
         if decided:
-            return self._value("bool", shape, instances)
+            return replace(self._value("bool", shape, instances), sign=Sign(0))
         equal = comparison in ("eq", "ne")
         if self._are_whole(a, b, most_log2=WHOLE_LOG2 if equal else ORDERED_LOG2):
             return super().compare(comparison, a, b)
