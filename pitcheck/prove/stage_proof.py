@@ -299,10 +299,6 @@ def _prove_with_weights(
     if not proven:
         proof.sizes = PlaceCounts.of(shaped).limit(shaped)
     if proof.outcome == "proven" and few_places(symbols, sizes, weighed):
-        # Where values are missing follows the same formulas at all sizes: two looks that saw the
-        # same are not followed by others.
-        settled = proof.undefined == before.undefined
-        statement = replace(statement, domains_settled=settled)
         return [proof, *_prove_larger(statement, symbolic, weighted, places)]
     return [proof]
 

@@ -73,7 +73,6 @@ class Statement:
     """A stage, the settings, and the attempts at it.
 
     ``kind`` begins the names of the attempts. ``free``: the nodes that give any numbers.
-    ``domains_settled``: what lacks a value was looked at with weights, too, and was the same.
     """
 
     stage: Stage
@@ -82,7 +81,6 @@ class Statement:
     attempts: Attempts
     kind: str = ""
     free: tuple[int, ...] = ()
-    domains_settled: bool = False
 
 
 class Places(NamedTuple):

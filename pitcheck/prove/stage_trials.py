@@ -92,8 +92,7 @@ class StageTrials:
 
     ``number`` of at most ``most`` redraws are made. ``refutes``: True if real numbers are tried as
     well. ``explores``: True if it is also looked for what single redraws do not show; False if
-    that was done at other sizes. ``looks_at_domains``: the same for the places at which either side
-    has no value. ``at_once``: the redraws that are evaluated together.
+    that was done at other sizes. ``at_once``: the redraws that are evaluated together.
     """
 
     def __init__(
@@ -106,7 +105,6 @@ class StageTrials:
         *,
         refutes: bool,
         explores: bool = True,
-        looks_at_domains: bool = True,
     ) -> None:
         self.number = 0
         self.most = settings.most_trials
@@ -115,7 +113,6 @@ class StageTrials:
         self._tested = None if cases.tested is None else cases.tested.anew()
         self._refutes = refutes
         self._explores = explores
-        self._looks_at_domains = looks_at_domains
         self._together = Together.of(shaped) if refutes else None
         self._at_once = at_once
         self._family = family
@@ -210,7 +207,7 @@ class StageTrials:
         one = self._bounds.of(algebra.chain, evaluated, comparisons)
         if said := vacuous(one):
             return self._open(BUDGET, said)
-        if first and self._looks_at_domains:
+        if first:
             found = self._unshown.domains(algebra.chain)
             depends = found.decided and self._algebras.has_masks
             lacking = DEPENDS if depends else found.lacking or signless

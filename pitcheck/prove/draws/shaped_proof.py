@@ -100,7 +100,6 @@ def _proof_at(statement: Statement, shaped: ShapedStage, variant: int, at_once: 
             at_once,
             refutes=variant == FIRST,
             explores=variant != WHOLE,
-            looks_at_domains=not (statement.domains_settled and variant in LARGER),
         )
         proof = _settled(statement.attempts, attempt, trials)
         if proof is not None:
@@ -138,7 +137,6 @@ def _prove_free(
             at_once,
             refutes=variant == FIRST,
             explores=variant != WHOLE,
-            looks_at_domains=not (statement.domains_settled and variant in LARGER),
         )
         proof = _settled(attempts, attempt, trials)
     except StepError as error:
