@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pitcheck.refute.random_streams import Unlike
 
 KEPT = "masks of dropout that cannot be compared keep every element: that is a draw like any other"
-"""What the report of a difference says that shows where nothing is dropped."""
+"""An assumption of the report of a difference that shows only if nothing is dropped."""
 Strategy = Callable[[Check], Report | None]
 """A step of a check: it returns the report if it decides the check, else None."""
 MOST_NODES_TOGETHER = 60_000
@@ -183,17 +183,7 @@ def expose_unwritten_memory(check: Check) -> Report | None:
             filled(check.reference, theirs, "reference"),
             filled(check.parallel, ours, "parallel"),
         )
-        inner = Check(
-            *plans,
-            # Proofs of these contents say nothing of others.
-            replace(check.options, prove_rest=False),
-            check.seed,
-            check.xp,
-            load_seconds=check.load_seconds,
-            clock=check.clock,
-            counts=check.counts,
-        )
-        report = _difference_if_any(inner)
+        report = _difference_of(check, *plans)
         if report is not None:
             findings = blamed(report.findings, found)
             # Whatever else differs, a baseline must not hide what no run decides.
@@ -351,9 +341,18 @@ def _differ_without_drops(check: Check) -> Report | None:
     Masks that cannot be compared may all be that one, which both plans draw at times.
     """
     assumed = (*check.parallel.assumptions, KEPT)
+    parallel = msgspec.structs.replace(check.parallel, assumptions=assumed)
+    return _difference_of(check, without_drops(check.reference), without_drops(parallel))
+
+
+def _difference_of(check: Check, reference: Plan, parallel: Plan) -> Report | None:
+    """Return the report of a mismatch of two other plans than those of a check, None without one.
+
+    Nothing is proven of them, as it would say nothing of the plans of the check.
+    """
     inner = Check(
-        without_drops(check.reference),
-        without_drops(msgspec.structs.replace(check.parallel, assumptions=assumed)),
+        reference,
+        parallel,
         replace(check.options, prove_rest=False),
         check.seed,
         check.xp,

@@ -36,7 +36,7 @@ OWN = "own"
 A draw that has its place has True: numbers that are not the reference's are other ones.
 """
 BY_ORDER = "by order"
-"""What a draw has instead if its place is that of several which comes first: it may be another."""
+"""The value instead if several places fit: the draw has the first of them, and may mean another."""
 PARTS = frozenset({"offset", "start", "whole"})
 """The attributes of a draw that say which numbers of a stream it takes."""
 TRIALS = (0, 4)

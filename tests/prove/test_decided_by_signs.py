@@ -98,7 +98,7 @@ def test_a_divergence_written_out(sign: str, verdict: str) -> None:
 
 
 def test_a_divergence_of_what_may_be_0_written_out() -> None:
-    """Where a mask makes a probability 0, one side has 0 and the other no value."""
+    """If a mask makes a probability 0, one side has 0 and the other no value."""
     pair = _divergence("reference", masked=True), _divergence("parallel", masked=True)
     verdict = check(*pair, Options(seed=1, jobs=1, explain=False)).verdict
     assert verdict in ("mismatch", "inconclusive")

@@ -93,8 +93,8 @@ def _resampled(
 def _step(size: int, count: int, scale: float | None) -> Fraction | None:
     """Return the distance of elements of the result; None if it is no short fraction.
 
-    Where the size stays or doubles, some of PyTorch's kernels copy elements whatever the scale is,
-    and others do not: another scale than that of the sizes has no meaning then.
+    If the size stays or doubles, some of PyTorch's kernels copy elements whatever the scale is, and
+    others do not: another scale than that of the sizes has no meaning then.
     """
     by_sizes = Fraction(size, count)
     if scale is None or size == 1:

@@ -2,9 +2,8 @@
 
 Numbers that Python or NumPy draw from a generator that the program has not seeded are refused, as
 are hashes of strings, also while its file is imported: what they decide is another thing in the
-next run. The place of a tensor
-or module in a set depends on addresses. While recording it depends on the rank instead, so that a
-program that relies on it differs between ranks.
+next run. The place of a tensor or module in a set depends on addresses. While recording it depends
+on the rank instead, so that a program that relies on it differs between ranks.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class _Rank:
         self.layouts: dict[Key, Layout] = {}
         self._seen = seen
         self._dropped: dict[int, tuple[int, ...]] = {}
-        """What was reduced for other members beside a value, which is waited for with it."""
+        """The pieces that are reduced beside a value, for other members; it waits for them, too."""
         self._values = list(trace.values)
         self._events: list[Event] = []
         self._flats: dict[int, Flat] = {}

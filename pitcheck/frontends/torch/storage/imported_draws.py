@@ -53,15 +53,14 @@ class ImportedDraws(TorchDispatchMode):
         given = kwargs or {}
         for tensor in _seen(func, args):
             self.check_unseen(tensor)
-        draws = torch.Tag.nondeterministic_seeded in func.tags
-        result_is_open = draws and not is_seeded(given.get("generator"))
-        result = func(*args, **given)
         name = func._schema.name.partition("::")[2]
-        unseeded = result_is_open or name in _UNWRITTEN
+        draws = torch.Tag.nondeterministic_seeded in func.tags
+        is_open = name in _UNWRITTEN or (draws and not is_seeded(given.get("generator")))
+        result = func(*args, **given)
         overwrites = name in _OVERWRITING or (draws and name.endswith("_"))
         read = [*args[1:], *given.values()] if overwrites else [*args, *given.values()]
         lines = [] if f"{name}.default" in FILLS else list(map(self._line, tensors_in(read)))
-        line = _place() if unseeded else next(filter(None, lines), "")
+        line = _place() if is_open else next(filter(None, lines), "")
         for tensor in filter(torch._C._has_storage, tensors_in(result)):
             held = tensor.untyped_storage()
             if line:
@@ -128,7 +127,7 @@ def _seen(func: OpOverload, args: Sequence[Any]) -> list[torch.Tensor]:
     if torch.Tag.data_dependent_output in func.tags:
         return tensors_in(args)
     if torch.Tag.dynamic_output_shape in func.tags:
-        # What is chosen by a mask or by indices has the shape of these, not of what it is taken of.
+        # A mask or indices decide the shape of a choice, and not the tensor that it is taken of.
         return tensors_in(args[1:]) or tensors_in(args[:1])
     return []
 

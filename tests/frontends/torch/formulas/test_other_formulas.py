@@ -162,7 +162,7 @@ def test_rows_of_a_table_are_shortened_as_by_pytorch(norm: float) -> None:
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 def test_a_triangle_is_solved_as_by_pytorch(n: int, upper: bool, left: bool) -> None:
-    """What lies on the other side of its diagonal is not read, nor is the diagonal."""
+    """The diagonal is not read, nor are the elements on its other side."""
     matrix, given = drawn(2, 1, n, n), drawn(3, *((n, 4) if left else (4, n)), seed=1)
     said = {"upper": upper, "left": left, "unitriangular": True}
     ours = triangles.solve_triangular(matrix, given, **said)

@@ -250,7 +250,7 @@ def test_a_right_program_is_proven_and_a_near_miss_is_not(
     [("linear1d", 3, 3, 1.25), ("nearest1d", 3, 3, 1.25), ("nearest1d", 2, 4, 2.25)],
 )
 def test_a_scale_that_kernels_may_ignore_has_no_meaning(name, size, count, scale) -> None:
-    """Where the size stays or doubles, some kernels copy elements whatever the scale is."""
+    """If the size stays or doubles, some kernels copy elements whatever the scale is."""
     corners = () if "nearest" in name else (False,)
     resampled = DECOMPOSED["aten", f"upsample_{name}"]
     x = torch.ones(1, 1, size)
